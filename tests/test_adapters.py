@@ -148,7 +148,11 @@ class Way:
         self, client: Any, start: Request | Resumption, *, options: Mapping[str, Any] | None = None, **settings: Any
     ) -> TurnResult:
         """One turn of a controller that asks it."""
-        asked = self.provider(client, **(options or {}))
+        asked = client
+        if self.stream or options:
+            asked = self.provider(client, **(options or {}))
+        else:
+            settings |= {"format": self.sdk.format or ""}  # the client itself, without a word about how it is asked
         if self.asynchronous:
             return await AsyncContinuationController(asked, **settings).run(start)
         return ContinuationController(asked, **settings).run(start)
@@ -708,19 +712,6 @@ def test_no_sdk_is_imported() -> None:
 
 
 # --- A client itself, functions, ours -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", [*_only(WAYS, stream=False)])
-async def test_a_controller_takes_an_sdks_client(way: Way) -> None:
-    """Without a word about how it is asked; `format` is handed on."""
-    provider = ScriptedProvider([truncate(FIRST, after=99), say(REST)])
-    with provider.serve() as url:
-        async with way.client(url) as client:
-            if way.asynchronous:
-                result = await AsyncContinuationController(client, format=way.sdk.format or "").run(way.request())
-            else:
-                result = ContinuationController(client, format=way.sdk.format or "").run(way.request())
-    assert (result.text, result.complete) == (FIRST + REST, True)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

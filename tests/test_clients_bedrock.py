@@ -12,10 +12,9 @@ import pytest
 
 from endturn.chat import Message, Request
 from endturn.clients import AsyncClient, Client
-from endturn.errors import DecodeError, ProviderUnavailable, UsageError
+from endturn.errors import ProviderUnavailable, UsageError
 from endturn.scripted import (
     ScriptedProvider,
-    cut,
     say,
 )
 from endturn.scripted.loopback import Answer, RequestSummary, Server
@@ -27,23 +26,6 @@ PATH = "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profil
 BEARER = "bedrock-api-key-YmVkcm9jaw"
 
 pytestmark = pytest.mark.usefixtures("keys")
-
-
-def test_a_damaged_stream_is_a_decode_error_with_the_partial() -> None:
-    """Bytes that are no message after some that were."""
-    provider = ScriptedProvider([cut("So far", tidy=True)])
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        good = provider.transport().handle_request(request).read()
-        return httpx.Response(
-            200, headers={"content-type": "application/vnd.amazon.eventstream"}, content=good + b"x" * 16
-        )
-
-    with Client("aws.bedrock", http=httpx.MockTransport(answer)) as sync, pytest.raises(DecodeError) as caught:
-        list(sync.stream(ASKED))
-    assert (caught.value.provider, caught.value.status) == ("aws.bedrock", 200)
-    assert caught.value.partial is not None
-    assert caught.value.partial.text == "So far"
 
 
 # --- Who asks ----------------------------------------------------------------------------------------------------

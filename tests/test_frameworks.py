@@ -178,9 +178,6 @@ USED = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": 
             None,
             id="litellm, wrapped",
         ),
-        pytest.param(
-            raised("langchain_core", "OutputParserException", llm_output='{"a'), None, id="langchain, text only"
-        ),
         pytest.param(raised("mine", "MaxTokensReachedException"), None, id="the name alone is nothing"),
         pytest.param(raised("mine", "Failed", completion="done"), None, id="a completion of another kind"),
         pytest.param(ValueError("maximum context length"), None, id="nobody's"),
@@ -193,15 +190,6 @@ def test_what_an_exception_hides(error: BaseException, expected: str | None) -> 
     """By its class and module, and by the response that it keeps."""
     seen = of_exception(error)
     assert (None if seen is None else seen.stop.reason.value) == expected
-
-
-def test_a_kept_response_is_read_with_its_usage() -> None:
-    """Reason and usage are the response's own."""
-    seen = of_exception(raised("instructor", "IncompleteOutputException", last_completion=USED))
-    assert seen is not None
-    assert seen.stop.raw == "max_tokens"
-    assert seen.usage is not None
-    assert seen.usage.output_tokens == 9
 
 
 @pytest.mark.parametrize(
@@ -248,16 +236,6 @@ def test_agents_sdk_says_it_in_a_sentence(sentence: str, expected: str | None) -
     error = type("ModelBehaviorError", (Exception,), {"__module__": "agents.exceptions"})(sentence)
     seen = of_exception(error)
     assert (None if seen is None else seen.stop.reason.value) == expected
-
-
-def test_a_response_in_the_text_of_a_body() -> None:
-    """Pydantic AI keeps the filtered response as JSON."""
-    said = {"finish_reason": "content_filter", "provider_details": {"finish_reason": "refusal"}}
-    body = json.dumps([PYDANTIC | said | {"provider_name": "anthropic"}])
-    seen = of_exception(raised("pydantic_ai", "ContentFilterError", body=body))
-    assert seen is not None
-    assert seen.stop.reason is StopReason.REFUSED
-    assert seen.id == "resp_1"
 
 
 def test_an_exception_behind_it() -> None:

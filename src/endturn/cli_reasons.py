@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from endturn import reasons
 from endturn.errors import UsageError
 from endturn.reasons import Entry
-from endturn.stop import TRUNCATED, Row
+from endturn.stop import Row
 
 
 def listed(provider: str | None, as_json: bool) -> int:
@@ -64,7 +64,7 @@ def _paragraph(raw: str, row: Row, group: list[Entry]) -> str:
     else:
         detail = f" ({row.detail})" if row.detail else ""
         lines = [f"{raw or '(empty)'}: {row.reason.value}{detail}: {reasons.MEANING[row.reason]}"]
-        cut = "yes" if row.reason in TRUNCATED else "no, but the output is incomplete" if row.incomplete else "no"
+        cut = "yes" if group[0].truncated else "no, but the output is incomplete" if row.incomplete else "no"
         lines += [f"  truncated  {cut}", f"  resume     {row.resume.value}: {reasons.RESUMES[row.resume]}"]
     width = max(len(entry.api.name) for entry in group)
     lines += [f"  {entry.api.name:<{width}}  {entry.api.path}  [{entry.row.source}]" for entry in group]

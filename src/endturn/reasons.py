@@ -12,7 +12,7 @@ from endturn.errors import UsageError
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.formats.errors import says_of_stop
 from endturn.providers import ALIASES, PROVIDERS
-from endturn.stop import Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop
+from endturn.stop import TRUNCATED, Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop
 from endturn.stop_reasons import COMPATIBLE, Api, apis as apis_of
 from endturn.tables import lines, shipped
 
@@ -35,6 +35,11 @@ class Entry:
     def normalized(self) -> str:
         """Our word for it; "skip" where the value says that the response is still being made."""
         return self.row.reason.value if self.row.terminal else "skip"
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a response that ends so was cut off."""
+        return self.row.terminal and self.row.reason in TRUNCATED
 
     def as_json(self) -> dict[str, str]:
         """The entry with its members' names and spelling as in the printed table."""

@@ -225,19 +225,15 @@ class Inference(Protocol):
         Args:
             turn: the explicit turn that the call is made in.
         """
-        ...
 
     def withdrawn(self, started: CallStarted) -> None:
         """What was taken for a call was none: what it continued still waits."""
-        ...
 
     def answered(self, ended: CallEnded, asked: object) -> None:
         """A call is about to be announced as ended: take out of its turn's `cut` the answers that this one finishes."""
-        ...
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
         """A call has ended, which has been announced."""
-        ...
 
 
 class NoInference:

@@ -143,7 +143,7 @@ def test_options_are_checked_each_time() -> None:
     stage = Stage()
     begin(Options(), of(stage))
     with pytest.raises(TypeError, match="redakt"):
-        instrument(redakt=hide)
+        instrument(redakt=hide)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="redact is a function"):
-        instrument(redact="hide", content="SPAN_ONLY")
+        instrument(redact="hide", content="SPAN_ONLY")  # type: ignore[arg-type]
     assert said(stage) is None

@@ -17,6 +17,7 @@ from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.markdown import code, numbered, page, table
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint
+from endturn.reasons import Entry
 from endturn.stop import TRUNCATED
 from endturn.stop_reasons import apis
 from endturn.telemetry import indicators, schema
@@ -74,22 +75,15 @@ def reference() -> str:
     )
 
 
-def _metrics(metrics: Sequence[Metric]) -> str:
-    parts = {"histogram": " (`_bucket`, `_sum`, `_count`)"}
-    return table(
-        ("metric", "in Prometheus", "instrument", "unit", "attributes", "answers"),
-        [
-            (
-                f"`{metric.name}`",
-                f"`{metric.prometheus}`{parts.get(metric.instrument, '')}",
-                metric.instrument,
-                f"`{metric.unit}`",
-                _keys(metric.attributes),
-                f"{metric.brief} {metric.answers}",
-            )
-            for metric in metrics
-        ],
-    )
+def _metrics(metrics: Iterable[Metric]) -> str:
+    return table(("metric", "in Prometheus", "instrument", "unit", "attributes", "answers"), map(_metric, metrics))
+
+
+def _metric(metric: Metric) -> Sequence[str]:
+    parts = " (`_bucket`, `_sum`, `_count`)" if metric.instrument == "histogram" else ""
+    names = f"`{metric.name}`", f"`{metric.prometheus}`{parts}"
+    says = f"{metric.brief} {metric.answers}"
+    return (*names, metric.instrument, f"`{metric.unit}`", _keys(metric.attributes), says)
 
 
 def _shown(shown: Indicator) -> tuple[str, str, str, str, str]:
@@ -104,18 +98,13 @@ def _severity(event: schema.Event) -> str:
 
 
 def _attributes(attributes: Iterable[Attribute]) -> str:
-    return table(
-        ("attribute", "type", "what", "values"),
-        [
-            (
-                f"`{attribute.key}`",
-                attribute.type,
-                attribute.brief + (" Only where the host opted in." if attribute.opt_in else ""),
-                code(attribute.values) or ("e.g. " * bool(attribute.examples) + code(attribute.examples)),
-            )
-            for attribute in attributes
-        ],
-    )
+    return table(("attribute", "type", "what", "values"), map(_attribute, attributes))
+
+
+def _attribute(attribute: Attribute) -> Sequence[str]:
+    what = attribute.brief + (" Only where the host opted in." if attribute.opt_in else "")
+    values = code(attribute.values) or ("e.g. " * bool(attribute.examples) + code(attribute.examples))
+    return f"`{attribute.key}`", attribute.type, what, values
 
 
 def _keys(attributes: Iterable[Attribute]) -> str:
@@ -256,17 +245,11 @@ def _api(name: str) -> Iterator[str]:
     api = entries[0].api
     yield f"### {name}"
     yield f"In a body `{api.path}`; in a stream `{api.stream_path}`."
-    yield table(
-        ("value", "reason", "incomplete", "resume", "detail", "read in"),
-        [
-            (
-                f"`{entry.raw}`" if entry.raw else "(empty)",
-                f"`{entry.normalized}`",
-                "yes" if entry.row.incomplete else "",
-                "" if entry.row.resume == "none" else f"`{entry.row.resume}`",
-                entry.row.detail or "",
-                entry.row.source,
-            )
-            for entry in entries
-        ],
-    )
+    yield table(("value", "reason", "incomplete", "resume", "detail", "read in"), map(_value, entries))
+
+
+def _value(entry: Entry) -> Sequence[str]:
+    row = entry.row
+    incomplete, resume = "yes" if row.incomplete else "", "" if row.resume == "none" else f"`{row.resume}`"
+    raw = f"`{entry.raw}`" if entry.raw else "(empty)"
+    return raw, f"`{entry.normalized}`", incomplete, resume, row.detail or "", row.source

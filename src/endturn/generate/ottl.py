@@ -221,14 +221,17 @@ def _universe() -> frozenset[str]:
     return frozenset({*raws, *(raw.removeprefix("incomplete:") for raw in raws)} - {""})
 
 
+def _by_reason(words: Iterable[tuple[StopReason, str]]) -> Mapping[StopReason, tuple[str, ...]]:
+    found: dict[StopReason, set[str]] = {}
+    for reason, word in words:
+        found.setdefault(reason, set()).add(word)
+    return {reason: tuple(sorted(found[reason])) for reason in StopReason if reason in found}
+
+
 def _common() -> Mapping[StopReason, tuple[str, ...]]:
     """What a value means whoever says it, by reason."""
-    found: dict[StopReason, set[str]] = {}
-    for raw in _universe():
-        reason = judged(raw)
-        if reason is not StopReason.UNKNOWN:
-            found.setdefault(reason, set()).add(raw.lower())
-    return {reason: tuple(sorted(found[reason])) for reason in StopReason if reason in found}
+    known = ((judged(raw), raw.lower()) for raw in _universe())
+    return _by_reason((reason, raw) for reason, raw in known if reason is not StopReason.UNKNOWN)
 
 
 def _exceptions() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]]:
@@ -247,10 +250,8 @@ def _exceptions() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]
 
 def _classes() -> Mapping[StopReason, tuple[str, ...]]:
     """What an exception's class says of the answer that it stands in place of, by reason."""
-    found: dict[StopReason, set[str]] = {StopReason.CANCELLED: set(_CANCELLED)}
-    for (_, name), reason in exceptions.NAMED.items():
-        found.setdefault(reason, set()).add(name)
-    return {reason: tuple(sorted(found[reason])) for reason in StopReason if reason in found}
+    named = ((reason, name) for (_, name), reason in exceptions.NAMED.items())
+    return _by_reason([*((StopReason.CANCELLED, name) for name in _CANCELLED), *named])
 
 
 def _first(attributes: Iterable[str]) -> str:

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from endturn.events import TurnKind
-from endturn.formats import ResponseSummary
+from endturn.formats import Context, ResponseSummary
+from endturn.formats.format import Format
 from endturn.instrumentation.body import end_call
 from endturn.scopes import Call, end_turn
 from endturn.stop import Resume
 from endturn.telemetry import cleanup
-
-if TYPE_CHECKING:
-    from endturn.instrumentation.exchange import Exchange
 
 IDLE_S: Final = 3600.0
 """A response that nobody has asked after for so long is nobody's. Deep research takes half an hour."""
@@ -40,11 +38,12 @@ class _Response:
     """A response that is being made.
 
     Attributes:
-        exchange: what began it; seen: what was seen of it last.
+        format, context: of the request that began it; seen: what was seen of it last.
         asked_s: when it was last asked after.
     """
 
-    exchange: Exchange
+    format: Format
+    context: Context
     call: Call
     seen: ResponseSummary
     asked_s: float
@@ -59,32 +58,32 @@ def are_pending() -> bool:
     return bool(_pending)
 
 
-def pending(key: Key) -> Exchange | None:
-    """The exchange that began that response; None where there is none."""
+def pending(key: Key) -> tuple[Format, Context] | None:
+    """Format and context of the request that began that response; None where there is none."""
     response = _pending.get(key)
     if response is None:
         return None
     response.asked_s = time.monotonic()
     _pending[key] = _pending.pop(key, response)  # the last now
-    return response.exchange
+    return response.format, response.context
 
 
-def keep(exchange: Exchange, call: Call, seen: ResponseSummary) -> bool:
+def keep(format: Format, context: Context, call: Call, seen: ResponseSummary) -> bool:
     """Keep the call open whose answer says that the response is still being made. False where it is over."""
     if (
         call.started is None
-        or not exchange.context.asked.background
+        or not context.asked.background
         or seen.id is None
         or seen.stop.resume is not Resume.RETRIEVE_SAME_ID
         or call.started.turn.kind is TurnKind.CONTROLLER  # it fetches on its own account, as a continuation
     ):
         return False
     sweep()
-    key = exchange.format.name, seen.id
+    key = format.name, seen.id
     _give_up(key)  # a server that repeats its ids
     for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
         _give_up(oldest)
-    _pending[key] = _Response(exchange, call, seen, time.monotonic())
+    _pending[key] = _Response(format, context, call, seen, time.monotonic())
     turn = call.started.turn
     if call.started.stream:
         # Its stream has been read: a turn that waits for its streams need not wait for the response.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
@@ -24,7 +24,6 @@ from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
     from endturn.formats.format import Format
-    from endturn.instrumentation.exchange import Exchange
 
 UNREAD: Final = ResponseSummary(Stop(StopReason.UNKNOWN, detail="unreadable"))
 """Of a response that endturn could not read."""
@@ -39,57 +38,6 @@ _FRAMINGS: Final = {
 }
 _EVENTS: Final = (b"data:", b"event:")
 """How server-sent events begin, and no JSON does."""
-
-
-def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    """Hand the chunks on, and tell the exchange of each, and how they ended.
-
-    A generator that is closed says nothing: that may be the garbage collector's doing. Whoever closes the body does.
-    """
-    try:
-        for chunk in chunks:
-            exchange.feed(chunk)
-            yield chunk
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        exchange.cut(error)
-        raise
-    exchange.end()
-
-
-class AsyncTee:
-    """`tee` of chunks that arrive asynchronously. No generator: those live on until their loop closes them."""
-
-    __slots__ = ("_chunks", "_exchange")
-
-    def __init__(self, chunks: AsyncIterator[bytes], exchange: Exchange) -> None:
-        self._chunks = chunks
-        self._exchange = exchange
-
-    def __aiter__(self) -> AsyncTee:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            chunk = await anext(self._chunks)
-        except StopAsyncIteration:
-            self._exchange.end()
-            raise
-        except BaseException as error:
-            self._exchange.cut(error)
-            raise
-        self._exchange.feed(chunk)
-        return chunk
-
-    async def aclose(self) -> None:
-        """Close what the chunks come from, if it can be closed."""
-        aclose = getattr(self._chunks, "aclose", None)
-        if aclose is not None:
-            await aclose()
-
-
-AsyncGenerator.register(AsyncTee)  # whoever reads a part of a generator closes it: so this can be closed like one
 
 
 class Answer:

@@ -105,8 +105,9 @@ def _fetch(method: str, url: str, found: Endpoint | None) -> Exchange | None:
     begun = background_responses.pending(job)
     if begun is None:
         return None
-    context = replace(begun.context, asked=replace(begun.context.asked, stream=bool(found.routed.stream)))
-    return Exchange(begun.format, context, known=True, sending=nullcontext(), job=job)
+    format_, context = begun
+    context = replace(context, asked=replace(context.asked, stream=bool(found.routed.stream)))
+    return Exchange(format_, context, known=True, sending=nullcontext(), job=job)
 
 
 def close_all() -> None:
@@ -303,7 +304,7 @@ class Exchange:
             seen = body.or_else(seen, otherwise, error, detail)
             if self.job is not None:
                 background_responses.fetched(self.job, seen)
-            elif self.call is not None and not background_responses.keep(self, self.call, seen):
+            elif self.call is not None and not background_responses.keep(self.format, self.context, self.call, seen):
                 body.end_call(self.call, seen, error, self._over_s)
         except Exception:
             log_internal_error("ending a call")

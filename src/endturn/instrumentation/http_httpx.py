@@ -7,9 +7,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from endturn.instrumentation.body import AsyncTee, tee
 from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
+from endturn.instrumentation.tee import AsyncTee, tee
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from endturn.instrumentation.body import tee
 from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
+from endturn.instrumentation.tee import tee
 
 _PORTS: Final = {"http": 80, "https": 443}
 

@@ -17,7 +17,6 @@ from endturn.formats import content_parts
 from endturn.formats.reading import text
 from endturn.stop import word_shown
 from endturn.telemetry import schema
-from endturn.telemetry.content import Redact
 
 Part = dict[str, Any]
 Thing = TypeVar("Thing")
@@ -49,7 +48,7 @@ class MessageWriter:
         cut: something was left out.
     """
 
-    def __init__(self, longest: int, redact: Redact | None) -> None:
+    def __init__(self, longest: int, redact: Callable[[str], str] | None) -> None:
         self.cut = False
         self._longest = longest
         self._left = 0
