@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
@@ -14,7 +13,6 @@ import httpx
 import httpx2
 import openai
 import pytest
-from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn import hooks
@@ -23,7 +21,7 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.formats.replies import anthropic_stream, said
-from tests.telemetry.mocked import ASK, STREAM, Records, achat, events, settle
+from tests.telemetry.mocked import ASK, STREAM, Records
 
 MANY = 2
 """How many streams are left, one after another."""
@@ -204,30 +202,3 @@ async def test_a_stream_that_is_left(
         uninstrument()
         stop()
     assert [ended.stop.reason for ended in found.ended] == [StopReason.CANCELLED] * MANY
-
-
-async def test_contexts_stay_where_they_are(caplog: pytest.LogCaptureFixture, records: Records) -> None:
-    """A stream that is begun in one task, read in another and dropped in a third detaches nothing."""
-    uninstrument()
-    instrument(tracer_provider=TracerProvider())
-    kept: list[Any] = []
-
-    async def begin() -> None:
-        kept.append(await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True))
-
-    async def read() -> None:
-        await anext(kept[-1])
-
-    async def drop() -> None:
-        kept.clear()
-        gc.collect()
-
-    with caplog.at_level(logging.DEBUG, "opentelemetry"):
-        for step in (begin, read, begin, read, drop):
-            await asyncio.create_task(step())
-        await asyncio.sleep(0)
-        settle()
-        await asyncio.sleep(0)
-    assert [ended.stop.detail for ended in records.ended] == ["abandoned"] * 2
-    assert not trace.get_current_span().get_span_context().is_valid
-    assert not [record for record in caplog.records if "detach" in record.message or "context" in record.name]
