@@ -19,14 +19,11 @@ from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import hooks
-from endturn.chat import ChatResponse, Request, Usage
+from endturn.chat import Request, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
-from endturn.events import MOST, plausible
-from endturn.formats.reading import count, number, seed_of
+from endturn.events import plausible
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.scopes import Layer, open_call
-from endturn.stop import Stop, StopReason
 from endturn.telemetry.instruments import LOST
 from tests.formats.replies import chat_body
 from tests.support.turns import Played, cut, said

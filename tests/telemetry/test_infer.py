@@ -359,6 +359,8 @@ def test_found_by_the_conversation_that_a_server_keeps(world: World) -> None:
 def test_an_answer_that_could_not_be_seen(world: World) -> None:
     """Where the model only thought, a host has nothing to send back: asking to go on alone is a continuation."""
     cut = world.cut(HISTORY, "")
+    elsewhere = world.call([*HISTORY, answer("Another answer."), CONTINUE])
+    assert elsewhere.started.turn is not cut.started.turn
     ended = world.call([*HISTORY, CONTINUE], HALF)
     assert ended.started.turn is cut.started.turn
 

@@ -15,7 +15,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
-    HistogramData,
+    HistogramDataPoint,
     InMemoryMetricReader,
 )
 from opentelemetry.sdk.trace import TracerProvider
@@ -657,7 +657,7 @@ def exemplars(stage: Stage) -> dict[str, set[int | None]]:
     return {
         metric.name: {exemplar.span_id for point in metric.data.data_points for exemplar in point.exemplars}
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
-        if isinstance(metric.data, HistogramData)
+        if isinstance(metric.data.data_points[0], HistogramDataPoint)
     }
 
 
