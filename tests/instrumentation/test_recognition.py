@@ -18,6 +18,7 @@ VERTEX = "/v1/projects/p/locations/l/publishers"
     [
         ("api.openai.com", "/v1/chat/completions", CHAT, ("openai_chat", "openai", "")),
         ("api.openai.com", "/v1/chat/completions", None, ("openai_chat", "openai", "")),
+        ("api.openai.com", "/v1/chat/completions/?a=b", CHAT, ("openai_chat", "openai", "")),
         ("api.openai.com", "/v1/responses", {"model": "m", "input": "hi"}, ("openai_responses", "openai", "")),
         ("vllm.internal", "/v1/chat/completions", CHAT, ("openai_chat", "openai", "compatible")),
         ("gateway.ai.cloudflare.com", "/v1/me/mine/openai/chat/completions", CHAT,

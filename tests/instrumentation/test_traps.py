@@ -265,16 +265,17 @@ def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: Records
     """Whoever breaks off at the reason may hold the response for long."""
     with ScriptedProvider([say(WORDS)]).serve() as url, httpx.Client() as client:
         request = client.build_request("POST", f"{url}/v1/chat/completions", json={**ASK, "stream": True})
+        began_s = time.perf_counter()
         response = client.send(request, stream=True)
         chunks = response.iter_raw()
         while b'"finish_reason":"stop"' not in next(chunks):
             pass
-        time.sleep(0.3)
+        read_s = time.perf_counter() - began_s
         del response, chunks
         gc.collect()
         cleanup.run()
     assert seen.only().stop.reason is StopReason.END_TURN
-    assert seen.only().duration_s < 0.3
+    assert seen.only().duration_s <= read_s  # it was held for longer
 
 
 def test_a_byte_order_mark_before_an_answer(seen: Records) -> None:
@@ -360,23 +361,6 @@ def test_an_api_of_ones_own_that_looks_like_a_models(seen: Records, path: str, a
     client = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
     client.post(f"https://app.example.org{path}", json=body)
     assert seen.reasons() == []
-
-
-@pytest.mark.parametrize("end", ["/", "/?a=b", "?a=b"])
-def test_a_path_that_ends_in_a_slash(seen: Records, end: str) -> None:
-    """Some servers want it; the rest of the path is the format's."""
-    with scripted(httpx, say("Hi")) as client:
-        client.post(URL, json=ASK)
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=WHOLE_BODY)))
-    client.post(URL + end, json=ASK)
-    assert seen.reasons() == [StopReason.END_TURN] * 2
-
-
-WHOLE_BODY = {
-    "id": "1",
-    "model": "m",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hi"}}],
-}
 
 
 def test_names_are_cut_to_what_can_be_exported(seen: Records) -> None:

@@ -12,11 +12,7 @@ import httpx2
 import openai
 import pytest
 from hypothesis import given, settings, strategies as st
-from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
-from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics import Histogram
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import hooks
 from endturn.chat import Request, Usage
@@ -28,6 +24,7 @@ from endturn.telemetry.instruments import LOST
 from tests.formats.replies import chat_body
 from tests.support.turns import Played, cut, said
 from tests.telemetry.mocked import ASK
+from tests.telemetry.secrets import everything
 from tests.telemetry.stage import Stage
 
 HOSTILE = [
@@ -40,7 +37,7 @@ ANY = st.sampled_from(HOSTILE) | st.integers() | st.integers(0, 4_096) | st.floa
 @contextmanager
 def instrumented() -> Iterator[Stage]:
     stage = Stage()
-    instrument(tracer_provider=stage.tracers, meter_provider=stage.meters, logger_provider=stage.loggers)
+    instrument(**stage.providers())
     try:
         yield stage
     finally:
@@ -49,15 +46,7 @@ def instrumented() -> Iterator[Stage]:
 
 def exported(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """Encode all three signals as an exporter does: nothing raises, and nothing of them is dropped."""
-    stage.tracers.force_flush()
-    stage.loggers.force_flush()
-    (reader,) = stage.readers
-    assert isinstance(reader, InMemoryMetricReader)
-    data = reader.get_metrics_data()
-    assert data is not None
-    encode_metrics(data).SerializeToString()
-    encode_spans(stage.spans.get_finished_spans()).SerializeToString()
-    encode_logs(stage.logs.get_finished_logs()).SerializeToString()
+    assert everything(stage)
     stage.spans.clear()
     stage.logs.clear()
     assert not [entry for entry in caplog.records if entry.levelname == "ERROR"]

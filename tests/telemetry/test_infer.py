@@ -597,8 +597,10 @@ def test_an_agent_with_other_instructions_is_another(world: World) -> None:
     first = world.cut([timed("9:00"), HI])
     same = world.call([timed("9:01"), HI], REST)
     other = world.call([timed("9:01"), HI, answer("Something else."), CONTINUE], REST)
-    assert len({id(ended.started.turn) for ended in (first, same, other)}) == 3
-    assert world.inferring.open_turns == 1
+    unseen = world.cut([timed("9:00"), user("Another.")], "")
+    elsewhere = world.call([timed("9:01"), user("Another."), CONTINUE], REST)
+    assert len({id(ended.started.turn) for ended in (first, same, other, unseen, elsewhere)}) == 5
+    assert world.inferring.open_turns == 2
 
 
 def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> None:

@@ -162,7 +162,7 @@ print("exit", flush=True)
 def stage() -> Iterator[Stage]:
     """A host's providers, to which its calls are recorded."""
     made = Stage()
-    instrument(tracer_provider=made.tracers, meter_provider=made.meters, logger_provider=made.loggers)
+    instrument(**made.providers())
     yield made
     uninstrument()
 

@@ -27,7 +27,7 @@ from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
 from tests.formats.recorded import RECORDED
 from tests.formats.replies import DONE_EVENT, chat_body, chunk
-from tests.telemetry.mocked import Records, Server, body
+from tests.telemetry.mocked import Records, body, chat
 
 CHAT = RECORDED["openai_chat"].bodies
 CUT = ChatResponse(
@@ -161,37 +161,6 @@ async def test_a_decorated_generator_is_closed_as_it_was(records: Records, decor
     assert closed == [1, 2]
 
 
-def test_methods(records: Records, decorate: Callable[[Any], Any]) -> None:
-    """Methods, class methods and static methods, decorated inside or outside of them."""
-
-    class Agent:
-        name = "agent"
-
-        @decorate
-        def method(self) -> str:
-            return self.name
-
-        @classmethod
-        @decorate
-        def inner(cls) -> str:
-            return cls.name
-
-        @decorate
-        @classmethod
-        def outer(cls) -> str:
-            return cls.name
-
-        @decorate
-        @staticmethod
-        def static() -> str:
-            return "static"
-
-    agent = Agent()
-    assert (agent.method(), Agent.inner(), Agent.outer(), agent.outer(), Agent.static(), agent.static()) == (
-        "agent", "agent", "agent", "agent", "static", "static",
-    )  # fmt: skip
-
-
 def test_nobody_listening_touches_nothing(decorate: Callable[[Any], Any]) -> None:
     """A plain function's generator is handed on as it is."""
     made = (number for number in range(3))
@@ -315,6 +284,11 @@ class Provider:
     def decorated(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
         return self.left.pop(0)
 
+    @observe_provider_call(provider="p")
+    @staticmethod
+    def static(left: list[ChatResponse], model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return left.pop(0)
+
     def __call__(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
         return self.left.pop(0)
 
@@ -349,6 +323,7 @@ def ways_to_ask() -> dict[str, Callable[[list[Any]], Any]]:
         "generator": lambda messages: list(items("m", messages=messages)),
         "bound method": lambda messages: method("m", messages),
         "method": lambda messages: provider.decorated("m", messages),
+        "static method": lambda messages: provider.static(provider.left, "m", messages),
         "callable object": lambda messages: called("m", messages),
         "partial": by_position,
         "no names": lambda messages: loose(messages, model="m"),
@@ -490,8 +465,7 @@ def test_a_call_that_raises(records: Records, error: BaseException, reason: Stop
 def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> None:
     """All layers at once, over 500, 500, 200 and a continuation: each attempt is one record, in one turn."""
     cut, rest = chat_body({"content": "Half an ans"}, "length"), chat_body({"content": "wer."})
-    server = Server(body({}, 500), body({}, 500), body(cut), body(rest))
-    client = openai.OpenAI(api_key="n", http_client=server.http(), max_retries=2)
+    client = chat(body({}, 500), body({}, 500), body(cut), body(rest), max_retries=2)
     speaks = format_of("openai_chat")
 
     @observe_provider_call(provider="outer")
@@ -503,7 +477,6 @@ def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> 
         patch.setattr("time.sleep", lambda seconds: None)
         result = endturn.ContinuationController(ask, provider_name="openai").run(REQUEST.but(max_tokens=100))
     assert result.text == "Half an answer."
-    assert len(server.requests) == 4
     assert [ended.stop.reason for ended in records.ended] == [
         StopReason.ERROR,
         StopReason.ERROR,

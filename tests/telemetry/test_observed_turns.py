@@ -17,7 +17,7 @@ from endturn.instrumentation.instrument import uninstrument
 from endturn.scopes import infer_with, start_turn
 from endturn.stop import StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
-from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
+from tests.telemetry.mocked import CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events
 
 
 def asked(text: str) -> list[Any]:
@@ -82,37 +82,23 @@ async def test_each_of_several_cut_calls_can_be_continued(records: Records) -> N
 
 
 @pytest.mark.parametrize(
-    ("stream", "outcome"),
-    [(CUT_STREAM, TurnOutcome.NOT_CONTINUED), (STREAM, TurnOutcome.COMPLETED)],
-    ids=["cut", "whole"],
+    ("leave", "outcome"),
+    [(list, TurnOutcome.NOT_CONTINUED), (lambda stream: stream.close(), TurnOutcome.CANCELLED)],
+    ids=["read", "closed"],
 )
-def test_a_turn_that_returns_a_stream_ends_with_it(records: Records, stream: Any, outcome: TurnOutcome) -> None:
-    """What a function hands back unread is read by its host: then the turn is over, and known."""
+def test_a_turn_that_returns_a_stream_ends_with_it(records: Records, leave: Any, outcome: TurnOutcome) -> None:
+    """What a function hands back unread is read, or left, by its host: then the turn is over, and known."""
 
     @observe_turn(agent="support")
     def answer(question: str) -> Any:
-        return chat(events(*stream)).chat.completions.create(model="big", messages=asked(question), stream=True)
+        return chat(events(*CUT_STREAM)).chat.completions.create(model="big", messages=asked(question), stream=True)
 
     handed_back = answer("Why?")
+    next(handed_back)
     assert not records.turns
-    for _ in handed_back:
-        pass
+    leave(handed_back)
     (turn,) = records.turns
     assert (turn.outcome, turn.turn.model, turn.turn.provider) == (outcome, "big", "openai")
-
-
-async def test_a_turn_that_returns_a_stream_which_is_closed_is_cancelled(records: Records) -> None:
-    """Leaving the stream leaves the turn."""
-
-    @observe_turn
-    async def answer() -> Any:
-        return await achat(events(*STREAM)).chat.completions.create(model="m", messages=asked("Why?"), stream=True)
-
-    stream = await answer()
-    await anext(stream)
-    await stream.close()
-    (turn,) = records.turns
-    assert turn.outcome is TurnOutcome.CANCELLED
 
 
 # --- A controller within -------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def test_the_chunks_of_a_long_stream_are_not_held() -> None:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=long_answer())
 
     http = httpx2.Client(transport=httpx2.MockTransport(answer))
-    endturn.instrument(tracer_provider=stage.tracers, meter_provider=stage.meters, logger_provider=stage.loggers)
+    endturn.instrument(**stage.providers())
     try:
         client = openai.OpenAI(api_key="none", max_retries=0, http_client=http)
         messages: Any = [{"role": "user", "content": "Say something long."}]
