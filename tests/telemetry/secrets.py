@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -67,5 +68,6 @@ def everything(stage: Stage) -> bytes:
     assert metrics is not None
     spans, logs = stage.spans.get_finished_spans(), stage.logs.get_finished_logs()
     encoded = encode_spans(spans), encode_logs(logs), encode_metrics(metrics)
-    shown = "".join(each.to_json() for each in (*spans, *logs, metrics))
+    printed: list[Any] = [*spans, *logs, metrics]
+    shown = "".join(each.to_json() for each in printed)
     return b"".join(each.SerializeToString() for each in encoded) + shown.encode()

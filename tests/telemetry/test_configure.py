@@ -47,11 +47,13 @@ def start(code: str, **variables: str) -> subprocess.Popen[str]:
     """Start a program in a process of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "ENDTURN_"))}
     command = [sys.executable, "-W", "error", "-c", CALL + code]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(command, env=clean | variables, text=True, **pipes)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=clean | variables, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
-def run(code: str, receiver: Any = None, *, complaints: object = False, status: int = 0, **variables: str) -> list[str]:
+def run(
+    code: str, receiver: Any = None, *, complaints: object = False, status: object = 0, **variables: str
+) -> list[str]:
     """Run a program until it ends; what it printed, line by line. No traceback, but for `complaints`."""
     if receiver is not None:
         variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver.url
