@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue, KeyValueList
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from tests.support.otlp import Sent, post, spans
+from tests.support.otlp import Sent, body, pairs, post, spans
 from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, StartError, collector_files, eventually
 
 pytestmark = pytest.mark.stack
@@ -63,100 +56,56 @@ PROGRAMS = {
 }
 
 
-def text(value: str) -> AnyValue:
-    return AnyValue(string_value=value)
-
-
-def pairs(values: Mapping[str, str]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=text(value)) for key, value in values.items()]
-
-
-def planted(where: str, *keys: str) -> list[KeyValue]:
+def planted(where: str, *keys: str) -> dict[str, str]:
     """A secret under each key, which says where it was."""
-    return pairs({key: f"planted<{where}: {key}>" for key in keys})
+    return {key: f"planted<{where}: {key}>" for key in keys}
 
 
-def structured(where: str, key: str) -> AnyValue:
-    return AnyValue(kvlist_value=KeyValueList(values=planted(where, key)))
+def signals() -> dict[str, bytes]:
+    """The bodies of a request of each signal, with something planted in every place."""
+    now = str(time.time_ns())
+    kept = dict.fromkeys(KEPT, "kept")
+    resource = {
+        "service.name": "agent",
+        **planted("resource", "gen_ai.input.messages", "process.command_args", "process.command_line"),
+    }
+    scope = {"name": "test", "attributes": pairs(planted("scope", "gen_ai.input.messages", "input.value"))}
 
+    def event(name: str, where: str, *keys: str) -> dict[str, Any]:
+        return {"name": name, "timeUnixNano": now, "attributes": pairs(planted(where, *keys))}
 
-RESOURCE = Resource(
-    attributes=[
-        *pairs({"service.name": "agent"}),
-        *planted("resource", "gen_ai.input.messages", "process.command_args", "process.command_line"),
+    def record(content: Any, attributes: dict[str, str], name: str = "") -> dict[str, Any]:
+        return {"timeUnixNano": now, "eventName": name, "body": content, "attributes": pairs(attributes)}
+
+    def structured(where: str, key: str) -> dict[str, Any]:
+        return {"kvlistValue": {"values": pairs(planted(where, key))}}
+
+    events = [event(name, f"span event {name}", "gen_ai.event.content", *keys) for name, keys in PROGRAMS.items()]
+    span = {
+        "traceId": os.urandom(16).hex(),
+        "spanId": os.urandom(8).hex(),
+        "name": "chat",
+        "startTimeUnixNano": now,
+        "endTimeUnixNano": now,
+        "status": {"code": 2, "message": "planted<status>"},
+        "attributes": pairs({**planted("span", *CONTENT, " gen_ai.input.messages "), **kept}),
+        "events": [*events, event("exception", "span event", "exception.message", "exception.stacktrace")],
+    }
+    records = [
+        *(record(structured(name, "content"), planted(f"log {name}", *keys), name) for name, keys in PROGRAMS.items()),
+        *(
+            record(
+                {"stringValue": f"planted<body of {name}>"},
+                {"event.name": name, **planted(f"log by attribute {name}", *keys)},
+            )
+            for name, keys in PROGRAMS.items()
+        ),
+        record(structured("body without a name", "gen_ai.input.messages"), {**planted("log", *CONTENT), **kept}),
+        record({"stringValue": "listening"}, {"message": "kept"}),
     ]
-)
-SCOPE = InstrumentationScope(name="test", attributes=planted("scope", "gen_ai.input.messages", "input.value"))
-
-
-def traces() -> bytes:
-    now = time.time_ns()
-    events = [
-        Span.Event(
-            name=name, time_unix_nano=now, attributes=planted(f"span event {name}", "gen_ai.event.content", *keys)
-        )
-        for name, keys in PROGRAMS.items()
-    ]
-    exception = planted("span event", "exception.message", "exception.stacktrace")
-    span = Span(
-        trace_id=os.urandom(16),
-        span_id=os.urandom(8),
-        name="chat",
-        start_time_unix_nano=now - 1,
-        end_time_unix_nano=now,
-        status=Status(code=Status.STATUS_CODE_ERROR, message="planted<status>"),
-        attributes=[*planted("span", *CONTENT, " gen_ai.input.messages "), *pairs(dict.fromkeys(KEPT, "kept"))],
-        events=[*events, Span.Event(name="exception", time_unix_nano=now, attributes=exception)],
-    )
-    scoped = ScopeSpans(scope=SCOPE, spans=[span])
-    return bytes(
-        ExportTraceServiceRequest(
-            resource_spans=[ResourceSpans(resource=RESOURCE, scope_spans=[scoped])]
-        ).SerializeToString()
-    )
-
-
-def logs() -> bytes:
-    now = time.time_ns()
-    named = [
-        LogRecord(
-            time_unix_nano=now,
-            event_name=name,
-            body=structured(name, "content"),
-            attributes=planted(f"log {name}", *keys),
-        )
-        for name, keys in PROGRAMS.items()
-    ]
-    by_attribute = [
-        LogRecord(
-            time_unix_nano=now,
-            body=text(f"planted<body of {name}>"),
-            attributes=[*pairs({"event.name": name}), *planted(f"log by attribute {name}", *keys)],
-        )
-        for name, keys in PROGRAMS.items()
-    ]
-    nameless = LogRecord(
-        time_unix_nano=now,
-        body=structured("body without a name", "gen_ai.input.messages"),
-        attributes=[*planted("log", *CONTENT), *pairs(dict.fromkeys(KEPT, "kept"))],
-    )
-    plain = LogRecord(time_unix_nano=now, body=text("listening"), attributes=pairs({"message": "kept"}))
-    scoped = ScopeLogs(scope=SCOPE, log_records=[*named, *by_attribute, nameless, plain])
-    return bytes(
-        ExportLogsServiceRequest(
-            resource_logs=[ResourceLogs(resource=RESOURCE, scope_logs=[scoped])]
-        ).SerializeToString()
-    )
-
-
-def metrics() -> bytes:
-    point = NumberDataPoint(time_unix_nano=time.time_ns(), as_int=1)
-    scoped = ScopeMetrics(scope=SCOPE, metrics=[Metric(name="here", gauge=Gauge(data_points=[point]))])
-    return bytes(
-        ExportMetricsServiceRequest(
-            resource_metrics=[ResourceMetrics(resource=RESOURCE, scope_metrics=[scoped])]
-        ).SerializeToString()
-    )
+    point = {"timeUnixNano": now, "asInt": "1"}
+    every = {"spans": [span], "logRecords": records, "metrics": [{"name": "here", "gauge": {"dataPoints": [point]}}]}
+    return {kind: body(kind, items, resource=resource, scope=scope) for kind, items in every.items()}
 
 
 CONFIGURATIONS = {
@@ -176,8 +125,9 @@ def collector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     variables = {"ENDTURN_COLLECTOR_TOKEN": "token"}
     headers = {"Authorization": "Bearer token"}
     with Collector(folder, config=CONFIGURATIONS[request.param], environment=variables) as running:
-        for kind, body in (("traces", traces()), ("logs", logs()), ("metrics", metrics())):
-            assert post(f"{running.url}/v1/{kind}", body, headers=headers) == 200
+        for kind, content in signals().items():
+            path = {"spans": "traces", "logRecords": "logs"}.get(kind, kind)
+            assert post(f"{running.url}/v1/{path}", content, headers=headers) == 200
         eventually(
             lambda: running.spans() and running.log_records() and running.metrics(), what="everything that was sent"
         )

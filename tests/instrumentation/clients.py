@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import aiohttp
@@ -126,10 +127,24 @@ class AsyncClient(Client):
 
 
 class SDK(Client):
-    """A client that asks either way by one method."""
+    """A client that asks either way by one method.
+
+    Attributes:
+        kind: the SDK's class; path: of its base URL; method: what asks; asked: with what.
+    """
 
     retries = True
-    create: Callable[..., Any]
+    kind: Any
+    path = ""
+    method: str
+    asked: dict[str, Any]
+
+    def open(self) -> None:
+        options: dict[str, Any] = {"timeout": self.timeout_s, "max_retries": self.tries - 1}
+        self.made = self.kind(base_url=f"{self.url}{self.path}", api_key="none", **options)
+
+    def create(self, **more: Any) -> Any:
+        return attrgetter(self.method)(self.made)(**self.asked, **more)
 
     def ask(self) -> None:
         self.create()
@@ -140,9 +155,8 @@ class SDK(Client):
 
 
 class AsyncSDK(AsyncClient):
-    """The same, where it is a coroutine."""
+    """The same, where that is a coroutine."""
 
-    retries = True
     create: Callable[..., Any]
 
     async def aask(self) -> None:
@@ -153,96 +167,61 @@ class AsyncSDK(AsyncClient):
         return aiter(made), made.close
 
 
-def _options(client: Client, path: str = "") -> dict[str, Any]:
-    url = f"{client.url}{path}"
-    return {"base_url": url, "api_key": "none", "timeout": client.timeout_s, "max_retries": client.tries - 1}
-
-
 class OpenAI(SDK):
-    def open(self) -> None:
-        self.made = openai.OpenAI(**_options(self, "/v1"))
-
-    def create(self, **more: Any) -> Any:
-        return self.made.chat.completions.create(**ASK, **more)
+    kind: Any = openai.OpenAI
+    path, method, asked = "/v1", "chat.completions.create", ASK
 
 
-class AsyncOpenAI(AsyncSDK):
-    def open(self) -> None:
-        self.made = openai.AsyncOpenAI(**_options(self, "/v1"))
-
-    def create(self, **more: Any) -> Any:
-        return self.made.chat.completions.create(**ASK, **more)
+class AsyncOpenAI(AsyncSDK, OpenAI):
+    kind = openai.AsyncOpenAI
 
 
 class OpenAIResponses(OpenAI):
     format = "openai_responses"
-
-    def create(self, **more: Any) -> Any:
-        return self.made.responses.create(model="m", input="hi", **more)
+    method, asked = "responses.create", {"model": "m", "input": "hi"}
 
 
 class OpenAICompletions(OpenAI):
     format = "completions"
-
-    def create(self, **more: Any) -> Any:
-        return self.made.completions.create(model="m", prompt="hi", **more)
+    method, asked = "completions.create", {"model": "m", "prompt": "hi"}
 
 
 class Anthropic(SDK):
     provider = format = "anthropic"
-
-    def open(self) -> None:
-        self.made = anthropic.Anthropic(**_options(self))
-
-    def create(self, **more: Any) -> Any:
-        return self.made.messages.create(**CLAUDE, **more)
+    kind: Any = anthropic.Anthropic
+    method, asked = "messages.create", CLAUDE
 
 
-class AsyncAnthropic(AsyncSDK):
-    provider = format = "anthropic"
-
-    def open(self) -> None:
-        self.made = anthropic.AsyncAnthropic(**_options(self))
-
-    def create(self, **more: Any) -> Any:
-        return self.made.messages.create(**CLAUDE, **more)
-
-
-def _google(client: Client) -> genai.Client:
-    retries: Any = {"attempts": client.tries, "initial_delay": 0.001, "max_delay": 0.001}
-    options: Any = {"base_url": client.url, "timeout": round(client.timeout_s * 1000), "retry_options": retries}
-    return genai.Client(api_key="none", http_options=options)
+class AsyncAnthropic(AsyncSDK, Anthropic):
+    kind = anthropic.AsyncAnthropic
 
 
 class Google(Client):
     provider, format = "gcp.gemini", "gemini"
     retries = True
+    asked: ClassVar[Any] = {"model": "m", "contents": "hi"}
 
     def open(self) -> None:
-        self.made = _google(self)
+        retries: Any = {"attempts": self.tries, "initial_delay": 0.001, "max_delay": 0.001}
+        options: Any = {"base_url": self.url, "timeout": round(self.timeout_s * 1000), "retry_options": retries}
+        self.made = genai.Client(api_key="none", http_options=options)
 
     def ask(self) -> None:
-        self.made.models.generate_content(model="m", contents="hi")
+        self.made.models.generate_content(**self.asked)
 
     def stream(self) -> Stream:
-        made = self.made.models.generate_content_stream(model="m", contents="hi")
+        made = self.made.models.generate_content_stream(**self.asked)
         return Stream(made, made.close)
 
 
-class AsyncGoogle(AsyncClient):
+class AsyncGoogle(AsyncClient, Google):
     """It sends through aiohttp, where that is installed."""
 
-    provider, format = "gcp.gemini", "gemini"
-    retries = True
-
-    def open(self) -> None:
-        self.made = _google(self)
-
     async def aask(self) -> None:
-        await self.made.aio.models.generate_content(model="m", contents="hi")
+        await self.made.aio.models.generate_content(**self.asked)
 
     async def astream(self) -> Any:
-        made = await self.made.aio.models.generate_content_stream(model="m", contents="hi")
+        made = await self.made.aio.models.generate_content_stream(**self.asked)
         return aiter(made), made.aclose
 
     async def aclose(self) -> None:
@@ -323,12 +302,10 @@ class Mistral(Client):
 class Ollama(SDK):
     provider = format = "ollama"
     retries = False
+    method, asked = "chat", ASK
 
     def open(self) -> None:
         self.made = ollama.Client(host=self.url, timeout=self.timeout_s)
-
-    def create(self, **more: Any) -> Any:
-        return self.made.chat(**ASK, **more)
 
 
 class Raw(Client):

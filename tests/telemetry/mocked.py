@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 import anthropic
@@ -46,35 +46,20 @@ def settle() -> None:
 
 
 class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body that arrives piece by piece.
-
-    Attributes:
-        taken: how many pieces have been asked for.
-        closed: it was closed.
-    """
+    """A body that arrives piece by piece."""
 
     def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
         self.pieces = pieces
         self.error = error
-        self.taken = 0
-        self.closed = False
 
     def __iter__(self) -> Iterator[bytes]:
-        for piece in self.pieces:
-            self.taken += 1
-            yield piece
+        yield from self.pieces
         if self.error is not None:
             raise self.error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self:
             yield piece
-
-    def close(self) -> None:
-        self.closed = True
-
-    async def aclose(self) -> None:
-        self.closed = True
 
 
 def events(*made: Event, error: Exception | None = None) -> httpx2.Response:
@@ -89,55 +74,43 @@ def body(content: Any, status: int = 200, **headers: str) -> httpx2.Response:
     return httpx2.Response(status, headers={"content-type": "application/json", **headers}, stream=Body([data]))
 
 
-class Server:
-    """Answers requests from a list, in order."""
+def answered(kind: Any, replies: Iterable[httpx2.Response | Exception], options: dict[str, Any]) -> Any:
+    """A client of an SDK's that gets these replies, in order."""
+    left = list(replies)  # given away, and not kept: whoever drops an answer drops the last of it
 
-    def __init__(self, *replies: httpx2.Response | Exception) -> None:
-        self.replies = list(replies)
-        self.requests: list[httpx2.Request] = []
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        self.requests.append(request)
-        reply = self.replies.pop(0)
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        reply = left.pop(0)
         if isinstance(reply, Exception):
             raise reply
         return reply
 
-    async def aanswer(self, request: httpx2.Request) -> httpx2.Response:
-        """The same, for an async client."""
-        return self(request)
+    async def aanswer(request: httpx2.Request) -> httpx2.Response:
+        return answer(request)
 
-    def http(self) -> httpx2.Client:
-        return httpx2.Client(transport=httpx2.MockTransport(self))
-
-    def ahttp(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=httpx2.MockTransport(self.aanswer))
+    is_async = kind.__name__.startswith("Async")
+    transport = httpx2.MockTransport(aanswer if is_async else answer)
+    http = httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    return kind(**{"api_key": "none", "max_retries": 0, "http_client": http, **options})
 
 
 def chat(*replies: httpx2.Response | Exception, **options: Any) -> openai.OpenAI:
-    """An OpenAI client that gets these replies."""
-    return openai.OpenAI(**{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).http(), **options})
+    made: openai.OpenAI = answered(openai.OpenAI, replies, options)
+    return made
 
 
 def achat(*replies: httpx2.Response | Exception, **options: Any) -> openai.AsyncOpenAI:
-    """An AsyncOpenAI client that gets these replies."""
-    return openai.AsyncOpenAI(
-        **{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).ahttp(), **options}
-    )
+    made: openai.AsyncOpenAI = answered(openai.AsyncOpenAI, replies, options)
+    return made
 
 
 def claude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.Anthropic:
-    """An Anthropic client that gets these replies."""
-    return anthropic.Anthropic(
-        **{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).http(), **options}
-    )
+    made: anthropic.Anthropic = answered(anthropic.Anthropic, replies, options)
+    return made
 
 
 def aclaude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.AsyncAnthropic:
-    """An AsyncAnthropic client that gets these replies."""
-    return anthropic.AsyncAnthropic(
-        **{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).ahttp(), **options}
-    )
+    made: anthropic.AsyncAnthropic = answered(anthropic.AsyncAnthropic, replies, options)
+    return made
 
 
 class Records(list[Record]):

@@ -10,13 +10,9 @@ from typing import Any
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from tests.telemetry.stage import Stage
 
 PIECE = 8
 """How much of a secret is one."""
@@ -64,35 +60,14 @@ def _pieces(text: bytes, size: int) -> Iterator[bytes]:
         yield text[start : start + size]
 
 
-class Exported:
+def everything(stage: Stage) -> bytes:
     """Everything that leaves the process, as OTLP's bytes and as what a console shows."""
-
-    def __init__(self) -> None:
-        self.spans, self.logs = InMemorySpanExporter(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
-        self._reader = InMemoryMetricReader()
-        self.tracers = TracerProvider(shutdown_on_exit=False)
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.loggers = LoggerProvider(shutdown_on_exit=False)
-        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
-        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
-
-    def providers(self) -> dict[str, Any]:
-        """The arguments of `instrument`."""
-        return {
-            "tracer_provider": self.tracers,
-            "meter_provider": self.meters,
-            "logger_provider": self.loggers,
-        }
-
-    def everything(self) -> bytes:
-        """All of it."""
-        spans, logs, metrics = self.spans.get_finished_spans(), self.logs.get_finished_logs(), self._metrics()
-        encoded = encode_spans(spans), encode_logs(logs), encode_metrics(metrics)
-        printed: list[Any] = [*spans, *logs, metrics]
-        shown = "".join(each.to_json() for each in printed)
-        return b"".join(each.SerializeToString() for each in encoded) + shown.encode()
-
-    def _metrics(self) -> MetricsData:
-        found = self._reader.get_metrics_data()
-        assert found is not None
-        return found
+    (reader,) = stage.readers
+    assert isinstance(reader, InMemoryMetricReader)
+    metrics = reader.get_metrics_data()
+    assert metrics is not None
+    spans, logs = stage.spans.get_finished_spans(), stage.logs.get_finished_logs()
+    encoded = encode_spans(spans), encode_logs(logs), encode_metrics(metrics)
+    printed: list[Any] = [*spans, *logs, metrics]
+    shown = "".join(each.to_json() for each in printed)
+    return b"".join(each.SerializeToString() for each in encoded) + shown.encode()

@@ -19,7 +19,6 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from endturn import events
 from endturn.chat import Usage
 from endturn.events import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
-from endturn.scopes import TURN, Step
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.otel_providers import Options
@@ -86,6 +85,10 @@ class Stage:
         self._numbers = count(1)
         self._turns = count(1)
 
+    def providers(self) -> dict[str, Any]:
+        """The arguments of `instrument`."""
+        return {"tracer_provider": self.tracers, "meter_provider": self.meters, "logger_provider": self.loggers}
+
     # What happens
 
     def tell(self, record: events.Record) -> Any:
@@ -144,10 +147,6 @@ class Stage:
                 **fields,
             )
         )
-
-    def current(self, *activations: Any) -> Step:
-        """Makes what the activations stand for current, as a scope's step does."""
-        return Step(TURN, Turn(), activations)
 
     # What came of it
 

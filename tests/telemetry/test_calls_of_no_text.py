@@ -31,7 +31,7 @@ REQUESTS: list[tuple[str, Any]] = [
     ("https://api.openai.com/v1/audio/speech", SPEECH),
     ("https://api.openai.com/v1/audio/transcriptions", {"model": "m"}),
     ("https://api.openai.com/v1/moderations", {"input": "hi"}),
-    ("https://api.openai.com/v1/responses/input_tokens", EMBED),
+    *((f"https://api.openai.com/v1/responses/{what}", EMBED) for what in ("input_tokens", "compact")),
     *((f"https://{host}/v1/rerank", RANK) for host in ("openrouter.ai", "api.together.xyz", "api.cohere.com")),
     ("https://api.anthropic.com/v1/messages/count_tokens", COUNT),
     *((f"https://api.cohere.com/v{version}/embed", EMBED_TEXTS) for version in (1, 2)),

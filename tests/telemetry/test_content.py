@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import httpx2
 import jsonschema
 import openai
@@ -26,7 +25,7 @@ from endturn.instrumentation.body import keep_content
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scopes import Layer, open_call
-from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
+from endturn.scripted import ScriptedProvider, cut, fail, say
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, content, messages, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
@@ -88,7 +87,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def recording(**options: Any) -> Stage:
     """A stage whose providers the instrumentation records to."""
     stage = Stage()
-    instrument(tracer_provider=stage.tracers, meter_provider=stage.meters, logger_provider=stage.loggers, **options)
+    instrument(**stage.providers(), **options)
     return stage
 
 
@@ -128,15 +127,11 @@ QUESTION = {"role": "user", "parts": [{"type": "text", "content": "How?"}]}
 @pytest.mark.parametrize(
     ("word", "on_span", "on_event"),
     [
-        ("", False, False),
         ("NO_CONTENT", False, False),
         ("SPAN_ONLY", True, False),
         ("EVENT_ONLY", False, True),
-        ("SPAN_AND_EVENT", True, True),
         (" span_and_event ", True, True),
-        ("false", False, False),
         ("true", False, False),
-        ("everything", False, False),
     ],
 )
 @pytest.mark.parametrize("by", ["variable", "argument"])
@@ -145,9 +140,9 @@ def test_where_content_goes(word: str, on_span: bool, on_event: bool, by: str, m
     if by == "variable":
         monkeypatch.setenv(CAPTURE, word)
         stage = recording()
-    elif word in ("", "true", "false", "everything"):
+    elif word == "true":
         with pytest.raises(UsageError, match="SPAN_AND_EVENT"):
-            recording(content=word or "?")
+            recording(content=word)
         return
     else:
         stage = recording(content=word)
@@ -164,7 +159,7 @@ def test_where_content_goes(word: str, on_span: bool, on_event: bool, by: str, m
         assert event["gen_ai.response.finish_reasons"] == ("stop",)
 
 
-@pytest.mark.parametrize(("word", "warned"), [("everything", 1), ("true", 1), ("false", 0), ("", 0), ("NO_CONTENT", 0)])
+@pytest.mark.parametrize(("word", "warned"), [("everything", 1), ("false", 0), ("", 0)])
 def test_an_unknown_word_is_warned_of_once(
     word: str, warned: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,10 +175,8 @@ def test_an_unknown_word_is_warned_of_once(
     ("content", "emit", "events", "with_content"),
     [
         ("NO_CONTENT", "true", 1, False),
-        ("SPAN_ONLY", "true", 1, False),
         ("EVENT_ONLY", "TRUE", 1, True),
         ("EVENT_ONLY", "false", 0, False),
-        ("SPAN_AND_EVENT", "false", 0, False),
         ("SPAN_AND_EVENT", "perhaps", 1, True),
         ("NO_CONTENT", "perhaps", 0, False),
     ],
@@ -214,7 +207,6 @@ def test_mirrored_on_a_span_the_event_is_flat() -> None:
     [
         ({"content": "some"}, "content='some'"),
         ({"content_max_chars": 0}, "content_max_chars=0"),
-        ({"content_max_chars": -1}, "content_max_chars=-1"),
         ({"content_max_chars": "9"}, "content_max_chars='9'"),
         ({"redact": "strict"}, "redact"),
     ],
@@ -325,7 +317,9 @@ def test_a_stream_that_breaks_keeps_what_came() -> None:
         list(client.chat.completions.create(**ASK, stream=True))
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(**ASK)
-    left = client.chat.completions.create(**ASK, stream=True)
+    messages = list(ASK["messages"])
+    left = client.chat.completions.create(model="m", messages=messages, stream=True)
+    messages.append({"role": "user", "content": "later"})  # what a host changes later was not said
     for chunk in left:
         if chunk.choices and chunk.choices[0].delta.content:
             break
@@ -339,41 +333,13 @@ def test_a_stream_that_breaks_keeps_what_came() -> None:
     assert all(json.loads(str((span.attributes or {})[INPUT])) == [QUESTION] for span in spans(stage))
 
 
-def test_what_a_host_changes_later_was_not_said() -> None:
-    """The request is read when it is sent: a message that is appended while the answer streams is not in it."""
-    stage = recording(content="SPAN_ONLY")
-    messages: list[Any] = [{"role": "user", "content": "How?"}]
-    stream = chat(ScriptedProvider([say("So.")])).chat.completions.create(model="m", messages=messages, stream=True)
-    messages.append({"role": "user", "content": "later"})
-    assert list(stream)
-    assert said(stage)[INPUT] == [QUESTION]
-
-
-def test_a_controllers_own_provider_function_is_heard() -> None:
-    """Its request and its response are at hand, whole or as deltas."""
-    stage = recording(content="EVENT_ONLY")
-    request = Request(model="m", messages=(Message(role="user", content="How?"),))
-    for provider in (ScriptedProvider([say("So.")]).complete, ScriptedProvider([say("So.")]).stream):
-        ContinuationController(provider).run(request)
-    assert [
-        (event[INPUT][0]["parts"][0]["content"], event[OUTPUT][0]["parts"][0]["content"]) for event in details(stage)
-    ] == [
-        ("How?", "So."),
-        ("How?", "So."),
-    ]
-
-
-def test_an_observed_function_is_heard() -> None:
-    """Whether it returns a body, our response, or yields deltas that never come to one."""
+def test_a_function_of_the_hosts_own_is_heard() -> None:
+    """A controller's provider, or one that is observed: it returns a body or our response, or yields deltas."""
     stage = recording(content="SPAN_ONLY")
     request = Request(model="m", messages=(Message(role="user", content="How?"),))
 
     @observe_provider_call(provider="p", format="openai_chat")
-    def body(**asked: Any) -> Any:
-        return chat_body({"content": "So."})
-
-    @observe_provider_call(provider="p", format="openai_chat")
-    def by_position(history: list[Any], model: str) -> Any:
+    def body(history: list[Any], model: str) -> Any:
         return chat_body({"content": "So."})
 
     @observe_provider_call(provider="p")
@@ -385,34 +351,14 @@ def test_an_observed_function_is_heard() -> None:
         yield Delta(text="S")
         yield Delta(text="o.")
 
-    body(**ASK)
-    by_position(ASK["messages"], "m")
+    body(ASK["messages"], "m")
     ours(request)
     list(deltas(request))
-    assert len(spans(stage)) == 4
-    for span in spans(stage):
-        found = span.attributes or {}
-        assert json.loads(str(found[INPUT])) == [QUESTION]
-        assert json.loads(str(found[OUTPUT]))[0]["parts"] == [{"type": "text", "content": "So."}]
-
-
-def test_a_body_that_is_the_hosts_to_read_is_left_to_it() -> None:
-    """boto3 hands `invoke_model`'s body out as a stream: its host reads all of it, and it was heard as well."""
-    stage = recording(content="SPAN_ONLY")
-    with ScriptedProvider([say("So.")], format="bedrock_invoke").serve() as url:
-        client = boto3.session.Session().client(
-            "bedrock-runtime",
-            endpoint_url=url,
-            region_name="eu-west-1",
-            aws_access_key_id="a",
-            aws_secret_access_key="b",
-        )
-        ask = {"anthropic_version": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "How?"}]}
-        answer = client.invoke_model(modelId="anthropic.claude-x", body=json.dumps(ask))
-        assert b"So." in answer["body"].read()
-        client.close()
-    found = said(stage)
-    assert (found[INPUT], found[OUTPUT]) == ([QUESTION], [answered("So.")])
+    for provider in (ScriptedProvider([say("So.")]).complete, ScriptedProvider([say("So.")]).stream):
+        ContinuationController(provider).run(request)
+    told = [span.attributes or {} for span in spans(stage) if span.name.startswith("chat")]
+    assert [json.loads(str(found[INPUT])) for found in told] == [[QUESTION]] * 5
+    assert [json.loads(str(found[OUTPUT]))[0]["parts"] for found in told] == [[{"type": "text", "content": "So."}]] * 5
 
 
 def test_a_span_of_another_keeps_its_own_content() -> None:
@@ -477,16 +423,6 @@ def test_arguments_are_bounded_whatever_they_are(value: Any) -> None:
     json.loads(text, parse_constant=pytest.fail)
 
 
-def test_a_deep_value_ends_somewhere() -> None:
-    """Nesting is cut, not followed until Python gives up."""
-    deep: Any = "end"
-    for _ in range(5_000):
-        deep = [deep]
-    made = ToolCall.model_construct(id="1", name="f", arguments={"deep": deep}, arguments_raw=None, closed=True)
-    message = Message(role="assistant").but(tool_calls=(made,))
-    assert attributes(message)[CUT] is True
-
-
 @pytest.mark.parametrize(
     ("word", "longest", "warned"), [("5", 5, False), ("", 8192, False), ("-1", 8192, True), ("many", 8192, True)]
 )
@@ -503,8 +439,6 @@ def test_the_length_by_variable(
     ("url", "shown"),
     [
         ("https://u:p@h/a?b=c#d", "https://h/a"),
-        ("http://h:80/a", "http://h:80/a"),
-        ("s3://b/k", "s3://b/k"),
         ("gs://b/k?x", "gs://b/k"),
         ("http://[", ""),
         ("http://h:nan/", "http://h/"),
@@ -554,9 +488,7 @@ def failing(text: str) -> str:
     raise ValueError(f"cannot redact {text}")
 
 
-@pytest.mark.parametrize(
-    "redact", [failing, lambda text: None, lambda: "", "tests.telemetry.test_content:failing", "no_such_module:f", "x"]
-)
+@pytest.mark.parametrize("redact", [failing, lambda text: None, "no_such_module:f"])
 def test_what_cannot_be_redacted_is_not_recorded(
     redact: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -578,16 +510,10 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert "secret" not in caplog.text
 
 
-def test_a_redaction_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For hosts that change no code: `module:function`, imported when the first text is recorded."""
+def test_a_redaction_is_found_by_name(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """For hosts that change no code: `module:function`; what is no such name is said when recording begins."""
     monkeypatch.setenv(REDACT, "tests.telemetry.test_content:hide")
     assert attributes(Message(role="user", content="Ann"))[INPUT][0]["parts"][0]["content"] == "[name]"
-
-
-def test_a_redaction_whose_name_is_none_is_said_at_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """When recording begins, not with the first text that is lost."""
     monkeypatch.setenv(REDACT, "my_redaction")
     recording()
     assert "ENDTURN_REDACT is not module:function: 'my_redaction'" in caplog.text
@@ -601,8 +527,6 @@ def test_what_raises_while_it_is_recorded_costs_only_the_content(
     stage = recording(content="SPAN_AND_EVENT")
     monkeypatch.setattr(hooks, "_noted", set())
     monkeypatch.setattr(messages.MessageWriter, "answer", failing)
-    client = chat(ScriptedProvider([call("find", {"q": "x"}), think("Hm", text="So"), truncate("So much", after=1)]))
-    for _ in range(3):
-        client.chat.completions.create(**ASK)
-    assert len(spans(stage)) == len(details(stage)) == 3
+    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
+    assert len(spans(stage)) == len(details(stage)) == 1
     assert "recording what was said failed" in caplog.text

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 
 import pytest
 
 from tests.support.agents import world
-from tests.support.processes import LOOPBACK, free_port
+from tests.support.processes import LOOPBACK, eventually, free_port
 from tests.support.receiver import receiving
-from tests.telemetry.test_configure import CALL, NONE, run
+from tests.telemetry.test_configure import NONE, run, start
+
+TERMINATE = """
+import signal, threading
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait()
+"""
 
 THREAD = """
 import sys, threading
@@ -80,10 +84,12 @@ call()
     assert {"endturn: exporting metrics failed", "endturn: shutting down metrics failed"} <= set(said)
 
 
-def test_without_a_collector_it_is_said() -> None:
-    """What was lost, and what to do; the process ends as it would."""
+@pytest.mark.parametrize(("ending", "status"), [("", 0), ("terminate()", -signal.SIGTERM)], ids=["ended", "SIGTERM"])
+def test_without_a_collector_it_is_said(ending: str, status: int) -> None:
+    """What was lost, and what to do: waited for within the bound, however the process ends, as it would have."""
     said = run(
-        "endturn.configure()\ncall()",
+        TERMINATE + "endturn.configure()\ncall()\n" + ending,
+        status=status,
         OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{LOOPBACK}:{free_port()}",
         OTEL_EXPORTER_OTLP_TIMEOUT="0.5",
     )
@@ -112,29 +118,12 @@ print(worker.exitcode)
     assert run(code) == ["0"]
 
 
-TERMINATED = """
-import os, signal, sys, time
-endturn.configure()
-call()
-os.kill(os.getpid(), signal.SIGTERM)
-time.sleep(30)
-"""
-
-
 def test_a_process_that_is_terminated_exports_what_it_has() -> None:
     """SIGTERM ends it as it would have, once that is done."""
     with receiving() as received:
-        done = _terminated(received.url)
-        assert done.returncode == -signal.SIGTERM
+        run(TERMINATE + "endturn.configure(); call(); terminate()", received, status=-signal.SIGTERM)
         assert received.total("endturn.responses") == received.total("endturn.truncation.exits") == 1
         assert [name for names in received.spans.values() for name in names] == ["chat gpt-5"]
-
-
-def test_a_process_that_is_terminated_waits_for_no_collector() -> None:
-    """Within the bound of any other end."""
-    began = time.monotonic()
-    assert _terminated(f"http://{LOOPBACK}:{free_port()}").returncode == -signal.SIGTERM
-    assert time.monotonic() - began < 20
 
 
 OUTAGE = """
@@ -151,16 +140,12 @@ telemetry.shutdown()
 def test_spans_and_events_outlive_a_collector_that_is_away() -> None:
     """For longer than an exporter waits by itself; the metrics say all in their next export."""
     port = free_port()
-    variables = _clean() | {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{LOOPBACK}:{port}"}
-    command = [sys.executable, "-c", CALL + OUTAGE]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=variables, text=True, **pipes) as agent:  # type: ignore[call-overload]
+    with start(OUTAGE, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{LOOPBACK}:{port}") as agent:
+        assert agent.stdout is not None
         assert agent.stdout.readline() == "called\n"
         time.sleep(15)
         with receiving(port) as received:
-            deadline = time.monotonic() + 40
-            while time.monotonic() < deadline and not (_all(received.spans) >= 600 <= _all(received.events)):
-                time.sleep(0.5)
+            eventually(lambda: _all(received.spans) >= 600 <= _all(received.events), what="all", timeout=40)
             agent.communicate("\n", timeout=20)
             assert _all(received.spans) == 600
             assert sum(names.count("endturn.stop_reason_observed") for names in received.events.values()) == 600
@@ -200,13 +185,3 @@ print(signal.getsignal(signal.SIGTERM) is ours, signal.getsignal(signal.SIGINT) 
 
 def _all(names: Mapping[str, list[str]]) -> int:
     return sum(map(len, names.values()))
-
-
-def _clean() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "ENDTURN_"))}
-
-
-def _terminated(endpoint: str) -> subprocess.CompletedProcess[str]:
-    variables = _clean() | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
-    command = [sys.executable, "-c", CALL + TERMINATED]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=60)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from google.genai import types as genai
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -25,8 +21,7 @@ from endturn.telemetry import cleanup, fingerprints
 from endturn.telemetry.fingerprints import ContinuePrompts
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
-from tests.formats.replies import chat_body
-from tests.telemetry.mocked import Records, body, chat
+from tests.telemetry.mocked import Records
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Tell me of the tides."}
@@ -75,12 +70,14 @@ class World:
         response_id: str | None = None,
         conversation_id: str | None = None,
         maximum: int | None = None,
+        system: Any = None,
         during: Callable[[], object] = lambda: None,
     ) -> events.CallEnded:
         """Make a call with this history, which is answered so."""
         asked = RequestSummary(
             model=model,
             maximum=maximum,
+            system=system,
             history=history,
             length=len(history),
             previous_id=previous_id,
@@ -131,30 +128,16 @@ def placed(made: World) -> Iterator[World]:
         pytest.param(StopReason.SAFETY_BLOCKED, TurnOutcome.SAFETY_BLOCKED, id="safety_blocked"),
         pytest.param(StopReason.CANCELLED, TurnOutcome.CANCELLED, id="cancelled"),
         pytest.param(StopReason.UNKNOWN, TurnOutcome.UNKNOWN_REASON, id="unknown"),
+        pytest.param(StopReason.ERROR, TurnOutcome.PROVIDER_ERROR, id="error"),
     ],
 )
 def test_a_call_that_was_not_cut_ends_its_turn(world: World, reason: StopReason, outcome: TurnOutcome) -> None:
     """An implicit turn of one call is over with it, and says how."""
-    ended = world.call(HISTORY, "x", reason)
+    ended = world.call(HISTORY, "x", reason, error=RuntimeError("503") if reason is StopReason.ERROR else None)
     assert world.outcomes == [outcome]
     assert ended.started.turn.kind is TurnKind.IMPLICIT
     assert not ended.started.turn.inferred
     assert world.inferring.open_turns == 0
-
-
-def test_a_failed_call_ends_its_turn(world: World) -> None:
-    """An error is `provider_error`."""
-    world.call(HISTORY, reason=StopReason.ERROR, error=RuntimeError("503"))
-    assert world.outcomes == [TurnOutcome.PROVIDER_ERROR]
-
-
-def test_a_wrapper_s_turn_is_as_long_as_its_call(world: World) -> None:
-    """A wrapper's call is announced when it ends; its turn began with it."""
-    call = open_call(Layer.WRAPPER, None, provider="p", model="m")
-    assert call is not None
-    time.sleep(0.01)
-    call.end(Stop(StopReason.END_TURN))
-    assert world.records.turns[0].duration_s >= 0.01
 
 
 # --- Continuations -------------------------------------------------------------------------------------------------
@@ -318,31 +301,38 @@ def test_a_continuation_that_fails_may_be_tried_again(world: World) -> None:
     assert world.outcomes == [TurnOutcome.COMPLETED]
 
 
-def test_a_continuation_that_fails_for_good(world: World) -> None:
-    """A turn that its host leaves after an error ended with that, and on a cut answer."""
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [(StopReason.ERROR, TurnOutcome.PROVIDER_ERROR), (StopReason.REFUSED, TurnOutcome.REFUSED)],
+)
+def test_a_continuation_that_fails_for_good(world: World, reason: StopReason, outcome: TurnOutcome) -> None:
+    """A turn that its host leaves then ended with that, and on a cut answer."""
+    error = RuntimeError("503") if reason is StopReason.ERROR else None
     world.cut(HISTORY)
-    world.call([*HISTORY, answer(HALF), CONTINUE], reason=StopReason.ERROR, error=RuntimeError("503"))
+    world.call([*HISTORY, answer(HALF), CONTINUE], reason=reason, error=error)
     world.inferring.close()
     (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.PROVIDER_ERROR, False, True)
+    assert (turn.outcome, turn.complete, turn.turn.unfinished) == (outcome, False, True)
 
 
-def test_a_continuation_that_is_refused(world: World) -> None:
-    """Its outcome is the last call's, and the answer stands unfinished."""
-    world.cut(HISTORY)
-    world.call(HISTORY, reason=StopReason.REFUSED)
-    (turn,) = world.records.turns
-    assert (turn.outcome, turn.turn.unfinished) == (TurnOutcome.REFUSED, True)
+TOOL_RESULT = {"type": "function_call_output", "call_id": "c", "output": "42"}
 
 
-def test_found_by_the_response_s_id(world: World) -> None:
-    """A stateful provider's call carries the id instead of the history."""
+@pytest.mark.parametrize(
+    ("history", "continued"),
+    [
+        pytest.param([user("continue")], Strategy.PROMPT, id="asks to go on"),
+        pytest.param([], Strategy.PREFILL, id="says nothing"),
+        pytest.param([user("And the moon?")], None, id="another question"),
+        pytest.param([TOOL_RESULT], None, id="took the cut response for a whole one"),
+    ],
+)
+def test_found_by_the_response_s_id(world: World, history: list[Any], continued: Strategy | None) -> None:
+    """A stateful provider's call carries the id instead of the history: it continues what was cut, or leaves it."""
     cut = world.cut([HI], response_id="resp_1")
-    ended = world.call([user("continue")], REST, previous_id="resp_1")
-    assert ended.started.turn is cut.started.turn
-    world.cut([HI], response_id="resp_2")
-    world.call([user("And the moon?")], previous_id="resp_2")
-    assert world.outcomes == [TurnOutcome.COMPLETED, TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+    ended = world.call(history, REST, previous_id="resp_1")
+    assert ended.started.continuation == (continued and Continuation(1, continued, cut.started.number))
+    assert world.outcomes == ([] if continued else [TurnOutcome.NOT_CONTINUED]) + [TurnOutcome.COMPLETED]
 
 
 def test_two_conversations_that_a_server_keeps(world: World) -> None:
@@ -352,20 +342,6 @@ def test_two_conversations_that_a_server_keeps(world: World) -> None:
     assert other.started.turn is not cut.started.turn
     again = world.call([user("yes")], previous_id="resp_a")
     assert again.started.turn is cut.started.turn
-
-
-def test_an_id_and_nothing_more(world: World) -> None:
-    """A call that names the cut response and says nothing asks for the rest."""
-    cut = world.cut([HI], response_id="resp_1")
-    ended = world.call([], REST, previous_id="resp_1")
-    assert ended.started.continuation == Continuation(1, Strategy.PREFILL, cut.started.number)
-
-
-def test_an_id_and_a_tool_s_result(world: World) -> None:
-    """The host took the cut response for a whole one: its turn was left."""
-    world.cut([HI], response_id="resp_1")
-    world.call([{"type": "function_call_output", "call_id": "c", "output": "42"}], previous_id="resp_1")
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
 def test_found_by_the_conversation_that_a_server_keeps(world: World) -> None:
@@ -383,6 +359,8 @@ def test_found_by_the_conversation_that_a_server_keeps(world: World) -> None:
 def test_an_answer_that_could_not_be_seen(world: World) -> None:
     """Where the model only thought, a host has nothing to send back: asking to go on alone is a continuation."""
     cut = world.cut(HISTORY, "")
+    elsewhere = world.call([*HISTORY, answer("Another answer."), CONTINUE])
+    assert elsewhere.started.turn is not cut.started.turn
     ended = world.call([*HISTORY, CONTINUE], HALF)
     assert ended.started.turn is cut.started.turn
 
@@ -440,14 +418,6 @@ def test_an_idle_turn_ends_before_a_collection(world: World) -> None:
     assert made is not None
 
 
-def test_an_idle_turn_ends_before_the_next_call(world: World) -> None:
-    """What would have continued it comes too late."""
-    world.cut(HISTORY)
-    world.clock.now += IDLE_S
-    assert world.call([*HISTORY, answer(HALF), CONTINUE], REST).started.continuation is None
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
-
-
 def test_at_most_so_many_wait(world: World) -> None:
     """The oldest ends first."""
     first = world.cut([user("first")])
@@ -457,25 +427,18 @@ def test_at_most_so_many_wait(world: World) -> None:
     assert [turn.turn for turn in world.records.turns] == [first.started.turn]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX thing")
-def test_a_forked_child_does_not_end_its_parent_s_turns() -> None:
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_end_its_parent_s_turns(world: World) -> None:
     """Open turns stay with the parent; the child begins anew."""
-    code = """
-import os, sys; sys.path.insert(0, ".")
-from tests.telemetry.test_infer import *
-made = World()
-for world in placed(made):
     world.cut(HISTORY)
-    if (child := os.fork()) == 0:
-        assert world.inferring.open_turns == 0
-        world.cut([user("child")]); world.clock.now += IDLE_S; cleanup.run()
-        os._exit(0 if len(world.outcomes) == 1 else 1)
-    assert os.waitpid(child, 0)[1] == 0, "child"
-    world.clock.now += IDLE_S; cleanup.run()
-    assert len(world.outcomes) == 1, world.outcomes
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    child = os.fork()
+    if child == 0:
+        open_at_first = world.inferring.open_turns
+        world.cut([user("child")])
+        world.inferring.close()
+        os._exit(10 * open_at_first + len(world.outcomes))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert world.inferring.open_turns == 1
 
 
 # --- Declared turns ------------------------------------------------------------------------------------------------
@@ -549,18 +512,6 @@ def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pyte
 # --- Every format's histories --------------------------------------------------------------------------------------
 
 GO_ON = "Continue."
-FORMATS["gemini, the SDK's objects"] = {
-    "format": "gemini",
-    "first": {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},
-    "second": {
-        "contents": [
-            genai.Content(role="user", parts=[genai.Part(text=HI["content"])]),
-            genai.Content(role="model", parts=[genai.Part(text=HALF)]),
-            genai.Part(text=GO_ON),
-        ]
-    },
-}
-"""A request of each format, and the one that asks to go on."""
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -584,9 +535,7 @@ def test_histories_of_every_format(world: World, name: str) -> None:
     assert turn.outcome is TurnOutcome.COMPLETED
 
     cut = call(first, HALF, StopReason.MAX_TOKENS)
-    asking = json.loads(
-        json.dumps(second, default=lambda value: value.model_dump(exclude_none=True)).replace(GO_ON, "Why?")
-    )
+    asking = json.loads(json.dumps(second).replace(GO_ON, "Why?"))
     assert call(asking, REST, StopReason.END_TURN).started.turn is not cut.started.turn
     assert [turn.outcome for turn in world.records.turns[1:]] == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
@@ -638,18 +587,9 @@ def test_a_system_prompt_that_is_written_anew(world: World, last: list[Any]) -> 
 
 def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) -> None:
     """The same where a format keeps it apart."""
-    turns = []
-    for at, history, reason in (
-        ("9:00", [HI], StopReason.MAX_TOKENS),
-        ("9:01", [HI, answer(HALF), CONTINUE], StopReason.END_TURN),
-    ):
-        asked = RequestSummary(model="m", system=timed(at), history=history, length=len(history))
-        call = open_call(Layer.CLIENT, asked, provider="p", model="m")
-        assert call is not None
-        ended = call.end(Stop(reason), tail=HALF[-64:])
-        assert ended is not None
-        turns.append(ended.started.turn)
-    assert turns[0] is turns[1]
+    cut = world.cut([HI], system=timed("9:00"))
+    ended = world.call([HI, answer(HALF), CONTINUE], REST, system=timed("9:01"))
+    assert ended.started.turn is cut.started.turn
 
 
 def test_an_agent_with_other_instructions_is_another(world: World) -> None:
@@ -657,8 +597,10 @@ def test_an_agent_with_other_instructions_is_another(world: World) -> None:
     first = world.cut([timed("9:00"), HI])
     same = world.call([timed("9:01"), HI], REST)
     other = world.call([timed("9:01"), HI, answer("Something else."), CONTINUE], REST)
-    assert len({id(ended.started.turn) for ended in (first, same, other)}) == 3
-    assert world.inferring.open_turns == 1
+    unseen = world.cut([timed("9:00"), user("Another.")], "")
+    elsewhere = world.call([timed("9:01"), user("Another."), CONTINUE], REST)
+    assert len({id(ended.started.turn) for ended in (first, same, other, unseen, elsewhere)}) == 5
+    assert world.inferring.open_turns == 2
 
 
 def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> None:
@@ -675,21 +617,6 @@ def test_remembered_texts_are_few() -> None:
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
     assert not known.is_one(user("text 0"))
     assert known.is_one(user(f"text {fingerprints.REMEMBERED}"))
-
-
-# --- Through the SDKs ----------------------------------------------------------------------------------------------
-
-
-def test_an_openai_loop_that_continues(records: Records) -> None:
-    """A host's own loop over the real SDK: one turn, marked inferred, completed by its continuation."""
-    client = chat(body(chat_body({"content": HALF}, "length")), body(chat_body({"content": REST})))
-    messages: list[Any] = list(HISTORY)
-    first = client.chat.completions.create(model="m", messages=messages)
-    messages += [first.choices[0].message, user("continue")]
-    client.chat.completions.create(model="m", messages=messages)
-    (turn,) = records.turns
-    assert (turn.outcome, turn.turn.inferred, turn.turn.iterations) == (TurnOutcome.COMPLETED, True, 2)
-    assert records.started[1].continuation == Continuation(1, Strategy.PROMPT, records.started[0].number)
 
 
 def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
+import openai
 import pytest
 from opentelemetry import trace
+from opentelemetry._logs import SeverityNumber
+from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import hooks
 from endturn.instrumentation import instrument as instrument_module
@@ -38,6 +41,7 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
+from tests.telemetry.stage import Stage
 
 # --- Putting in place and taking away ------------------------------------------------------------------------------
 
@@ -92,12 +96,15 @@ def test_without_a_sdk_the_remedy_is_said_once(
 
 
 def test_a_host_that_sets_up_its_providers_later_is_not_warned() -> None:
-    """Nothing is said: by its first call they are there, and it is recorded."""
+    """Nothing is imported or said: by its first call they are there, and it is recorded."""
     code = """
 import sys; sys.path.insert(0, ".")
 import endturn
 endturn.instrument()
+assert not {"openai", "anthropic", "httpx", "httpx2"} & sys.modules.keys()
 from opentelemetry import trace
+from opentelemetry._logs import SeverityNumber
+from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -110,20 +117,6 @@ print([span.name for span in kept.get_finished_spans()])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("['chat gpt-5.6-mini']\n", "")
-
-
-IMPORTS = """
-import sys, logging
-{first}
-import endturn
-endturn.instrument()
-assert not [name for name in ("openai", "anthropic", "httpx", "httpx2") if name in sys.modules] or {early}
-import openai
-import httpx2
-assert hasattr(httpx2.Client.send, "__wrapped__")
-endturn.uninstrument()
-assert not hasattr(httpx2.Client.send, "__wrapped__")
-"""
 
 
 @pytest.mark.parametrize(
@@ -139,17 +132,6 @@ def test_a_name_that_processes_share_is_warned_of(
     instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider([InMemoryMetricReader()]))
     uninstrument()
     assert ("one service.instance.id" in caplog.text) is warns
-
-
-@pytest.mark.parametrize(
-    ("first", "early"),
-    [pytest.param("", False, id="imported later"), pytest.param("import openai", True, id="imported before")],
-)
-def test_the_sdk_may_be_imported_before_or_after(first: str, early: bool) -> None:
-    """Instrumenting imports no SDK; whenever the host imports one, it is observed from then on."""
-    code = IMPORTS.format(first=first, early=early)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_process_that_ends_in_mid_stream_ends_its_calls() -> None:
@@ -176,42 +158,119 @@ print("exit", flush=True)
 # --- Signals -------------------------------------------------------------------------------------------------------
 
 
-async def test_signals_of_every_form(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A host's providers, to which its calls are recorded."""
+    made = Stage()
+    instrument(**made.providers())
+    yield made
+    uninstrument()
+
+
+async def test_signals_of_every_form(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One span and one count for each attempt, streamed, left, cancelled; no span stays current anywhere."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
-    tracers, meters = TracerProvider(), MeterProvider([reader])
-    tracers.add_span_processor(SimpleSpanProcessor(spans))
-    instrument(tracer_provider=tracers, meter_provider=meters)
-    try:
-        chat(body({}, 500), body({}, 500), body(WHOLE), max_retries=2).chat.completions.create(**ASK)
-        for item in chat(events(*STREAM)).chat.completions.create(**ASK, stream=True):
-            assert item
-            assert not trace.get_current_span().get_span_context().is_valid
-        async with await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True) as stream:
-            await anext(stream)
-        other: Any = await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
-        await asyncio.create_task(anext(other))
-        del other
-        settle()
-        await asyncio.sleep(0)
-    finally:
-        uninstrument()
+    chat(body({}, 500), body({}, 500), body(WHOLE), max_retries=2).chat.completions.create(**ASK)
+    for item in chat(events(*STREAM)).chat.completions.create(**ASK, stream=True):
+        assert item
+        assert not trace.get_current_span().get_span_context().is_valid
+    async with await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True) as stream:
+        await anext(stream)
+    other: Any = await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+    await asyncio.create_task(anext(other))
+    del other
+    settle()
+    await asyncio.sleep(0)
     assert not trace.get_current_span().get_span_context().is_valid
-    reasons = [(span.attributes or {})["endturn.stop.reason"] for span in spans.get_finished_spans()]
-    assert sorted(map(str, reasons)) == ["cancelled", "cancelled", "end_turn", "end_turn", "error", "error"]
-    data = reader.get_metrics_data()
-    assert data is not None
-    points = [
-        point
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == "endturn.responses"
-        for point in metric.data.data_points
-    ]
-    assert sum(getattr(point, "value", 0) for point in points) == 6
+    reasons = Counter(span["attributes"]["endturn.stop.reason"] for span in stage.finished())
+    assert reasons == {"cancelled": 2, "end_turn": 2, "error": 2}
+    counts = {reason: count for (*_, reason), count in stage.points()["endturn.responses"].items() if count}
+    assert counts == reasons
     assert "detach" not in caplog.text
+
+
+Hook = Callable[[httpx2.Request], object]
+
+
+def ask_with(hook: Hook) -> None:
+    """One call, within which the hook runs."""
+    transport = httpx2.MockTransport(lambda request: body(WHOLE))
+    http = httpx2.Client(transport=transport, event_hooks={"request": [hook]})
+    openai.OpenAI(api_key="none", max_retries=0, http_client=http).chat.completions.create(**ASK)
+
+
+def test_what_is_made_within_a_call_is_in_its_span(stage: Stage) -> None:
+    """A hook's span and log record are; also where observation has ended meanwhile."""
+    tracer, logger = stage.tracers.get_tracer("host"), stage.loggers.get_logger("host")
+
+    def hook(request: httpx2.Request) -> None:
+        uninstrument()
+        tracer.start_span("GET").end()
+        logger.emit(body="within", event_name="endturn.termination_signal", severity_number=SeverityNumber.INFO)
+
+    with tracer.start_as_current_span("host"):
+        ask_with(hook)
+    inner, made, outer = stage.finished()
+    assert (made["name"], made["parent"], inner["parent"]) == (f"chat {ASK['model']}", outer["span"], made["span"])
+    assert {each.log_record.span_id for each in stage.logs.get_finished_logs()} == {made["span"]}
+
+
+def test_a_call_goes_where_calls_went_when_it_began(stage: Stage) -> None:
+    """The host sets other providers while a call is under way: it goes to the first."""
+    stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+    other = Stage()
+    instrument(tracer_provider=other.tracers)
+    list(stream)
+    chat(body(WHOLE)).chat.completions.create(**ASK)
+    assert (len(stage.finished()), len(other.finished())) == (1, 1)
+
+
+def test_events_without_spans_are_of_the_hosts_trace() -> None:
+    """Where there is no tracer, an event has the ids of the span that the call was made in."""
+    stage = Stage()
+    instrument(logger_provider=stage.loggers)
+    with stage.tracers.get_tracer("host").start_as_current_span("host"):
+        chat(body(WHOLE)).chat.completions.create(**ASK)
+    uninstrument()
+    assert [event["span"] for event in stage.events()] == [stage.finished()[0]["span"]]
+
+
+def test_a_call_in_which_a_process_forks_is_the_parents(stage: Stage) -> None:
+    """The child, too, is within the span that the parent exports, and exports none of that call itself."""
+    reading, writing = os.pipe()
+    process = os.getpid()
+
+    def hook(request: httpx2.Request) -> None:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        else:
+            os.write(writing, b"%d " % trace.get_current_span().get_span_context().span_id)
+
+    try:
+        ask_with(hook)
+    finally:
+        if os.getpid() != process:
+            os.write(writing, b"%d" % len(stage.finished()))
+            os._exit(0)
+    span_id, exported = os.read(reading, 100).split()
+    os.close(reading)
+    os.close(writing)
+    (made,) = stage.finished()
+    assert (int(span_id), int(exported)) == (made["span"], 0)
+
+
+def test_a_span_is_adopted_though_instrumentation_is_suppressed(stage: Stage) -> None:
+    """Who makes a span of a call keeps others from making one too; the stop reason is on it all the same."""
+    known = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": ASK["model"]}
+    with suppress_instrumentation():
+        chat(body(WHOLE)).chat.completions.create(**ASK)
+        with stage.tracers.get_tracer("theirs").start_as_current_span("theirs", attributes=known):
+            chat(body(WHOLE)).chat.completions.create(**ASK)
+    (span,) = stage.finished()
+    assert (span["name"], span["attributes"]["endturn.stop.reason"]) == ("theirs", "end_turn")
 
 
 # --- When telemetry fails ------------------------------------------------------------------------------------------

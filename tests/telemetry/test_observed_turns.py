@@ -4,70 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from endturn import hooks
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
 from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.instrumentation.decorators import observe_turn
-from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.instrument import uninstrument
 from endturn.scopes import infer_with, start_turn
 from endturn.stop import StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
-from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
-
-
-@pytest.fixture
-def records() -> Iterator[Records]:
-    """What is announced while the SDKs are instrumented."""
-    seen = Records()
-    instrument()
-    stop = hooks.subscribe(seen.append)
-    try:
-        with hooks.strict():
-            yield seen
-    finally:
-        stop()
-        uninstrument()
+from tests.telemetry.mocked import CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events
 
 
 def asked(text: str) -> list[Any]:
     return [{"role": "user", "content": text}]
 
 
-def test_a_whole_answer_to_another_message_finishes_nothing(records: Records) -> None:
-    """An agent that hands back a cut answer and then has a title made left it unfinished."""
+@pytest.mark.parametrize(
+    ("then", "outcome"),
+    [("Why?", TurnOutcome.COMPLETED), ("Give this chat a title.", TurnOutcome.NOT_CONTINUED)],
+    ids=["the same question", "another"],
+)
+def test_what_a_whole_answer_finishes(records: Records, then: str, outcome: TurnOutcome) -> None:
+    """What was cut of an answer to the same message, by whatever model, in other words around it; nothing else."""
 
     @observe_turn(agent="support")
     def answer(question: str) -> None:
         client = chat(body(CUT), body(WHOLE))
         client.chat.completions.create(model="big", messages=asked(question))
-        client.chat.completions.create(model="small", messages=asked("Give this chat a title."))
+        brief = [{"role": "system", "content": "Be brief."}, *asked(then)]
+        client.chat.completions.create(model="small", messages=brief)
 
-    answer("Why do answers stop?")
+    answer("Why?")
     (turn,) = records.turns
-    assert (turn.outcome, turn.complete) == (TurnOutcome.NOT_CONTINUED, False)
-    assert (turn.turn.model, turn.turn.truncated, turn.turn.unfinished) == ("big", True, True)
-
-
-def test_a_whole_answer_to_the_same_message_finishes_it(records: Records) -> None:
-    """Asked again in other words around the same question, by whatever model, the answer came."""
-
-    @observe_turn
-    def answer(question: str) -> None:
-        client = chat(body(CUT), body(WHOLE))
-        client.chat.completions.create(model="small", messages=asked(question))
-        brief = [{"role": "system", "content": "Be brief."}, *asked(question)]
-        client.chat.completions.create(model="big", messages=brief)
-
-    answer("Why do answers stop?")
-    (turn,) = records.turns
-    assert (turn.outcome, turn.turn.unfinished) == (TurnOutcome.COMPLETED, False)
+    assert (turn.outcome, turn.complete) == (outcome, outcome is TurnOutcome.COMPLETED)
+    assert (turn.turn.model, turn.turn.truncated) == ("big", True)
 
 
 async def test_of_parallel_calls_each_answers_for_itself(records: Records) -> None:
@@ -107,37 +82,23 @@ async def test_each_of_several_cut_calls_can_be_continued(records: Records) -> N
 
 
 @pytest.mark.parametrize(
-    ("stream", "outcome"),
-    [(CUT_STREAM, TurnOutcome.NOT_CONTINUED), (STREAM, TurnOutcome.COMPLETED)],
-    ids=["cut", "whole"],
+    ("leave", "outcome"),
+    [(list, TurnOutcome.NOT_CONTINUED), (lambda stream: stream.close(), TurnOutcome.CANCELLED)],
+    ids=["read", "closed"],
 )
-def test_a_turn_that_returns_a_stream_ends_with_it(records: Records, stream: Any, outcome: TurnOutcome) -> None:
-    """What a function hands back unread is read by its host: then the turn is over, and known."""
+def test_a_turn_that_returns_a_stream_ends_with_it(records: Records, leave: Any, outcome: TurnOutcome) -> None:
+    """What a function hands back unread is read, or left, by its host: then the turn is over, and known."""
 
     @observe_turn(agent="support")
     def answer(question: str) -> Any:
-        return chat(events(*stream)).chat.completions.create(model="big", messages=asked(question), stream=True)
+        return chat(events(*CUT_STREAM)).chat.completions.create(model="big", messages=asked(question), stream=True)
 
     handed_back = answer("Why?")
+    next(handed_back)
     assert not records.turns
-    for _ in handed_back:
-        pass
+    leave(handed_back)
     (turn,) = records.turns
     assert (turn.outcome, turn.turn.model, turn.turn.provider) == (outcome, "big", "openai")
-
-
-async def test_a_turn_that_returns_a_stream_which_is_closed_is_cancelled(records: Records) -> None:
-    """Leaving the stream leaves the turn."""
-
-    @observe_turn
-    async def answer() -> Any:
-        return await achat(events(*STREAM)).chat.completions.create(model="m", messages=asked("Why?"), stream=True)
-
-    stream = await answer()
-    await anext(stream)
-    await stream.close()
-    (turn,) = records.turns
-    assert turn.outcome is TurnOutcome.CANCELLED
 
 
 # --- A controller within -------------------------------------------------------------------------------------------
@@ -237,32 +198,8 @@ def test_a_controller_that_a_tool_runs_has_its_own_turn(records: Records) -> Non
 # --- Turns in turns ------------------------------------------------------------------------------------------------
 
 
-def _answers(client: Any, question: str) -> str:
-    answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": question}])
-    return str(answer.choices[0].message.content)
-
-
-def test_a_sub_agent_has_a_turn_of_its_own(records: Records) -> None:
-    """What it leaves cut is its own: the agent that called it completes."""
-    client = chat(body(WHOLE), body(CUT), body(WHOLE))
-
-    @observe_turn(agent="sub")
-    def sub() -> str:
-        return _answers(client, "of the sub-agent")
-
-    @observe_turn(agent="main")
-    def main() -> str:
-        return _answers(client, "first") + sub() + _answers(client, "last")
-
-    main()
-    inner, outer = records.turns
-    assert (inner.turn.agent, inner.outcome, inner.turn.iterations) == ("sub", TurnOutcome.NOT_CONTINUED, 1)
-    assert (outer.turn.agent, outer.outcome, outer.turn.iterations) == ("main", TurnOutcome.COMPLETED, 2)
-    assert not outer.turn.truncated
-
-
 async def test_sub_agents_side_by_side(records: Records) -> None:
-    """Tasks of one turn that run sub-agents at once do not mix their calls."""
+    """Each has a turn of its own, and what one leaves cut is its own: the agent that called it completes."""
     client = achat(*(body(CUT if number % 2 else WHOLE) for number in range(6)))
 
     class Sub:

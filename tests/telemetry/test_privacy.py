@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-import openai
 import pytest
 
 from endturn import hooks
@@ -30,7 +29,8 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.stop import Stop, StopReason, word_shown
 from endturn.telemetry import attributes, cleanup
-from tests.telemetry.secrets import Exported, Secrets
+from tests.telemetry.secrets import Secrets, everything
+from tests.telemetry.stage import Stage
 
 
 @dataclass
@@ -39,11 +39,6 @@ class Way:
 
     whole: Callable[[], Any]
     stream: Callable[[], Any]
-
-
-def _address(url: str, s: Secrets) -> str:
-    """The server's address with a user, a password and a token in its path."""
-    return url.replace("://", f"://{s.user}:{s.password}@") + f"/{s.path}"
 
 
 def _planted(value: Any, s: Secrets) -> Any:
@@ -83,23 +78,9 @@ def _sent(name: str, url: str, s: Secrets) -> Way:
     return Way(lambda: client.post(address(where), json=asked), stream)
 
 
-def _openai(url: str, s: Secrets) -> Way:
-    client = openai.OpenAI(
-        api_key=s.key,
-        base_url=f"{_address(url, s)}/v1",
-        default_query={"key": s.query},
-        default_headers={"x-own": s.header},
-        max_retries=0,
-    )
-    ask = _planted(REQUESTS["chat"]["body"], s) | {"extra_headers": {"x-more": s.extra_header}}
-    return Way(
-        lambda: client.chat.completions.create(**ask),
-        lambda: client.chat.completions.create(**ask, stream=True),
-    )
-
-
 def _ours(url: str, s: Secrets) -> Way:
-    client = Client("openai", api_key=s.key, base_url=f"{_address(url, s)}/v1?key={s.query}")
+    address = url.replace("://", f"://{s.user}:{s.password}@") + f"/{s.path}"
+    client = Client("openai", api_key=s.key, base_url=f"{address}/v1?key={s.query}")
     request = Request(
         model="m",
         messages=(Message(role="system", content=s.system), Message(role="user", content=s.prompt)),
@@ -127,7 +108,6 @@ def _decorated(url: str, s: Secrets) -> Way:
 
 WAYS: dict[str, Callable[[str, Secrets], Way]] = {
     **{name: partial(_sent, name) for name in REQUESTS},
-    "openai": _openai,
     "our client": _ours,
     "observe_provider_call": _decorated,
 }
@@ -174,10 +154,10 @@ def _asked(way: Way) -> None:
 
 
 @pytest.fixture
-def exported() -> Iterator[Exported]:
+def exported() -> Iterator[Stage]:
     """What leaves the process; a test instruments."""
     try:
-        yield Exported()
+        yield Stage()
     finally:
         uninstrument()
         cleanup.run()
@@ -196,7 +176,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that a test leaves open
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_that_was_said_is_exported(
-    name: str, secrets: Secrets, exported: Exported, caplog: pytest.LogCaptureFixture
+    name: str, secrets: Secrets, exported: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whole, streamed, cut, failed, left, with a prompt for a stop reason: calls are recorded, their text is not."""
     caplog.set_level(logging.DEBUG, "endturn")
@@ -206,14 +186,14 @@ def test_nothing_that_was_said_is_exported(
     uninstrument()
     calls = [span for span in exported.spans.get_finished_spans() if "gen_ai.request.model" in (span.attributes or {})]
     assert len(calls) == WHOLE + STREAMED + 1
-    assert b"endturn.stop_reason_observed" in exported.everything()
-    assert b"endturn.responses" in exported.everything()
-    assert secrets.found(exported.everything()) == {}
+    assert b"endturn.stop_reason_observed" in everything(exported)
+    assert b"endturn.responses" in everything(exported)
+    assert secrets.found(everything(exported)) == {}
     assert secrets.found(caplog.text.encode()) == {}
 
 
 def test_a_controllers_turns_hold_nothing_that_was_said(
-    secrets: Secrets, exported: Exported, caplog: pytest.LogCaptureFixture
+    secrets: Secrets, exported: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Continuations, repaired and blocked tool calls, tools that raise: events tell of them, not what was in them."""
     s = secrets
@@ -267,14 +247,14 @@ def test_a_controllers_turns_hold_nothing_that_was_said(
         b"endturn.tool_dispatch_blocked",
         b"execute_tool write",
     ):
-        assert event in exported.everything()
-    assert secrets.found(exported.everything()) == {}
+        assert event in everything(exported)
+    assert secrets.found(everything(exported)) == {}
     assert secrets.found(caplog.text.encode()) == {}
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("name", WAYS)
-def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, exported: Exported) -> None:
+def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, exported: Stage) -> None:
     """Asked for, prompts and answers are on spans and events; keys, addresses and image data never are."""
     s = secrets
     instrument(**exported.providers(), content="SPAN_AND_EVENT")
@@ -283,8 +263,8 @@ def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, export
         _asked(WAYS[name](url, s))
     uninstrument()
     for said in (s.prompt, s.answer, *([] if name == "observe_provider_call" else [s.system])):
-        assert said.encode() in exported.everything()
-    found = s.found(exported.everything())
+        assert said.encode() in everything(exported)
+    found = s.found(everything(exported))
     allowed = {"prompt", "system", "argument", "result", "tool", "description", "answer", "reasoning", "called", "stop"}
     assert set(found) <= allowed | {"image_path"}, found
 
@@ -323,7 +303,7 @@ def test_a_stop_reason_that_is_no_word_is_not_shown(raw: str, shown: str) -> Non
 
 
 def test_an_exception_of_our_own_is_logged_without_its_words(
-    secrets: Secrets, exported: Exported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    secrets: Secrets, exported: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever fails within telemetry, the log says where and what kind, never what was being handled."""
     caplog.set_level(logging.DEBUG, "endturn")

@@ -1,8 +1,7 @@
-"""Forked, spawned and pre-forked processes, threads, asyncio and trio: nothing is lost, nothing is counted twice."""
+"""Forked, spawned and pre-forked processes, and trio: nothing is lost, nothing is counted twice."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,21 +155,6 @@ def answers(get: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise KeyError('x')"])
-def test_what_is_recorded_leaves_before_the_end(agents: World, ending: str) -> None:
-    """Ends that run exit handlers lose nothing, the turn that waits for its continuation among it."""
-    code = f"""
-import sys
-import endturn; endturn.configure()
-sys.path.insert(0, "tests/apps")
-from bare import ask
-ask("cut", "1")
-{ending}
-"""
-    agents.run(sys.executable, "-c", code, status=1 if "KeyError" in ending else 0)
-    agents.saw(done=0, cut=1)
-
-
 def test_ends_that_run_no_exit_handlers_need_a_flush(agents: World) -> None:
     """`os._exit`: what was flushed before is there, the rest is lost."""
     code = """
@@ -186,63 +171,36 @@ os._exit(0)
     agents.saw(done=1, cut=0)
 
 
-# --- Threads, asyncio, trio ----------------------------------------------------------------------------------------
-
-
-async def everything(provider: str) -> None:
-    """Whole, streamed, closed early and failed, through both SDKs' async clients."""
-    ask: Any = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 8}
-    async with (
-        openai.AsyncOpenAI(base_url=f"{provider}/v1", api_key="none", max_retries=0) as chat,
-        anthropic.AsyncAnthropic(base_url=provider, api_key="none", max_retries=0) as claude,
-    ):
-        await chat.chat.completions.create(model="cut", **ask)
-        async for _ in await chat.chat.completions.create(model="done", stream=True, **ask):
-            pass
-        async with await chat.chat.completions.create(model="done", stream=True, **ask) as early:
-            await anext(early)
-        await claude.messages.create(model="done", **ask)
-        async with claude.messages.stream(model="done", **ask) as stream:
-            await stream.get_final_message()
+# --- trio ----------------------------------------------------------------------------------------------------------
 
 
 # trio warns of the SDKs' own generators when a stream is closed early, observed or not.
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-@pytest.mark.parametrize("loop", [asyncio.run, trio.run], ids=["asyncio", "trio"])
-def test_async_clients_on_either_loop(records: Records, loop: Any) -> None:
-    """The same five records, each ended once, whichever runs the SDKs' clients."""
+def test_async_clients_on_trio(records: Records) -> None:
+    """Whole, streamed, left, at once and cancelled: calls that run in one thread have turns of their own."""
+    ask: Any = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 8}
 
     async def main() -> None:
         with ScriptedProvider(SCRIPT, exhausted="last").serve() as url:
-            await everything(url)
-
-    loop(main) if loop is trio.run else loop(main())
-    settle()
-    assert [str(record.stop.reason) for record in records.ended] == [
-        "max_tokens", "end_turn", "cancelled", "end_turn", "end_turn",
-    ]  # fmt: skip
-    assert [record.started for record in records.ended] == records.started
-
-
-def test_tasks_of_trio_are_told_apart(records: Records) -> None:
-    """Calls that run at once in one thread have turns of their own, and one that is cancelled says so."""
-
-    async def main() -> None:
-        with ScriptedProvider(SCRIPT, exhausted="last").serve() as url:
-            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as chat:
-
-                async def ask(number: int) -> None:
-                    question: Any = [{"role": "user", "content": str(number)}]
-                    await chat.chat.completions.create(model="done", messages=question)
-
+            async with (
+                openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as chat,
+                anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0) as claude,
+            ):
+                await chat.chat.completions.create(model="cut", **ask)
+                async with await chat.chat.completions.create(model="done", stream=True, **ask) as left:
+                    await anext(left)
+                async with claude.messages.stream(model="done", **ask) as stream:
+                    await stream.get_final_message()
                 async with trio.open_nursery() as nursery:
-                    for number in range(5):
-                        nursery.start_soon(ask, number)
+                    for _ in range(5):
+                        nursery.start_soon(partial(claude.messages.create, model="done", **ask))
                 with trio.CancelScope() as scope:
                     scope.cancel()
-                    await ask(5)
+                    await claude.messages.create(model="done", **ask)
 
     trio.run(main)
     settle()
-    assert [str(record.stop.reason) for record in records.ended] == ["end_turn"] * 5 + ["cancelled"]
-    assert len({record.started.turn.id for record in records.ended}) == 6
+    assert [str(record.stop.reason) for record in records.ended] == [
+        "max_tokens", "cancelled", *["end_turn"] * 6, "cancelled",
+    ]  # fmt: skip
+    assert len({record.started.turn.id for record in records.ended}) == len(records.started) == 9

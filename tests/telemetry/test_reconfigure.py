@@ -89,17 +89,6 @@ def test_what_is_open_and_counted_stays() -> None:
     assert sum(stage.points()["endturn.responses"].values()) == 2
 
 
-def test_providers_of_the_hosts_own_call_take_over() -> None:
-    """Where the host hands over its own, signals go there."""
-    first, second = Stage(), Stage()
-    begin(Options(), of(first))
-    instrument(tracer_provider=second.tracers)
-    chat(body(WHOLE)).chat.completions.create(**ASK)
-    cleanup.run()
-    assert (len(first.finished()), len(second.finished())) == (0, 1)
-    assert sum(first.points()["endturn.responses"].values()) == 1
-
-
 def test_whoever_starts_the_process_may_do_so_twice() -> None:
     """A configuration file and `opentelemetry-instrument`: what says nothing changes nothing, and the host decides."""
     stage = Stage()
@@ -126,16 +115,6 @@ def test_what_a_later_call_gives_takes_the_place_of_what_was_set(caplog: pytest.
     assert len([message for message in caplog.messages if "recorded from now on" in message]) == 1
     assert "A SECRET OF MANY WORDS" in (said(second) or "")
     assert not stage.finished()
-
-
-def test_less_content_is_less() -> None:
-    """In place and in length."""
-    stage = Stage()
-    begin(Options(content="SPAN_AND_EVENT"), of(stage))
-    instrument(content_max_chars=8)
-    assert "a secret… [" in (said(stage) or "")
-    instrument(content="EVENT_ONLY", content_max_chars=100)
-    assert said(stage) is None
 
 
 def test_options_are_checked_each_time() -> None:

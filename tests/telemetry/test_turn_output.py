@@ -62,17 +62,6 @@ def test_answers_side_by_side_are_told_apart() -> None:
     assert (turn.answer_tokens, turn.output_tokens) == (150, 270)
 
 
-def test_a_retry_of_a_failed_continuation_is_added_to_what_was_cut() -> None:
-    """It takes the place of the attempt that failed, and not of the answer that both continue."""
-    stage = Stage()
-    turn = stage.turn(TurnKind.OBSERVED)
-    cut = stage.call(turn, CUT, usage=Usage(10, 3)).started.number
-    asked = {"continuation": Continuation(1, Strategy.PROMPT, cut)}
-    stage.call(turn, Stop(StopReason.ERROR), asked=asked, error=RuntimeError("500"))
-    stage.call(turn, usage=Usage(10, 5), asked={"continuation": Continuation(2, Strategy.RETRY, cut)})
-    assert turn.answer_tokens == 8
-
-
 def test_a_part_of_an_observed_turn_brings_its_longest_answer() -> None:
     """A controller's turn inside counts by its longest answer too."""
     stage = Stage()
