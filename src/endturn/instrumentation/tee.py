@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from endturn.instrumentation.exchange import Exchange
+from endturn.instrumentation.exchange import Exchange
 
 
 def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
