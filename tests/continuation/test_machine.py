@@ -83,6 +83,12 @@ def test_the_shape_of_the_table() -> None:
     assert {signal for _, signal in TRANSITIONS} == set(Signal)
 
 
+def test_only_what_makes_an_answer_worthless_aborts() -> None:
+    """Whatever else ends a turn early keeps the partial answer."""
+    aborting = {signal for (_, signal), leads_to in TRANSITIONS.items() if leads_to is State.ABORT}
+    assert aborting == {Signal.CONTEXT_WINDOW_EXCEEDED, Signal.SAFETY_BLOCKED, Signal.REFUSED, Signal.UNKNOWN}
+
+
 def test_tools_are_run_only_behind_the_gate() -> None:
     """Two rows lead to tools, and their signals are the gate's."""
     rows = {key for key, leads_to in TRANSITIONS.items() if leads_to is State.EXECUTE_TOOLS}

@@ -38,6 +38,8 @@ def test_every_kind_of_value_can_be_a_variable() -> None:
         {
             "ENDTURN_AGENT_DEADLINE_S": "1.5",
             "ENDTURN_AGENT_MAX_COST": "0.25",
+            "ENDTURN_AGENT_MIN_OVERLAP": "40",
+            "ENDTURN_AGENT_MAX_OVERLAP": "40",
             "ENDTURN_AGENT_PRICES": '{"gpt-5-mini": [0.25, 2.0]}',
             "ENDTURN_AGENT_SUSPECT_FULL_BUDGET": "false",
             "ENDTURN_AGENT_WALLET_GUARD": "0",
@@ -48,8 +50,9 @@ def test_every_kind_of_value_can_be_a_variable() -> None:
         }
     )
     assert policy == ContinuationPolicy(
-        deadline_s=1.5, max_cost=0.25, prices={"gpt-5-mini": (0.25, 2.0)}, suspect_full_budget=False,
-        wallet_guard=False, mode="task", prompt="Go on.\nPlease.", transcript=Path("turns/of today.jsonl"),
+        deadline_s=1.5, max_cost=0.25, min_overlap=40, max_overlap=40, prices={"gpt-5-mini": (0.25, 2.0)},
+        suspect_full_budget=False, wallet_guard=False, mode="task", prompt="Go on.\nPlease.",
+        transcript=Path("turns/of today.jsonl"),
     )  # fmt: skip
 
 
