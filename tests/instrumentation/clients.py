@@ -168,7 +168,8 @@ class AsyncSDK(AsyncClient):
 
 
 class OpenAI(SDK):
-    kind, path, method, asked = openai.OpenAI, "/v1", "chat.completions.create", ASK
+    kind: Any = openai.OpenAI
+    path, method, asked = "/v1", "chat.completions.create", ASK
 
 
 class AsyncOpenAI(AsyncSDK, OpenAI):
@@ -187,7 +188,8 @@ class OpenAICompletions(OpenAI):
 
 class Anthropic(SDK):
     provider = format = "anthropic"
-    kind, method, asked = anthropic.Anthropic, "messages.create", CLAUDE
+    kind: Any = anthropic.Anthropic
+    method, asked = "messages.create", CLAUDE
 
 
 class AsyncAnthropic(AsyncSDK, Anthropic):
