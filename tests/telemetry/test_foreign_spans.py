@@ -416,7 +416,7 @@ def test_of_a_stream_logfire_tells_on_a_span_of_its_own(world: World) -> None:
     assert world.records == []
     tracer.start_span("streamed", attributes={**CHAT, **LENGTH, "logfire.span_type": "log"}).end()
     assert world.reasons() == ["max_tokens"]
-    counted = {**CHAT, "logfire.span_type": "span", "endturn.counted": True}
+    counted: dict[str, Any] = {**CHAT, "logfire.span_type": "span", "endturn.counted": True}
     tracer.start_span("Chat Completion", attributes=counted).end()
     tracer.start_span("streamed", attributes={**CHAT, **LENGTH, "logfire.span_type": "log"}).end()
     assert world.reasons() == ["max_tokens"]  # what another process has counted
