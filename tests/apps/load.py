@@ -35,7 +35,7 @@ def main() -> None:
         policy = ContinuationPolicy(continuation_max_attempts=0) if kind == "truncated" else ContinuationPolicy()
         controller = ContinuationController(ScriptedProvider(SCRIPTS[kind]), policy=policy)
         with tracer.start_as_current_span("request") as span:
-            controller.run(Request(model=f"model-{n % 3}", messages=(Message(role="user", content=f"{n}?"),)))
+            controller.run(Request(model=f"model-{n % 7 % 3}", messages=(Message(role="user", content=f"{n}?"),)))
         print(json.dumps([f"{span.get_span_context().trace_id:032x}", kind]), flush=True)
         if n % 100 == 99:  # before the exporters' queues are full
             flush()
