@@ -331,6 +331,19 @@ def test_prometheus_accepts_its_configuration(name: str, tmp_path: Path) -> None
     _check_prometheus(require_stack("prometheus")["promtool"], name, tmp_path)
 
 
+@pytest.mark.stack
+@pytest.mark.parametrize("file", ["stack/prometheus-agent.yml", "kubernetes/prometheus-agent.yml"])
+def test_an_agent_of_a_fleet_accepts_its_configuration(file: str) -> None:
+    """`promtool check config --agent`."""
+    _check(require_stack("prometheus")["promtool"], "check", "config", "--agent", str(REPOSITORY / file))
+
+
+@pytest.mark.stack
+def test_a_gateway_of_a_fleet_accepts_its_configuration() -> None:
+    """`otelcol validate`, with no variable of its environment set."""
+    _check(require_stack("collector")["otelcol"], "validate", "--config=collector/kafka_gateway.yaml")
+
+
 def test_the_oldest_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
     """Prometheus 2.42 accepts prometheus-2.yml with the generated rules."""
     _check_prometheus(promtool.oldest(), "prometheus-2.yml", tmp_path)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.fleet import Fleet
-from tests.support.fleet_load import SPANS, Load, Turns
+from tests.support.fleet_load import SPANS, Load, Turns, halves, send
 from tests.support.processes import Server, eventually, settled
 
 pytestmark = [pytest.mark.stack, pytest.mark.fleet]
@@ -35,9 +35,11 @@ class Account:
     """What became of a load.
 
     Attributes:
-        cut: turns with a truncated call; of these `lost` have no truncated span in the store, `partial` not all spans.
-        kept: whole turns that are in the store.
+        cut: turns with a truncated call; of these `lost` have no truncated span in the store, `partial` not all spans,
+            `silent` no event.
+        kept: other turns that are in the store.
         doubled: spans that the store was given more often than as itself and as the copy of a truncated one.
+        counted: responses in the ring.
     """
 
     sent: int
@@ -111,3 +113,31 @@ def test_what_was_cut_off_survives(fleet: Fleet, fault: str, capsys: pytest.Capt
     settled(wrong, what=f"all that is promised of {responses} responses", timeout=120)
     with capsys.disabled():
         print(f"\n{fault}: {account(fleet, turns, service)}")
+
+
+def test_a_gateway_that_dies_takes_what_it_was_weighing_but_no_truncated_call(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Turns whose first spans have come when it dies, and that are cut off later. Of other gateways they stay whole."""
+    read = "otelcol_receiver_accepted_spans"
+    before = sum(gateway.own(read, receiver="kafka/turns") for gateway in fleet.gateways)
+    turns, around, calls = halves(300, service="weighed", every=1)
+    send(fleet.agents[0], around)
+    settled(
+        lambda: before + 600 - sum(gateway.own(read, receiver="kafka/turns") for gateway in fleet.gateways),
+        what="every span around a call to be weighed",
+    )
+    settled(fleet.kafka.lag, what="their offsets to be committed")
+    fleet.gateways[0].kill()
+    send(fleet.agents[1], calls)
+    fleet.gateways[0].start()
+
+    def lost() -> int:
+        return account(fleet, turns, "weighed").lost
+
+    settled(lost, what="every truncated call's own span", timeout=120)
+    # A third of the partitions was its own, and of those nobody reads what it had read.
+    settled(lambda: account(fleet, turns, "weighed").partial > len(turns) / 2, what="the others' traces, whole")
+    assert account(fleet, turns, "weighed").partial > 0
+    with capsys.disabled():
+        print(f"\ngateway, of turns that it was weighing: {account(fleet, turns, 'weighed')}")

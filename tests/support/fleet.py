@@ -82,9 +82,20 @@ class Kafka(Server):
     def create_topics(self) -> None:
         """As an operator does, once."""
         for topic in (TURNS, TRUNCATED):
-            options = ["--create", "--topic", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
-            command = [*self._java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.address, *options]
-            subprocess.run(command, check=True, capture_output=True)
+            options = ["--partitions", str(PARTITIONS), "--replication-factor", "1"]
+            self._ask("TopicCommand", "--create", "--topic", topic, *options)
+
+    def lag(self) -> int:
+        """How many records of the turns' topic the gateways have not yet said that they read."""
+        table = self._ask("consumer.group.ConsumerGroupCommand", "--describe", "--group", "endturn-turns")
+        head, *rows = [line.split() for line in table.splitlines() if line.strip()]
+        read = {row[head.index("PARTITION")]: row[head.index("LAG")] for row in rows}
+        assert len(read) == PARTITIONS
+        return sum(int(lag) if lag != "-" else 0 for lag in read.values())
+
+    def _ask(self, tool: str, *options: str) -> str:
+        command = [*self._java, f"org.apache.kafka.tools.{tool}", "--bootstrap-server", self.address, *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 class Member(Server):

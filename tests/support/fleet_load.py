@@ -66,17 +66,25 @@ def plain_turns(agents: Sequence[Member], count: int) -> Turns:
     """Turns of an agent that does not use endturn: spans of its own, each trace's sent through different agents."""
     turns: Turns = {}
     for first in range(0, count, 100):
-        here: list[Sent] = []
-        there: list[Sent] = []
-        for n in range(first, min(first + 100, count)):
-            trace, kind = os.urandom(16), "truncated" if n % 10 == 0 else "whole"
-            reason = ["length" if kind == "truncated" else "stop"]
-            here += [Sent(name="request", trace=trace), Sent(name="agent", trace=trace)]
-            there.append(Sent(trace=trace, attributes=CALL | {"gen_ai.response.finish_reasons": reason}))
-            turns[trace.hex()] = kind
-        for agent, every in zip((agents[0], agents[-1]), (here, there), strict=True):
-            send(agent, spans(every, service="elsewhere"))
+        some, around, calls = halves(min(100, count - first), service="elsewhere")
+        send(agents[0], around)
+        send(agents[-1], calls)
+        turns |= some
     return turns
+
+
+def halves(count: int, *, service: str, every: int = 10) -> tuple[Turns, bytes, bytes]:
+    """Such turns as two requests: the spans around each call, and the calls. One of `every` so many is cut off."""
+    turns: Turns = {}
+    around: list[Sent] = []
+    calls: list[Sent] = []
+    for n in range(count):
+        trace, kind = os.urandom(16), "whole" if n % every else "truncated"
+        reason = ["stop" if kind == "whole" else "length"]
+        around += [Sent(name="request", trace=trace), Sent(name="agent", trace=trace)]
+        calls.append(Sent(trace=trace, attributes=CALL | {"gen_ai.response.finish_reasons": reason}))
+        turns[trace.hex()] = kind
+    return turns, spans(around, service=service), spans(calls, service=service)
 
 
 def send(agent: Member, body: bytes) -> None:
