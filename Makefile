@@ -8,7 +8,7 @@ INSTALL := $(PY) -m uv pip install --quiet --python $(PY) -c constraints.txt
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check generate docs stack up down bench fuzz lock clean
+.PHONY: help demo test test-all test-fleet check generate docs stack up down bench fuzz lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,17 +18,23 @@ demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted 
 
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 PYTEST := $(PY) -m pytest $(PARALLEL)
-FAST := -m 'not stack and not environments and not slow and not browser'
+FAST := -m 'not fleet and not stack and not environments and not slow and not browser'
 
 test: $(VENV)/.dev  ## the fast tests
 	$(PYTEST) $(FAST) $(ARGS)
 
-test-all: test  ## and those that need the native stack (Go, Node), other SDKs (it builds them), Chromium or other Pythons; slow ones
+test-all: test  ## and those that need the native stack (Go, Java, Node), other SDKs (it builds them), Chromium or other Pythons; slow ones
 	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium; }
+	@command -v mvn >/dev/null || { apt-get -qq update && apt-get -qq install -y maven; }
 	@$(PY) stack/build.py
 	@$(PY) tests/sdks/build.py
-	$(PYTEST) -m 'stack or environments or slow or browser or hypothesis' --hypothesis-profile=long $(ARGS)
+	$(PYTEST) -m '(stack or environments or slow or browser or hypothesis) and not fleet' --hypothesis-profile=long $(ARGS)
 	@$(PY) tests/pythons.py $(PARALLEL) $(FAST) $(ARGS)
+
+test-fleet: $(VENV)/.dev  ## a fleet under load, and its parts killed one by one (ENDTURN_FLEET_TURNS=100000: as many turns)
+	@command -v mvn >/dev/null || { apt-get -qq update && apt-get -qq install -y maven; }
+	@$(PY) stack/build.py collector prometheus alertmanager thanos kafka
+	$(PY) -m pytest tests/fleet $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers, sizes, and that generated files are current
 	$(VENV)/bin/ruff format --check .
@@ -44,7 +50,7 @@ generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference doc
 docs: $(VENV)/.dev  ## the documentation as a site, in `site/` (ARGS=--open: serve it while it is edited)
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs $(if $(filter --open,$(ARGS)),serve,build)
 
-stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager and Loki natively, at the versions that compose pins
+stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager, Loki, Thanos and Kafka natively, at the versions that compose pins
 	$(PY) stack/build.py $(ARGS)
 
 up:  ## Collector, Prometheus, Alertmanager, Tempo, Loki and Grafana, by Docker Compose, on loopback (ARGS=--lgtm: in two)

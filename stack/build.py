@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the Collector, Prometheus, Alertmanager and Loki from their Go modules, once per set of pins.
+"""Build the Collector, Prometheus, Alertmanager, Loki and Thanos from Go modules, fetch Kafka, once per set of pins.
 
     python stack/build.py [PART ...]     build what is missing (all parts by default) and print each part's folder
     python stack/build.py --where PART   print the folder of a part that is built, or exit 1
@@ -25,7 +25,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,12 @@ class Recipe:
     """All that decides what a part's binaries are: hashed, it names their folder."""
 
     part: str
-    gomod: str  # the whole go.mod of the throw-away module that the build runs in
-    binaries: Mapping[str, str]  # file name -> package to build
+    binaries: Mapping[str, str]  # file name -> package to build, or artifact to fetch
+    gomod: str = ""  # the whole go.mod of the throw-away module that the build runs in
     tags: str = ""
-    stamp: Mapping[str, str]  # Go variable -> value, set by the linker
+    stamp: Mapping[str, str] = field(default_factory=dict)  # Go variable -> value, set by the linker
     builder: str = ""  # a Go command that first writes the main package from `manifest`
-    manifest: str = ""
+    manifest: str = ""  # what it reads; of a part without a go.mod, the pom.xml of what Maven fetches
 
     @property
     def key(self) -> str:
@@ -80,8 +80,8 @@ def versions() -> dict[str, Any]:
 def recipes() -> dict[str, Recipe]:
     """The parts that can be built, in building order."""
     pins = versions()
-    go, collector, prometheus, alertmanager, loki = (
-        pins[part] for part in ("go", "collector", "prometheus", "alertmanager", "loki")
+    go, collector, prometheus, alertmanager, loki, thanos, kafka, kustomize = (
+        pins[part] for part in ("go", "collector", "prometheus", "alertmanager", "loki", "thanos", "kafka", "kustomize")
     )
     manifest = MANIFEST.read_text()
     components = re.findall(r"^ *- *gomod: *(\S+ v\S+)", manifest, re.MULTILINE)
@@ -118,6 +118,24 @@ def recipes() -> dict[str, Recipe]:
             binaries={"loki": f"{loki['module']}/cmd/loki"},
             stamp={f"{loki['module']}/pkg/util/build.Version": loki["tag"]},
         ),
+        Recipe(
+            part="thanos",
+            gomod=_gomod(go["minimum"], [f"{thanos['module']} {thanos['version']}"], thanos["replace"]),
+            binaries={"thanos": f"{thanos['module']}/cmd/thanos"},
+            tags="netgo slicelabels",  # as it is released; with Prometheus' other labels it crashes
+            stamp={version: thanos["tag"].removeprefix("v")},
+        ),
+        Recipe(
+            part="kustomize",
+            gomod=_gomod(go["minimum"], [f"{kustomize['module']} {kustomize['version']}"]),
+            binaries={"kustomize": kustomize["module"]},
+        ),
+        Recipe(
+            part="kafka",
+            # Maven's project of the jars that a broker is; they are started as `java -cp 'FOLDER/*' kafka.Kafka`.
+            manifest=_pom(kafka["artifacts"]),
+            binaries={_jar(artifact): artifact for artifact in kafka["artifacts"]},
+        ),
     )
     return {recipe.part: recipe for recipe in every}
 
@@ -141,7 +159,7 @@ def build(recipe: Recipe) -> Path:
             module, out = Path(scratch, "module"), Path(scratch, "bin")
             module.mkdir()
             out.mkdir()
-            _compile(recipe, module=module, out=out)
+            (_compile if recipe.gomod else _fetch)(recipe, module=module, out=out)
             if recipe.folder.exists():  # incomplete: somebody removed a binary by hand
                 shutil.rmtree(recipe.folder)
             out.rename(recipe.folder)
@@ -172,6 +190,15 @@ def _compile(recipe: Recipe, *, module: Path, out: Path) -> None:
         linker = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in recipe.stamp.items())])
         flags = ["-mod=mod", "-trimpath", "-buildvcs=false", f"-tags={recipe.tags}", f"-ldflags={linker}"]
         _run(recipe, f"compiling {name}", ["go", "build", *flags, "-o", str(out / name), package], module)
+
+
+def _fetch(recipe: Recipe, *, module: Path, out: Path) -> None:
+    """Let Maven put the artifacts, and all that they need, into one folder."""
+    if shutil.which("mvn") is None:
+        raise BuildError("Maven is missing. Install it (apt-get install maven) and have `mvn` on the PATH.")
+    (module / "pom.xml").write_text(recipe.manifest)
+    copy = ["mvn", "--batch-mode", "dependency:copy-dependencies", f"-DoutputDirectory={out}"]
+    _run(recipe, "fetching the jars", copy, module)
 
 
 def _write_main(recipe: Recipe, module: Path) -> None:
@@ -222,6 +249,25 @@ def _gomod(minimum: str, modules: Sequence[str], replace: Mapping[str, str] | No
         for module, instead in (replace or {}).items()
     ]
     return "\n".join(lines) + "\n"
+
+
+def _jar(artifact: str) -> str:
+    _, name, version = artifact.split(":")
+    return f"{name}-{version}.jar"
+
+
+def _pom(artifacts: Sequence[str]) -> str:
+    needed = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
+            *artifact.split(":")
+        )
+        for artifact in artifacts
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>dev.endturn</groupId><artifactId>stack</artifactId><version>1</version>"
+        f"<dependencies>{needed}</dependencies></project>"
+    )
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Start and stop the stack by Docker Compose: a password if there is none, all parts awaited, the addresses printed.
 
-    python stack/compose.py up [--lgtm]     docker-compose.yml, or the two containers of docker-compose.lgtm.yml
-    python stack/compose.py down [--lgtm] [--volumes]
+    python stack/compose.py up [--lgtm | --fleet]     docker-compose.yml, or the two containers of
+                                                      docker-compose.lgtm.yml, or docker-compose.fleet.yml laid over
+    python stack/compose.py down [--lgtm | --fleet] [--volumes]
 
 Needs Python alone, besides Docker with Compose.
 """
@@ -129,15 +130,25 @@ def inspect(compose: list[str]) -> list[Container]:
 
 def is_failed(container: Container) -> bool:
     """It is not going to be well by waiting."""
+    if is_done(container):
+        return False
     return container["State"]["Status"] != "running" or health(container).get("Status") == "unhealthy"
 
 
 def is_well(container: Container) -> bool:
-    """Its health check says so, or the address where it is asked from outside."""
+    """Its health check says so, or the address where it is asked from outside, or it has done what it was for."""
+    if is_done(container):
+        return True
     if status := health(container).get("Status"):
         return bool(status == "healthy")
     address = ASKED_FROM_OUTSIDE.get(service(container))
     return address is None or answers(address)
+
+
+def is_done(container: Container) -> bool:
+    """It was there for one thing, is not started again, and has done it."""
+    once = container["HostConfig"]["RestartPolicy"]["Name"] == "on-failure"
+    return bool(once and container["State"]["Status"] == "exited" and container["State"]["ExitCode"] == 0)
 
 
 def answers(address: str) -> bool:
@@ -190,7 +201,9 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("action", choices=["up", "down"])
-    parser.add_argument("--lgtm", action="store_true", help="two containers instead of six (grafana/otel-lgtm)")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--lgtm", action="store_true", help="two containers instead of six (grafana/otel-lgtm)")
+    kind.add_argument("--fleet", action="store_true", help="on engines that shard: Kafka, three gateways, Thanos")
     parser.add_argument("--volumes", action="store_true", help="with down: drop the data, too")
     asked = parser.parse_args(arguments)
     if missing := require_docker():
@@ -199,6 +212,7 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     where = ensure_password(root)  # stopping needs one as well: Compose reads the whole file
     compose = ["docker", "compose", "--project-directory", str(root)]
     compose += ["--file", str(root / ("docker-compose.lgtm.yml" if asked.lgtm else "docker-compose.yml"))]
+    compose += ["--file", str(root / "docker-compose.fleet.yml")] if asked.fleet else []
     if asked.action == "down":
         command = [*compose, "down", *(["--volumes"] if asked.volumes else [])]
         return subprocess.run(command, cwd=root, check=False).returncode

@@ -28,7 +28,14 @@ esac
 
 
 def container(
-    service: str, status: str = "running", health: str = "", *, said: str = "", code: int = 0, oom: bool = False
+    service: str,
+    status: str = "running",
+    health: str = "",
+    *,
+    said: str = "",
+    code: int = 0,
+    oom: bool = False,
+    restart: str = "unless-stopped",
 ) -> dict[str, Any]:
     """What `docker inspect` says of one, as far as it is read."""
     state: dict[str, Any] = {"Status": status, "ExitCode": code, "OOMKilled": oom, "Error": ""}
@@ -38,7 +45,8 @@ def container(
             "Log": [{"ExitCode": 1, "Output": "before"}, {"ExitCode": 1, "Output": said}],
         }
     labels = {"com.docker.compose.service": service}
-    return {"Name": f"/endturn-{service}-1", "State": state, "Config": {"Labels": labels}}
+    policy = {"RestartPolicy": {"Name": restart}}
+    return {"Name": f"/endturn-{service}-1", "State": state, "Config": {"Labels": labels}, "HostConfig": policy}
 
 
 GRAFANA = container("grafana", health="healthy")
@@ -131,6 +139,15 @@ def test_up_waits_and_prints_the_addresses(docker: Callable[..., Path], capsys: 
     assert "http://127.0.0.1:3000" in said
     assert str(root / ".env") in said
     assert (root / ".env").read_text().strip().partition("=")[2] not in said
+
+
+def test_the_fleet_is_laid_over_and_a_part_that_was_there_for_one_thing_may_have_ended(
+    docker: Callable[..., Path],
+) -> None:
+    root = docker([GRAFANA, container("topics", "exited", restart="on-failure")])
+    assert compose.main(["up", "--fleet"], root=root) == 0
+    files = f"--file {root}/docker-compose.yml --file {root}/docker-compose.fleet.yml"
+    assert any(line.endswith(f"{files} up --detach --remove-orphans") for line in asked(root))
 
 
 @pytest.mark.parametrize(

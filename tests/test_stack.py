@@ -89,9 +89,71 @@ def test_compose_runs_the_pinned_versions(either: dict[str, Any]) -> None:
 
 
 def test_every_pin_is_run_by_one_file() -> None:
-    """No image is pinned and forgotten, and the two files together run all of them."""
-    run = {name for file in FILES for name in load(file)["services"]}
+    """No image is pinned and forgotten, and the files together run all of them."""
+    run = {name for file in FILES for name in load(file)["services"]} | set(fleet_parts().values())
     assert run == {part for part, pin in build.versions().items() if "image" in pin}
+
+
+def fleet_parts() -> dict[str, str]:
+    """The pin that each service of the fleet runs which has an image of its own."""
+    images = {
+        f"{pin['image']}:${{{part.upper()}_TAG:-{pin['tag']}}}": part
+        for part, pin in build.versions().items()
+        if "image" in pin
+    }
+    services = load("docker-compose.fleet.yml")["services"]
+    return {name: images[service["image"]] for name, service in services.items() if "image" in service}
+
+
+def test_the_fleet_is_made_of_what_there_is() -> None:
+    """Laid over docker-compose.yml: keys, files, volumes, variables and hosts that are named exist."""
+    below, fleet = load("docker-compose.yml"), load("docker-compose.fleet.yml")
+    services = below["services"].keys() | fleet["services"].keys()
+    read = {
+        name
+        for file in ("collector", "kafka_agent", "kafka_gateway")
+        for name in re.findall(r"\$\{env:(ENDTURN_\w+)", (REPOSITORY / f"collector/{file}.yaml").read_text())
+    }
+    mounted, hosts = set(), set()
+    for name, service in fleet["services"].items():
+        assert service.keys() <= KEYS | {"entrypoint"}, name
+        assert set(service.get("depends_on", [])) <= services
+        assert {key for key in service.get("environment", {}) if "ENDTURN" in key} <= read
+        assert "ports" not in service, "nothing of it needs to be reached from outside"
+        for source, _, _ in (volume.partition(":") for volume in service.get("volumes", [])):
+            assert source[0] != "." or (REPOSITORY / source).exists()
+            mounted |= {source} if source[0] != "." else set()
+        words = " ".join(map(str, [*service.get("command", []), *service.get("environment", {}).values()]))
+        hosts |= set(re.findall(r"([a-z]+(?:-\d)?):\d{4,5}\b", words))
+    assert mounted == fleet["volumes"].keys()
+    assert hosts - services == set()
+    agent = load("stack/prometheus-agent.yml")
+    targets = [
+        target for job in agent["scrape_configs"] for config in job["static_configs"] for target in config["targets"]
+    ]
+    named = {target.partition(":")[0] for target in targets} | {urlsplit(agent["remote_write"][0]["url"]).hostname}
+    assert named - {"localhost"} <= services
+
+
+def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
+    """The same labels, the same lateness, the same jobs."""
+    agent, one = load("stack/prometheus-agent.yml"), load("stack/prometheus.yml")
+    assert agent["otlp"] == one["otlp"]
+    window = "out_of_order_time_window"
+    assert agent["storage"]["tsdb"][window] == one["storage"]["tsdb"][window]
+    assert [job["job_name"] for job in agent["scrape_configs"]] == [job["job_name"] for job in one["scrape_configs"]]
+    flags = set(load("docker-compose.fleet.yml")["services"]["writer"]["command"])
+    assert {
+        flag for flag in load("docker-compose.yml")["services"]["prometheus"]["command"] if "enable" in flag
+    } <= flags
+
+
+def test_the_fleets_topics_are_those_that_are_written_and_read() -> None:
+    """What is created has the names that agents write to and gateways read from by default."""
+    created = re.findall(r"endturn\.\w+", load("docker-compose.fleet.yml")["services"]["topics"]["command"][0])
+    for file in ("kafka_agent", "kafka_gateway"):
+        text = (REPOSITORY / f"collector/{file}.yaml").read_text()
+        assert re.findall(r"env:ENDTURN_KAFKA_\w+:-(endturn\.\w+)", text) == created
 
 
 def test_compose_uses_keys_that_compose_knows(either: dict[str, Any]) -> None:
@@ -267,6 +329,19 @@ def test_the_collector_accepts_its_configuration() -> None:
 def test_prometheus_accepts_its_configuration(name: str, tmp_path: Path) -> None:
     """`promtool check config` accepts each file together with the generated rules, as Compose mounts them."""
     _check_prometheus(require_stack("prometheus")["promtool"], name, tmp_path)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("file", ["stack/prometheus-agent.yml", "kubernetes/prometheus-agent.yml"])
+def test_an_agent_of_a_fleet_accepts_its_configuration(file: str) -> None:
+    """`promtool check config --agent`."""
+    _check(require_stack("prometheus")["promtool"], "check", "config", "--agent", str(REPOSITORY / file))
+
+
+@pytest.mark.stack
+def test_a_gateway_of_a_fleet_accepts_its_configuration() -> None:
+    """`otelcol validate`, with no variable of its environment set."""
+    _check(require_stack("collector")["otelcol"], "validate", "--config=collector/kafka_gateway.yaml")
 
 
 def test_the_oldest_prometheus_accepts_its_configuration(tmp_path: Path) -> None:

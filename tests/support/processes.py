@@ -72,6 +72,21 @@ def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every:
     return answer
 
 
+def settled(wrong: Callable[[], object], *, what: str, timeout: float = 60.0) -> None:
+    """Wait until nothing is wrong any more; fails with what still is."""
+    last: object = None
+
+    def none() -> bool:
+        nonlocal last
+        last = wrong()
+        return not last
+
+    try:
+        eventually(none, what=what, timeout=timeout, every=1)
+    except pytest.fail.Exception:
+        pytest.fail(f"{what}: {last}")
+
+
 def samples(address: str, name: str) -> dict[str, float]:
     """The samples of a metric that is scraped there, by their labels as they are written."""
     lines = http.get(f"http://{address}/metrics").text.splitlines()
@@ -98,7 +113,7 @@ class Server:
         command: Sequence[str | Path],
         *,
         log: Path,
-        ready: str,
+        ready: str | Callable[[], bool],
         env: Mapping[str, str] | None = None,
         timeout: float = 30.0,
     ) -> None:
@@ -111,7 +126,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process and return once its readiness URL answers 200; raises `StartError`."""
+        """Start the process and return once it is ready (its URL answers 200); raises `StartError`."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as sink:
             # A session of its own, so that a Ctrl-C at the test run reaches it through us, in order.
@@ -154,11 +169,11 @@ class Server:
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + self.timeout
-        while not _answers(self.ready):
+        while not (_answers(self.ready) if isinstance(self.ready, str) else self.ready()):
             if (status := process.poll()) is not None:
                 raise StartError(f"{self.name} exited with status {status} before it was ready\n{self.tail()}")
             if time.monotonic() > deadline:
-                raise StartError(f"{self.name} was not ready within {self.timeout:g} s ({self.ready})\n{self.tail()}")
+                raise StartError(f"{self.name} was not ready within {self.timeout:g} s\n{self.tail()}")
             time.sleep(0.05)
 
     def __enter__(self) -> Self:
@@ -265,18 +280,22 @@ class Collector(Server):
         return self._items("metrics", "resourceMetrics", "scopeMetrics", "metrics")
 
     def _items(self, kind: str, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
-        path = self.file(kind)
-        # The last line may be half written: only what a newline ends is read.
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [
-            item
-            | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
-            | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
-            for line in lines
-            for resource in json.loads(line).get(resources, [])
-            for scope in resource.get(scopes, [])
-            for item in scope.get(items, [])
-        ]
+        return otlp_items(self.file(kind), resources, scopes, items)
+
+
+def otlp_items(file: Path, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
+    """What a file exporter has written so far, item by item, attributes as plain dictionaries."""
+    # The last line may be half written: only what a newline ends is read.
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+    return [
+        item
+        | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
+        | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
+        for line in lines
+        for resource in json.loads(line).get(resources, [])
+        for scope in resource.get(scopes, [])
+        for item in scope.get(items, [])
+    ]
 
 
 class Prometheus(Server):

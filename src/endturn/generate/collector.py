@@ -2,7 +2,7 @@
 
 Most of them are written by hand and stand in `otelcol/` as they are. What stands between at signs there is generated:
 statements that understand spans of others, from the table of stop reasons; counters, from the schema; keys of message
-content, from `content.yaml`.
+content, from `content.yaml`; what several configurations share, from `otelcol/parts/`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib.resources import files as resources
+from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 import yaml
@@ -28,12 +29,15 @@ CONTENT: Final[dict[str, Any]] = yaml.safe_load(
 
 def files() -> dict[str, str]:
     """The configurations, by path from the root."""
-    values = _reasons() | _redaction()
     folder = resources(__package__).joinpath("otelcol")
-    return {
-        f"collector/{file.name}": f"{MARK}\n{_filled(file.read_text(encoding='utf-8'), values)}"
-        for file in sorted(folder.iterdir(), key=lambda file: file.name)
-    }
+    values = _reasons() | _redaction() | _texts(folder.joinpath("parts"))
+    return {f"collector/{name}.yaml": f"{MARK}\n{_filled(text, values)}\n" for name, text in _texts(folder).items()}
+
+
+def _texts(folder: Traversable) -> dict[str, str]:
+    """The texts of the folder's files, by their names."""
+    files = sorted((file for file in folder.iterdir() if file.is_file()), key=lambda file: file.name)
+    return {file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8").rstrip("\n") for file in files}
 
 
 def _filled(text: str, values: dict[str, str]) -> str:

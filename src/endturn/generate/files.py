@@ -16,6 +16,7 @@ from endturn.generate.manifests import MARK as MARK
 
 OWNED: Final = (
     *(f"collector/{name}.yaml" for name in ("agent", "cleartext", "collector", "gateway", "redaction", "stop_reasons")),
+    "collector/kafka_*.yaml",
     "collector/tls.yaml",
     "docs/emitters.md",
     "dashboards/*.json",

@@ -1,0 +1,197 @@
+"""A fleet's proof: what is sent through several agents is kept once, sampled whole, and counted as by one Collector."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.fleet_load import SPANS, Load, Turns, plain_turns, traces
+from tests.support.processes import PrometheusClient, eventually, metric, settled
+from tests.test_queries import EVERYTHING, panel_queries
+
+pytestmark = pytest.mark.stack
+
+TURNS = int(os.environ.get("ENDTURN_FLEET_TURNS", "1000"))
+"""Of the library; those without it come on top."""
+PERCENT = 25
+"""Of turns that ended well, how many are kept."""
+Labels = frozenset[tuple[str, str]]
+OWN = {"tenant_id", "receive", "rule"}
+"""Labels that Thanos adds to all that it holds."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The fleet, after all load has ended and every trace is decided on."""
+
+    fleet: Fleet
+    turns: Turns
+    foreign: Turns
+    began: float
+    ended: float
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    folder = tmp_path_factory.mktemp("fleet")
+    variables = {"ENDTURN_SAMPLING_WAIT": "10s", "ENDTURN_SAMPLE_PERCENT": str(PERCENT)}
+    with Fleet(folder, environment=variables) as fleet:
+        began = time.time()
+        share = TURNS // 3
+        loads = [Load(fleet.agents[n % 2], turns=share, first=n * share) for n in range(3)]
+        foreign = plain_turns(fleet.agents, TURNS // 5)
+        turns = {trace: kind for load in loads for trace, kind in load.ended().items()}
+        every = len(turns) + len(foreign)
+        decided = "otelcol_processor_tail_sampling_global_count_traces_sampled"
+        eventually(
+            lambda: sum(gateway.own(decided) for gateway in fleet.gateways) == every,
+            what=f"{every} traces to be decided on",
+            timeout=120,
+            every=1,
+        )
+        yield Played(fleet, turns, foreign, began, time.time())
+
+
+def test_every_truncated_turn_is_whole_at_one_gateway(played: Played) -> None:
+    """Also one whose spans came through different agents. Elsewhere there are only copies of what was cut off."""
+    cut = {trace: kind for trace, kind in (played.turns | played.foreign).items() if kind != "whole"}
+
+    def wrong() -> Sequence[object]:
+        by_gateway = traces(played.fleet)
+        found = []
+        for trace, kind in cut.items():
+            here = [spans[trace] for spans in by_gateway if trace in spans]
+            complete = [spans for spans in here if len(spans) == SPANS[kind]]
+            if len(complete) != 1 or set().union(*here) != complete[0]:
+                found.append((trace, kind, here))
+        return found
+
+    settled(wrong, what="every truncated turn, whole")
+
+
+def test_the_rest_is_sampled_whole_at_the_rate_that_is_set(played: Played) -> None:
+    rest = {trace: kind for trace, kind in (played.turns | played.foreign).items() if kind == "whole"}
+    found = [(trace, spans) for gateway in traces(played.fleet) for trace, spans in gateway.items() if trace in rest]
+    assert {len(spans) for _, spans in found} == {SPANS["whole"]}
+    assert len({trace for trace, _ in found}) == len(found), "a trace came to two gateways"
+    assert abs(len(found) / len(rest) - PERCENT / 100) < 0.05
+
+
+def test_what_is_counted_in_the_ring_is_what_was_sent(played: Played) -> None:
+    """By the library exactly; from spans of others, too, where nothing was sent twice."""
+    expected: Counter[tuple[str, str]] = Counter()
+    for job, turns in (("load", played.turns), ("elsewhere", played.foreign)):
+        for kind in turns.values():
+            expected[job, "end_turn"] += kind != "truncated"
+            expected[job, "max_tokens"] += kind != "whole"
+
+    def counted() -> dict[tuple[str, str], float]:
+        found = played.fleet.query.client.query("sum by (job, endturn_stop_reason) (endturn_responses_total)")
+        return {(each.labels["job"], each.labels["endturn_stop_reason"]): each.value for each in found}
+
+    def wrong() -> dict[tuple[str, str], float]:
+        found = counted()
+        return {key: found.get(key, 0) for key in found.keys() | expected if found.get(key, 0) != expected[key]}
+
+    settled(wrong, what=f"{expected}")
+    # Every series has begun at zero in the ring, too, so what panels make of it is the whole of it.
+    grew = f'endturn_turns_total{{job="load"}}[{time.time() - played.began:.0f}s]'
+    [grown] = played.fleet.query.client.query(f"sum(max_over_time({grew}) - min_over_time({grew}))")
+    assert grown.value == len(played.turns)
+
+
+def test_each_receiver_of_the_ring_holds_a_part(played: Played) -> None:
+    """Otherwise nothing here would show that the ring is asked as a whole."""
+    held = [metric(receiver.http, "prometheus_tsdb_head_series") for receiver in played.fleet.receivers]
+    assert len(held) == 2
+    assert min(held) > max(held) / 4
+
+
+def test_the_events_of_truncated_turns_are_there(played: Played) -> None:
+    cut = {trace for trace, kind in played.turns.items() if kind != "whole"}
+
+    def told() -> set[str]:
+        return {record.get("traceId", "") for record in played.fleet.store.log_records()}
+
+    eventually(lambda: cut <= told(), what="an event of each truncated turn", timeout=60, every=1)
+
+
+VALUES = EVERYTHING | {"job": ".+", "window": "5m", "__rate_interval": "30s", "__interval": "5s", "__range": "5m"}
+
+
+def asked(text: str) -> str:
+    """The query as Grafana would send it."""
+    values = VALUES | {"__range_s": "300", "__interval_ms": "5000"}
+    return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda found: values.get(found[1], found[0]), text)
+
+
+def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
+    """The same series and values from the ring as from one Prometheus that was written the same samples.
+
+    What rules record is left out: the two evaluate them at different moments. Alerts are compared below.
+    """
+    queries = {place: asked(text) for place, text in panel_queries("prometheus").items()}
+    direct = {place: text for place, text in queries.items() if not re.search(r"endturn:|ALERTS", text)}
+    filled: set[str] = set()
+
+    def different() -> list[object]:
+        found: list[object] = []
+        for place, text in direct.items():
+            one = answer(played.fleet.compared.client, text, played.ended)
+            ring = answer(played.fleet.query.client, text, played.ended)
+            filled.update([place] if one else [])
+            if one.keys() != ring.keys() or any(one[key] != pytest.approx(ring[key], rel=1e-6) for key in one):
+                found.append((place, text, one, ring))
+        return found
+
+    settled(different, what="the same answers", timeout=90)  # what was sent last may still be on its way
+    assert len(filled) > len(direct) / 3, "empty panels are alike"
+
+
+def answer(client: PrometheusClient, text: str, when: float) -> dict[Labels, float]:
+    found = client.query(text, time=when)
+    return {
+        frozenset((key, value) for key, value in each.labels.items() if key not in OWN): each.value for each in found
+    }
+
+
+def firing(client: PrometheusClient) -> set[Labels]:
+    """The alerts that fire, by their labels. Thanos spells the key with a capital."""
+    [alerts] = client.get("alerts").values()
+    return {
+        frozenset((key, value) for key, value in alert["labels"].items() if key not in OWN)
+        for alert in alerts or []
+        if alert["state"] == "firing"
+    }
+
+
+def test_every_alert_fires_as_with_one_prometheus_and_reaches_alertmanager(played: Played) -> None:
+    """Under a load that goes on: what one of the two has fired the other has fired, too."""
+    one: set[Labels] = set()
+    ring: set[Labels] = set()
+
+    def different() -> object:
+        one.update(firing(played.fleet.compared.client))
+        ring.update(firing(played.fleet.rule.client))
+        alike = one == ring and any(("job", "going on") in labels for labels in ring)
+        return None if alike else {"one alone": one - ring, "the ring alone": ring - one}
+
+    load = Load(played.fleet.agents[0], turns=10**6, service="going on")
+    try:
+        settled(different, what="the same alerts", timeout=150)
+    finally:
+        load.stop()
+
+    def untold() -> set[str]:
+        return {dict(labels)["alertname"] for labels in ring} - {
+            alert["labels"]["alertname"] for alert in played.fleet.webhook.alerts
+        }
+
+    settled(untold, what="Alertmanager to be told of each")

@@ -1,0 +1,103 @@
+"""Load for a fleet: processes that play turns with endturn, and an agent that tells of its calls without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Final
+
+from tests.support.fleet import Fleet, Member
+from tests.support.otlp import Sent, Value, post, spans
+from tests.support.processes import REPOSITORY, eventually
+
+SPANS: Final = {"truncated": 3, "continued": 4, "whole": 3}
+"""A turn's: of the request, of the turn, and one for each call."""
+Turns = dict[str, str]
+"""What kind each trace is of."""
+CALL: Final[dict[str, Value]] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "gpt-5",
+}
+
+
+class Load:
+    """A process that plays turns and sends them to an agent."""
+
+    def __init__(self, agent: Member, *, turns: int, first: int = 0, service: str = "load") -> None:
+        self.turns = turns
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": agent.url,
+            "OTEL_SERVICE_NAME": service,
+            "OTEL_BSP_MAX_QUEUE_SIZE": "20000",
+            "OTEL_BLRP_MAX_QUEUE_SIZE": "20000",
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+        }
+        command = [sys.executable, str(REPOSITORY / "tests" / "apps" / "load.py"), str(turns), str(first)]
+        # A file, for a pipe that nobody reads fills up.
+        self._told = tempfile.NamedTemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(command, env=environment, stdout=self._told)
+
+    def played(self) -> Turns:
+        """What it has played so far."""
+        with open(self._told.name) as told:
+            return dict(json.loads(line) for line in told if line.endswith("\n"))
+
+    def ended(self) -> Turns:
+        """What it has played, once it has ended by itself."""
+        assert self._process.wait(1800) == 0
+        turns = self.played()
+        self._told.close()
+        assert len(turns) == self.turns
+        return turns
+
+    def stop(self) -> None:
+        """End it before it has played all."""
+        self._process.kill()
+        self._process.wait()
+        self._told.close()
+
+
+def plain_turns(agents: Sequence[Member], count: int) -> Turns:
+    """Turns of an agent that does not use endturn: spans of its own, each trace's sent through different agents."""
+    turns: Turns = {}
+    for first in range(0, count, 100):
+        some, around, calls = halves(min(100, count - first), service="elsewhere")
+        send(agents[0], around)
+        send(agents[-1], calls)
+        turns |= some
+    return turns
+
+
+def halves(count: int, *, service: str, every: int = 10) -> tuple[Turns, bytes, bytes]:
+    """Such turns as two requests: the spans around each call, and the calls. One of `every` so many is cut off."""
+    turns: Turns = {}
+    around: list[Sent] = []
+    calls: list[Sent] = []
+    for n in range(count):
+        trace, kind = os.urandom(16), "whole" if n % every else "truncated"
+        reason = ["stop" if kind == "whole" else "length"]
+        around += [Sent(name="request", trace=trace), Sent(name="agent", trace=trace)]
+        calls.append(Sent(trace=trace, attributes=CALL | {"gen_ai.response.finish_reasons": reason}))
+        turns[trace.hex()] = kind
+    return turns, spans(around, service=service), spans(calls, service=service)
+
+
+def send(agent: Member, body: bytes) -> None:
+    """As an SDK does: what is not taken is sent again."""
+    eventually(lambda: post(f"{agent.url}/v1/traces", body) == 200, what=f"{agent.name} to take spans", timeout=120)
+
+
+def traces(fleet: Fleet) -> list[dict[str, set[str]]]:
+    """By gateway: the ids of each trace's spans that it has passed on."""
+    every = []
+    for n in range(len(fleet.gateways)):
+        found: dict[str, set[str]] = {}
+        for span in fleet.store.spans(n):
+            found.setdefault(span["traceId"], set()).add(span["spanId"])
+        every.append(found)
+    return every
