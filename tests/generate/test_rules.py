@@ -33,7 +33,7 @@ def test_six_counts_are_recorded_and_no_more() -> None:
         "endturn:service_turns:count5m", "endturn:service_truncated:count5m", "endturn:service_unfinished:count5m",
     ]  # fmt: skip
     assert all(len(expr.splitlines()) <= 6 for expr in RECORDED.values())
-    assert len(ALERTS) <= 13
+    assert len(ALERTS) <= 14
     assert all(len(alert.expr.splitlines()) <= 6 for alert in ALERTS)
 
 

@@ -19,7 +19,7 @@ from endturn.generate.markdown import code, numbered, page, table
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint
 from endturn.stop import TRUNCATED
 from endturn.stop_reasons import apis
-from endturn.telemetry import indicators, schema
+from endturn.telemetry import cardinality, indicators, instruments, schema
 from endturn.telemetry.indicators import Indicator
 from endturn.telemetry.schema import Attribute, Metric
 
@@ -35,6 +35,7 @@ def files(config: RuleConfig) -> dict[str, str]:
         declared.setdefault(alert.name, []).append(alert)
     pages = {
         "docs/telemetry.md": reference(),
+        "docs/cardinality.md": cardinality_page(),
         "docs/providers.md": providers(),
         "docs/state-diagram.md": diagram_page(),
         "docs/stop-reasons.md": stop_reasons(),
@@ -120,6 +121,28 @@ def _attributes(attributes: Iterable[Attribute]) -> str:
 
 def _keys(attributes: Iterable[Attribute]) -> str:
     return code(attribute.key for attribute in attributes)
+
+
+def cardinality_page() -> str:
+    """How many series there can be, metric by metric, and in all."""
+    every = {generation: cardinality.bounds(generation) for generation in schema.SEMCONV}
+    totals = [(f"`{generation}`", f"{sum(each.total for each in found):,}") for generation, found in every.items()]
+    rows = [
+        (f"`{each.metric.name}`", each.formula, f"{each.sets:,}", f"{each.series}", f"{each.total:,}")
+        for each in every["default"]
+    ]
+    caps = [(f"`{label}`", f"{cap}") for label, cap in instruments.CAPS.items()]
+    return page(
+        "cardinality",
+        caps=table(("label", "values let in by one process"), caps),
+        length=instruments.LENGTH,
+        sets=f"{instruments.SETS:,}",
+        pairs=cardinality.PAIRS,
+        model=schema.REQUEST_MODEL.cap,
+        provider=schema.PROVIDER.cap,
+        bounds=table(("metric", "sets of labels, at most", "=", "series each", "series at most"), rows),
+        totals=table(("names of the conventions", "series of one process, at most"), totals),
+    )
 
 
 # --- The state diagram --------------------------------------------------------------------------------------------

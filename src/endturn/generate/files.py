@@ -22,6 +22,7 @@ OWNED: Final = (
     manifests.KUBERNETES,
     manifests.GRAFANA,
     "docs/telemetry.md",
+    "docs/cardinality.md",
     "docs/state-diagram.md",
     "docs/runbooks/*.md",
     "docs/alert-configuration.md",
