@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from endturn import __version__, demo, grafana_api, install, reasons, run, shipped
+from endturn import __version__, demo, grafana_api, install, plan, reasons, run, shipped
 from endturn.errors import UsageError
 
 Run = Callable[..., int]
@@ -273,6 +273,39 @@ def _generate(check: bool, root: Path, config: Path | None, output: Path | None)
     if check and changes:
         print("not current: run `endturn generate`, and commit what it writes", file=sys.stderr)
     return 1 if check and changes else 0
+
+
+@_command(
+    "plan",
+    *(
+        _option(
+            f"--{each.name.replace('_', '-')}",
+            type=float,
+            default=each.default,
+            required=each.default is None,
+            metavar="N",
+            help=f"{each.says.replace('%', '%%')} ({each.unit.replace('%', '%%') or 'number'}"
+            + ("" if each.default is None else f", default: {each.default:g}")
+            + ")",
+        )
+        for each in plan.INPUTS
+    ),
+    _flag("--json", "print a JSON list instead, one object a figure", dest="as_json"),
+    _option("--values", choices=("compose", "kustomize"), help="print the fleet's settings instead"),
+)
+def _plan(as_json: bool, values: plan.Values | None, **known: float) -> int:
+    """Say what a fleet needs: series, Kafka, gateways, disks.
+
+    Computes them from turns per second and what else is known, by formulas over constants that were measured, and
+    prints each figure with its formula; docs/plan.md has the constants and where they are from.
+    """
+    if values:
+        print(plan.as_values(plan.settings(**known), values))
+    elif as_json:
+        print(json.dumps(plan.as_json(plan.figures(**known)), ensure_ascii=False, indent=2))
+    else:
+        print(plan.as_table(plan.figures(**known)))
+    return 0
 
 
 @_command(

@@ -23,6 +23,7 @@ OWNED: Final = (
     manifests.GRAFANA,
     "docs/telemetry.md",
     "docs/cardinality.md",
+    "docs/plan.md",
     "docs/state-diagram.md",
     "docs/runbooks/*.md",
     "docs/alert-configuration.md",
