@@ -22,7 +22,8 @@ CONFIG = RuleConfig()
 ALERTS = declared.alerts(CONFIG)
 RECORDED = {rule["record"]: rule["expr"] for rule in rules.recorded()}
 ON_EVERY_SERIES = {"job", "instance", "deployment_environment_name", "cluster"}
-OTHERS = {"up": {"job"}, "ALERTS": {"alertname", "alertstate", "instance"}, "": {"__name__", "job", "error_type"}}
+LABELS = {"__name__", "job", "error_type", "error"}
+OTHERS = {"up": {"job"}, "ALERTS": {"alertname", "alertstate", "instance"}, "": LABELS}
 """Series that are not ours, and those that are read by a pattern for their names."""
 
 
