@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from endturn.generate.alerts import alerts
+from endturn.generate.config import RuleConfig
 from endturn.scripted import ScriptedProvider, essay
 from tests.support.processes import REPOSITORY
 
@@ -65,6 +67,12 @@ def test_every_link_leads_somewhere(name: str) -> None:
     """A link into the repository names a file or folder that exists."""
     links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[name]) if "://" not in link]
     assert [link for link in links if not (REPOSITORY / name).parent.joinpath(link).exists()] == []
+
+
+def test_operations_has_a_row_for_each_alert_of_the_pipeline() -> None:
+    """What to do first when it fires; an alert's dashboard is where its link leads."""
+    rows = set(re.findall(r"^\| \[(Endturn\w+)\]", PAGES["docs/operations.md"], re.MULTILINE))
+    assert rows == {alert.name for alert in alerts(RuleConfig()) if alert.dashboard == "endturn-pipeline"}
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
             groups[group] = opened.add_subparsers(metavar="ACTION", required=True)
         added = groups[group].add_parser(word, help=command["summary"], description=command["description"])
         added.set_defaults(command=name)
-        for option in command["options"]:
+        for option in (*_numbers(command.get("numbers")), *command["options"]):
             meant = {key: WORDS[option[key]] for key in ("type", "action") if option.get(key) in WORDS}
             settings = {key: value for key, value in option.items() if key != "name"} | meant
             added.add_argument(option["name"], **settings)
@@ -79,3 +79,13 @@ def parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def _numbers(file: str | None) -> Iterator[dict[str, Any]]:
+    """The options that are numbers, as a file of inputs describes them."""
+    inputs = tomllib.loads(shipped().joinpath(file).read_text("utf-8"))["inputs"] if file else {}
+    for name, about in inputs.items():
+        usual = "" if "default" not in about else f", default: {about['default']:g}"
+        help_ = f"{about['says']} ({about['unit'] or 'number'}{usual})".replace("%", "%%")
+        settings = {"type": "float", "metavar": "N", "required": not usual, "default": about.get("default")}
+        yield {"name": f"--{name}", "help": help_, **settings}

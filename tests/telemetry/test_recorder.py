@@ -38,7 +38,7 @@ from endturn.events import (
 )
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import instruments
-from endturn.telemetry.instruments import MODELS, SETS, instruments_of
+from endturn.telemetry.instruments import CAPS, SETS, instruments_of
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from tests.telemetry.mocked import adopting
@@ -647,7 +647,9 @@ def test_no_exemplar_of_whoever_collects(stage: Stage) -> None:
 # --- Caps and size --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "most", "other"), [("model", MODELS, OPENAI[:1]), ("provider", 32, ("other",))])
+@pytest.mark.parametrize(
+    ("name", "most", "other"), [("model", CAPS["model"], OPENAI[:1]), ("provider", CAPS["provider"], ("other",))]
+)
 def test_what_is_past_the_cap_reads_other(stage: Stage, name: str, most: int, other: tuple[str]) -> None:
     """Models, and providers with their models; each replaced measurement is counted."""
     for number in range(most + 5):
@@ -675,15 +677,15 @@ def test_agents_are_off_by_default_and_capped(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_instrument_reaches_the_sdks_limit(stage: Stage) -> None:
     """Past it the SDK would merge everything new into one set without provider and model."""
-    for number in range(MODELS):
+    for number in range(CAPS["model"]):
         for outcome in TurnOutcome:
             turn = stage.turn()
             stage.call(turn, CUT, asked={"model": f"m{number}"})
             stage.close(turn, outcome)
     found = stage.points()
     assert max(len(sums) for sums in found.values()) <= SETS + 100 < 2_000
-    assert sum(counted(found["endturn.turns"]).values()) == MODELS * len(TurnOutcome)
-    assert sum(counted(found["endturn.truncation.exits"]).values()) == MODELS * len(TurnOutcome)
+    assert sum(counted(found["endturn.turns"]).values()) == CAPS["model"] * len(TurnOutcome)
+    assert sum(counted(found["endturn.truncation.exits"]).values()) == CAPS["model"] * len(TurnOutcome)
 
 
 def test_the_size_of_one_model(stage: Stage) -> None:

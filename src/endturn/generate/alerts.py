@@ -26,8 +26,8 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """The dashboards' variables, by the label that each one filters."""
 OTHERS: Final = {
-    "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_'
-              '(spans|metric_points|log_records)(_total)?"',
+    "losses": '__name__=~"otelcol_((exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)'
+              '|deltatocumulative_datapoints)(_total)?",error=~"|limit"',
     "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",error_type!=""',
 }  # fmt: skip
 """What selects counters of others that are born at their first loss."""

@@ -70,6 +70,7 @@ class Limits(_Table):
     unknown: Events = Field(3, description="responses in 30 minutes with an unknown stop reason")
     suspected: Events = Field(5, description="suspected truncations in 30 minutes")
     failures: Events = Field(3, description="records in 15 minutes that a listener lost")
+    capped: Events = Field(10, description="measurements in 30 minutes of which a label went under `other`")
 
     @property
     def budget(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from endturn import reasons
+from endturn import cardinality, plan, reasons
 from endturn.continuation import machine
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.generate import promql, rules
@@ -20,7 +20,7 @@ from endturn.providers import PROVIDERS, Auth, ProviderEndpoint
 from endturn.reasons import Entry
 from endturn.stop import TRUNCATED
 from endturn.stop_reasons import apis
-from endturn.telemetry import indicators, schema
+from endturn.telemetry import indicators, instruments, schema
 from endturn.telemetry.indicators import Indicator
 from endturn.telemetry.schema import Attribute, Metric
 
@@ -36,6 +36,8 @@ def files(config: RuleConfig) -> dict[str, str]:
         declared.setdefault(alert.name, []).append(alert)
     pages = {
         "docs/telemetry.md": reference(),
+        "docs/cardinality.md": cardinality_page(),
+        "docs/plan.md": plan_page(),
         "docs/providers.md": providers(),
         "docs/state-diagram.md": diagram_page(),
         "docs/stop-reasons.md": stop_reasons(),
@@ -109,6 +111,59 @@ def _attribute(attribute: Attribute) -> Sequence[str]:
 
 def _keys(attributes: Iterable[Attribute]) -> str:
     return code(attribute.key for attribute in attributes)
+
+
+def cardinality_page() -> str:
+    """How many series there can be, metric by metric, and in all."""
+    every = {generation: cardinality.bounds(generation) for generation in schema.SEMCONV}
+    totals = [(f"`{generation}`", f"{sum(each.total for each in found):,}") for generation, found in every.items()]
+    rows = [
+        (f"`{each.metric.name}`", each.formula, f"{each.sets:,}", f"{each.series}", f"{each.total:,}")
+        for each in every["default"]
+    ]
+    caps = [(f"`{label}`", f"{cap}") for label, cap in instruments.CAPS.items()]
+    return page(
+        "cardinality",
+        caps=table(("label", "values let in by one process"), caps),
+        length=instruments.LENGTH,
+        sets=f"{instruments.SETS:,}",
+        pairs=cardinality.PAIRS,
+        model=schema.REQUEST_MODEL.cap,
+        provider=schema.PROVIDER.cap,
+        bounds=table(("metric", "sets of labels, at most", "=", "series each", "series at most"), rows),
+        totals=table(("names of the conventions", "series of one process, at most"), totals),
+    )
+
+
+def plan_page() -> str:
+    """What a fleet needs, at three sizes."""
+    inputs = [
+        (
+            f"`--{each.name.replace('_', '-')}`",
+            "required" if each.default is None else f"{each.default:g}",
+            each.unit,
+            each.says,
+        )
+        for each in plan.INPUTS
+    ]
+    constants = [(f"`{each.name}`", plan.shown(each.value), each.unit, each.source) for each in plan.CONSTANTS]
+    sizes = [plan.figures(turns=turns) for turns in (10, 1_000, 1_000_000)]
+    rows = [
+        (
+            f"`{same[0].name}`",
+            same[0].says,
+            *(plan.shown(each.value) for each in same),
+            same[0].unit,
+            f"`{same[0].formula}`",
+        )
+        for same in zip(*sizes, strict=True)
+    ]
+    return page(
+        "plan",
+        inputs=table(("option", "default", "unit", "what"), inputs),
+        figures=table(("figure", "what", "10 turns/s", "1,000", "1,000,000", "unit", "formula"), rows),
+        constants=table(("constant", "value", "unit", "from"), constants),
+    )
 
 
 # --- The state diagram --------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ OWNED: Final = (
     manifests.KUBERNETES,
     manifests.GRAFANA,
     "docs/telemetry.md",
+    "docs/cardinality.md",
+    "docs/plan.md",
     "docs/state-diagram.md",
     "docs/runbooks/*.md",
     "docs/alert-configuration.md",

@@ -41,14 +41,21 @@ LOST: Final = "Histogram.record"
 OTHER: Final = "other"
 """What a capped label reads."""
 
+LENGTH: Final = 128
+"""Characters of a label's value; the Collector cuts those that it makes there, too."""
+
 SETS: Final = 1_400
-"""Attribute sets of one instrument. Past 2,000 the SDK merges what comes into one set without provider and model."""
+"""Attribute sets of one instrument, before its open labels read `other`. Past 2,000 the SDK merges what comes into one
+set without any label."""
 
-MODELS: Final = 100
-"""(provider, model) pairs of one process: 11 stop reasons each are 1,100 attribute sets of `endturn.responses`."""
-
-PROVIDERS: Final = 32
-"""Providers of one process: twice the conventions' well-known ones."""
+CAPS: Final = {
+    "provider": schema.PROVIDER.cap,
+    "model": schema.REQUEST_MODEL.cap,
+    "agent": schema.AGENT.cap,
+    "server_address": schema.SERVER_ADDRESS.cap,
+    "error_type": schema.ERROR_TYPE.cap,
+}
+"""By the name that `endturn.series.capped_label` has for it."""
 
 INPUT, OUTPUT = "input", "output"
 
@@ -86,6 +93,8 @@ Price = tuple[float, float]
 class Caps:
     """The cardinality caps of open labels: of each the first values that come are let in, later ones read `other`.
 
+    A model counts with its provider, a port with its address; `cardinality` says what that comes to.
+
     Args:
         capped: is told that one measurement's label was replaced, and which (`endturn.series.capped_label`).
     """
@@ -94,10 +103,10 @@ class Caps:
         self.capped = capped
         self._known: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
 
-    def admits(self, label: str, value: object, most: int) -> bool:
-        """Whether a value may stand in a label that has at most so many."""
+    def admits(self, label: str, value: object) -> bool:
+        """Whether a value may stand in a label."""
         known = self._known[label]
-        if value not in known and len(known) >= most:
+        if value not in known and len(known) >= CAPS[label]:
             self.capped(label)
             return False
         known.add(value)
@@ -105,15 +114,16 @@ class Caps:
 
     def pair(self, provider: str, model: str) -> Pair:
         """Provider and model as metrics may carry them."""
+        provider, model = provider[:LENGTH], model[:LENGTH]
         if (provider, model) in self._known["model"]:
             return provider, model
-        if not self.admits("provider", provider, PROVIDERS):
+        if not self.admits("provider", provider):
             return OTHER, OTHER
-        return provider, model if self.admits("model", (provider, model), MODELS) else OTHER
+        return provider, model if self.admits("model", (provider, model)) else OTHER
 
-    def shown(self, label: str, value: str | None, most: int) -> str | None:
+    def shown(self, label: str, value: str | None) -> str | None:
         """A value as metrics may carry it."""
-        return value if value is None or self.admits(label, value, most) else OTHER
+        return value if value is None or self.admits(label, value := value[:LENGTH]) else OTHER
 
 
 class Series:
@@ -122,7 +132,7 @@ class Series:
     def __init__(self, metric: Metric, caps: Caps) -> None:
         self._caps = caps
         self._keys = tuple(attribute.key for attribute in metric.attributes)
-        self._models = tuple(each in (schema.REQUEST_MODEL, schema.RESPONSE_MODEL) for each in metric.attributes)
+        self._closed = tuple(attribute.is_closed for attribute in metric.attributes)
         self._sets: dict[Values, Attributes] = {}
         self._sums: dict[Values, float] = {}
         self._reported: set[Values] = set()
@@ -133,11 +143,14 @@ class Series:
         return self._sets.get(values) or self._sets[self._admit(values)]
 
     def _admit(self, values: Values) -> Values:
-        """The values that have a set: these, or with models `other` where they would be one too many."""
+        """The values that have a set: these, or with every open label `other` where they would be one too many."""
         if values not in self._sets:
-            if len(self._sets) >= SETS and any(self._models):
-                self._caps.capped("model")
-                values = tuple(OTHER if model else value for value, model in zip(values, self._models, strict=True))
+            if len(self._sets) >= SETS and not all(self._closed):
+                self._caps.capped("all")
+                values = tuple(
+                    value if closed else OTHER if isinstance(value, str) else None
+                    for value, closed in zip(values, self._closed, strict=True)
+                )
             pairs = zip(self._keys, values, strict=True)
             self._sets[values] = {key: value for key, value in pairs if value is not None and value != ""}
         return values
@@ -208,7 +221,7 @@ class Instruments:
             return
         with self._lock:
             self._expected.add(key)
-            pair, agent = self._caps.pair(provider, model), self._caps.shown("agent", agent, 10)
+            pair, agent = self._caps.pair(provider, model), self._caps.shown("agent", agent)
             for metric, values in BORN_CALLS:
                 self._add(metric, (*pair, *values), 0)
             for truncated, continued, outcome in BORN_TURNS:
@@ -243,7 +256,7 @@ class Instruments:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
-            pair, agent = self._caps.pair(turn.provider, turn.model), self._caps.shown("agent", agent, 10)
+            pair, agent = self._caps.pair(turn.provider, turn.model), self._caps.shown("agent", agent)
             self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
@@ -287,10 +300,10 @@ class Instruments:
         if by is not None:
             by = pair[1] if by == started.model else self._caps.pair(started.provider, by)[1]
         address, port = started.server_address, port_shown(started.server_port)
-        if address is not None and not self._caps.admits("server_address", (address, port), 64):
+        if address is not None and not self._caps.admits("server_address", (address := address[:LENGTH], port)):
             address, port = OTHER, None
         common: Values = (started.operation, *pair, by, address, port)
-        failed: Values = (*common, self._caps.shown("error_type", error_of(ended), 32))
+        failed: Values = (*common, self._caps.shown("error_type", error_of(ended)))
         asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         for generation in generations:
             self._measure(generation.duration, ended.duration_s, failed, context)

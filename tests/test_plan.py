@@ -1,0 +1,220 @@
+"""`endturn plan`: what it computes is what a fleet in miniature makes, and what a pencil makes of its formulas."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import pytest
+import yaml
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from endturn import cardinality, cli, plan
+from endturn.chat import Usage
+from endturn.errors import UsageError
+from endturn.events import Continuation, ContinuationAttempted, Strategy, TurnKind, TurnOutcome
+from endturn.stop import Stop, StopReason
+from tests.telemetry.stage import METRICS, Stage, points
+
+KNOWN: dict[str, float] = {"turns": 5000, "calls": 3, "tools": 2, "truncated": 0.04, "models": 5, "services": 40}
+
+
+def computed(**known: float) -> dict[str, float]:
+    return {each.name: each.value for each in plan.figures(**known)}
+
+
+CONSTANTS = {each.name: each.value for each in plan.CONSTANTS}
+
+# --- A fleet in miniature -----------------------------------------------------------------------------------------
+
+TURNS, PROCESSES, MODELS, CALLS, TRUNCATED = 400, 2, 3, 2, 0.1
+"""Of each process so many turns; in each turn so many calls; one turn in ten is cut, and continued once."""
+USAGE = Usage(input_tokens=812, output_tokens=311)
+DONE, CUT = Stop(StopReason.END_TURN, "stop"), Stop(StopReason.MAX_TOKENS, "length", incomplete=True)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What all processes made, and how long it is in OTLP."""
+
+    spans: int
+    events: int
+    series: int
+    span_bytes: int
+    event_bytes: int
+
+
+def process(number: int) -> Stage:
+    """One process of the fleet: its turns, over its models in turn."""
+    stage = Stage()
+    chosen = random.Random(number)
+    cut = set(chosen.sample(range(TURNS), round(TURNS * TRUNCATED)))
+    for each in range(TURNS):
+        asked: dict[str, Any] = {
+            "model": f"gpt-5-mini-{each % MODELS}",
+            "maximum": 1024,
+            "server_address": "api.openai.com",
+            "server_port": 443,
+        }
+        turn = stage.turn(TurnKind.OBSERVED, agent="support")
+        stops = [CUT, DONE, *[DONE] * (CALLS - 1)] if each in cut else [DONE] * CALLS
+        for index, stop in enumerate(stops):
+            if each in cut and index == 1:
+                turn.continuations = 1
+                continuation = Continuation(index=1, strategy=Strategy.PROMPT, of=1)
+                attempt = {"provider": "openai", "model": asked["model"], "output_tokens": 311, "output_chars": 1500}
+                stage.tell(ContinuationAttempted(turn=turn, continuation=continuation, **attempt))
+                asked |= {"continuation": continuation}
+            stage.call(
+                turn, stop, usage=USAGE, asked=asked, response_model=asked["model"], response_id=f"r-{each:032x}"
+            )
+        stage.close(turn, TurnOutcome.COMPLETED)
+    return stage
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    stages = [process(number) for number in range(PROCESSES)]
+    spans = [span for stage in stages for span in stage.spans.get_finished_spans()]
+    logs = [log for stage in stages for log in stage.logs.get_finished_logs()]
+    return Made(
+        spans=len(spans),
+        events=len(logs),
+        series=sum(map(series, stages)),
+        span_bytes=encode_spans(spans).ByteSize(),
+        event_bytes=encode_logs(logs).ByteSize(),
+    )
+
+
+def series(stage: Stage) -> int:
+    """How many series in Prometheus a process has, with `target_info`."""
+    reader = stage.readers[0]
+    assert isinstance(reader, InMemoryMetricReader)
+    found = points(reader.get_metrics_data())
+    return 1 + sum(len(sets) * cardinality.bound(METRICS[name]).series for name, sets in found.items())
+
+
+def test_a_fleet_in_miniature_makes_what_the_plan_says(made: Made) -> None:
+    """Spans, events and series as computed; a span and an event as long, within a fifth."""
+    known = {"calls": CALLS, "tools": 0, "truncated": TRUNCATED, "models": MODELS, "processes": PROCESSES}
+    found = computed(turns=TURNS * PROCESSES, **known)  # as though all were made in a second
+    assert made.spans == pytest.approx(found["spans"], rel=0.001)
+    assert made.events == pytest.approx(found["events"], rel=0.001)
+    one = computed(turns=1, **known)
+    recorded = 3 + 3 * MODELS
+    assert made.series == pytest.approx(one["series"] - recorded, rel=0.2)
+    assert made.span_bytes / made.spans == pytest.approx(CONSTANTS["span_bytes"], rel=0.2)
+    assert made.event_bytes / made.events == pytest.approx(CONSTANTS["event_bytes"], rel=0.2)
+
+
+def test_the_share_of_traces_that_is_kept() -> None:
+    """Ten thousand traces, each looked at as a gateway does: the figure is their share, within a fiftieth."""
+    chosen = random.Random(3)
+    kept = sum(chosen.random() < 0.05 or chosen.random() < 0.10 for _ in range(10_000)) / 10_000
+    assert computed(turns=1, truncated=0.03, failed=0.02, sample=10)["kept"] == pytest.approx(kept, rel=0.05)
+
+
+# --- A pencil -----------------------------------------------------------------------------------------------------
+
+
+def test_the_formulas_by_hand() -> None:
+    """Written out for one fleet, with the constants as they are."""
+    found, c = computed(**KNOWN), CONSTANTS
+    assert found["calls_made"] == 5000 * 3.04
+    assert found["spans"] == 5000 * 3 + 5000 * 3.04
+    assert found["agent_processes"] == 500
+    made = 500 * (c["process_series"] + 5 * c["model_series"]) + 40 * 18
+    assert found["series"] == pytest.approx(made)
+    assert found["samples"] == pytest.approx(made / 15)
+    bytes_each = c["span_bytes"] * c["packed"]
+    assert found["kafka_mb"] == pytest.approx((30_200 + 400) * bytes_each / 1e6)
+    by_cpu = ceil(30_200 * c["gateway_us"] / 1e6 / (c["cores"] * c["busy"]))
+    by_memory = ceil(5000 * 600 * c["trace_bytes"] / (c["heap_bytes"] * c["busy"]))
+    assert found["gateways"] == max(2, by_cpu, by_memory)
+    assert found["partitions"] == 8 * found["gateways"]
+    assert found["trace_gb_day"] == pytest.approx(30_200 * (0.05 + 0.95 * 0.1) * bytes_each * 86_400 / 1e9)
+    assert found["metric_gb"] == pytest.approx(made / 15 * c["sample_bytes"] * 86_400 / 1e9 * 30 * 3)
+
+
+@pytest.mark.parametrize("name", [each.name for each in plan.INPUTS])
+def test_every_input_changes_something(name: str) -> None:
+    """One that changes no figure and no setting would be asked for in vain."""
+    known = KNOWN | {"processes": 600}
+    more = known | {name: known.get(name, next(i.default for i in plan.INPUTS if i.name == name) or 0) * 1.5 + 0.01}
+    assert computed(**known) != computed(**more)
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_every_constant_is_used_and_says_where_it_is_from(name: str) -> None:
+    """One that no formula reads would be measured in vain."""
+    text = " ".join(each.formula for each in plan.FORMULAS) + json.dumps(plan.settings(turns=1))
+    [constant] = [each for each in plan.CONSTANTS if each.name == name]
+    assert name in text
+    assert constant.value > 0
+    assert constant.source
+
+
+@pytest.mark.parametrize("formula", ["turns ** 2", "__import__('os')", "unheard_of", "turns.real", "'a'", "max(key=1)"])
+def test_a_formula_is_arithmetic_and_nothing_else(formula: str) -> None:
+    """The file is data, not a program."""
+    with pytest.raises(UsageError, match="no number, operation or name"):
+        plan.evaluate(formula, {"turns": 1})
+
+
+# --- The command --------------------------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(["plan", "--turns", "1000", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_has_each_figure_with_its_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line each."""
+    lines = run(capsys).splitlines()
+    assert [line.split(" = ")[1] for line in lines] == [each.formula for each in plan.FORMULAS]
+
+
+def test_as_json_and_as_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same figures for programs; what the fleet's files read, for Compose and for kustomize."""
+    figures = {each["name"]: each["value"] for each in json.loads(run(capsys, "--json", "--trace-days", "3"))}
+    assert figures == computed(turns=1000, trace_days=3)
+    compose = dict(line.split("=") for line in run(capsys, "--values", "compose").splitlines())
+    assert compose["KAFKA_PARTITIONS"] == str(figures["partitions"])
+    assert compose["ENDTURN_SAMPLING_WAIT"] == "600s"
+    made = yaml.safe_load(run(capsys, "--values", "kustomize"))
+    assert pairs(made["configMapGenerator"][0]["literals"]) == compose
+    assert made["replicas"] == [{"name": "endturn-gateway", "count": figures["gateways"]}]
+
+
+def pairs(literals: Iterable[str]) -> dict[str, str]:
+    return dict(each.split("=") for each in literals)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--turns", "-1"], "turns=-1.0: it lies between 0 and inf"),
+        (["--turns", "1", "--truncated", "2"], "truncated=2.0: it lies between 0 and 1"),
+        (["--turns", "nan"], "turns=nan"),
+        (["--turns", "1", "--interval", "0"], "interval=0.0: it lies between 1 and inf"),
+    ],
+)
+def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
+    """With the bounds, and what the input is."""
+    assert cli.main(["plan", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_what_is_missing_or_unknown_is_named() -> None:
+    """For those who compute in Python."""
+    with pytest.raises(UsageError, match="say how many turns there are"):
+        plan.figures()
+    with pytest.raises(UsageError, match="no input 'turn'"):
+        plan.figures(turn=1)
