@@ -13,11 +13,18 @@ from math import prod
 from typing import Final
 
 from endturn.telemetry import schema
-from endturn.telemetry.instruments import SETS
+from endturn.telemetry.instruments import CAPS, SETS
 from endturn.telemetry.schema import Attribute, Metric
 
-PAIRS: Final = schema.REQUEST_MODEL.cap + schema.PROVIDER.cap + 1
+PAIRS: Final = CAPS["model"] + CAPS["provider"] + 1
 """Providers with their models: those let in, `other` of each provider, and `other` of `other`."""
+CAPPED: Final = {
+    schema.RESPONSE_MODEL: "model",
+    schema.AGENT: "agent",
+    schema.SERVER_ADDRESS: "server_address",
+    schema.ERROR_TYPE: "error_type",
+}
+"""By which cap the values of an open label are bounded."""
 TOGETHER: Final = (schema.REQUEST_MODEL, schema.SERVER_PORT)
 """Labels that count with the one before them."""
 ALWAYS: Final = (schema.PROVIDER, schema.SERVER_PORT)
@@ -90,4 +97,5 @@ def _values(attribute: Attribute) -> int:
         return PAIRS
     if attribute.is_closed:
         return len(attribute.values) or 2
-    return attribute.cap + 2 if attribute.cap else SETS
+    cap = CAPPED.get(attribute)
+    return SETS if cap is None else CAPS[cap] + 2

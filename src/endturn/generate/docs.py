@@ -128,8 +128,8 @@ def cardinality_page() -> str:
         length=instruments.LENGTH,
         sets=f"{instruments.SETS:,}",
         pairs=cardinality.PAIRS,
-        model=schema.REQUEST_MODEL.cap,
-        provider=schema.PROVIDER.cap,
+        model=instruments.CAPS["model"],
+        provider=instruments.CAPS["provider"],
         bounds=table(("metric", "sets of labels, at most", "=", "series each", "series at most"), rows),
         totals=table(("names of the conventions", "series of one process, at most"), totals),
     )

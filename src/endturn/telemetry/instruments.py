@@ -48,14 +48,8 @@ SETS: Final = 1_400
 """Attribute sets of one instrument, before its open labels read `other`. Past 2,000 the SDK merges what comes into one
 set without any label."""
 
-CAPS: Final = {
-    "provider": schema.PROVIDER.cap,
-    "model": schema.REQUEST_MODEL.cap,
-    "agent": schema.AGENT.cap,
-    "server_address": schema.SERVER_ADDRESS.cap,
-    "error_type": schema.ERROR_TYPE.cap,
-}
-"""By the name that `endturn.series.capped_label` has for it."""
+CAPS: Final = {"provider": 32, "model": 100, "agent": 10, "server_address": 64, "error_type": 32}
+"""How many values of an open label a process lets in, by the name that `endturn.series.capped_label` has for it."""
 
 INPUT, OUTPUT = "input", "output"
 

@@ -36,7 +36,6 @@ class Attribute:
     Attributes:
         values: the closed set of its values, where it has one.
         opt_in: recorded only where the host asked for content.
-        cap: of an open label of metrics, how many values a process lets in; the others read `other`. 0: no such label.
     """
 
     key: str
@@ -45,7 +44,6 @@ class Attribute:
     values: Words = ()
     examples: tuple[Example, ...] = ()
     opt_in: bool = False
-    cap: int = 0
 
     @property
     def label(self) -> str:
@@ -114,11 +112,9 @@ class Span:
 _words: Final = {(what, name): words for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))}
 
 
-def _attribute(
-    key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False, cap: int = 0
-) -> Attribute:
+def _attribute(key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False) -> Attribute:
     (brief,) = _words.pop(("attribute", key))
-    return Attribute(key, type_, brief, values, examples, opt_in, cap)
+    return Attribute(key, type_, brief, values, examples, opt_in)
 
 
 def _metric(name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()) -> Metric:
@@ -143,12 +139,10 @@ def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
 
 # --- Attributes: the GenAI conventions' ---------------------------------------------------------------------------
 
-OPERATION = _attribute(
-    "gen_ai.operation.name", "string",
-    values=("chat", "generate_content", "text_completion", "invoke_agent", "execute_tool"),
-)  # fmt: skip
-PROVIDER = _attribute("gen_ai.provider.name", "string", "openai", "anthropic", cap=32)
-REQUEST_MODEL = _attribute("gen_ai.request.model", "string", "gpt-5-mini", cap=100)
+_OPERATIONS: Final = ("chat", "generate_content", "text_completion", "invoke_agent", "execute_tool")
+OPERATION = _attribute("gen_ai.operation.name", "string", values=_OPERATIONS)
+PROVIDER = _attribute("gen_ai.provider.name", "string", "openai", "anthropic")
+REQUEST_MODEL = _attribute("gen_ai.request.model", "string", "gpt-5-mini")
 REQUEST_MAX_TOKENS = _attribute("gen_ai.request.max_tokens", "int", 1024)
 REQUEST_STREAM = _attribute("gen_ai.request.stream", "boolean", True)
 REQUEST_CHOICES = _attribute("gen_ai.request.choice.count", "int", 2)
@@ -161,7 +155,7 @@ REQUEST_REASONING_LEVEL = _attribute("gen_ai.request.reasoning.level", "string",
 REQUEST_PREVIOUS_RESPONSE = _attribute("gen_ai.request.previous_response.id", "string", "resp_123")
 OUTPUT_TYPE = _attribute("gen_ai.output.type", "string", values=("text", "json", "image", "speech"))
 RESPONSE_ID = _attribute("gen_ai.response.id", "string", "chatcmpl-123")
-RESPONSE_MODEL = _attribute("gen_ai.response.model", "string", "gpt-5-mini-2026-08-07", cap=100)
+RESPONSE_MODEL = _attribute("gen_ai.response.model", "string", "gpt-5-mini-2026-08-07")
 FINISH_REASONS = _attribute("gen_ai.response.finish_reasons", "string[]", "length")
 RESPONSE_FIRST_CHUNK = _attribute("gen_ai.response.time_to_first_chunk", "double", 0.31)
 INPUT_TOKENS = _attribute("gen_ai.usage.input_tokens", "int", 812)
@@ -172,12 +166,12 @@ CACHE_WRITE_TOKENS = _attribute("gen_ai.usage.cache_write.input_tokens", "int", 
 TOKEN_TYPE = _attribute("gen_ai.token.type", "string", values=("input", "output"))
 TOKEN_MODALITY = _attribute("gen_ai.token.modality", "string", values=("unknown",))
 CONVERSATION = _attribute("gen_ai.conversation.id", "string")
-AGENT = _attribute("gen_ai.agent.name", "string", "support", cap=10)
+AGENT = _attribute("gen_ai.agent.name", "string", "support")
 TOOL_NAME = _attribute("gen_ai.tool.name", "string", "search")
 TOOL_CALL_ID = _attribute("gen_ai.tool.call.id", "string", "call_1")
-SERVER_ADDRESS = _attribute("server.address", "string", "api.openai.com", cap=64)
-SERVER_PORT = _attribute("server.port", "int", 8080, cap=64)
-ERROR_TYPE = _attribute("error.type", "string", "429", cap=32)
+SERVER_ADDRESS = _attribute("server.address", "string", "api.openai.com")
+SERVER_PORT = _attribute("server.port", "int", 8080)
+ERROR_TYPE = _attribute("error.type", "string", "429")
 
 SYSTEM_INSTRUCTIONS = _attribute("gen_ai.system_instructions", "string", opt_in=True)
 INPUT_MESSAGES = _attribute("gen_ai.input.messages", "string", opt_in=True)
@@ -231,10 +225,8 @@ STATUS = _attribute("endturn.termination.status", "string", "done")
 MAX_ITERATIONS = _attribute("endturn.termination.max_iterations", "int")
 REQUIRES_REVIEW = _attribute("endturn.termination.requires_review", "boolean")
 CONTENT_CUT = _attribute("endturn.content.cut", "boolean", opt_in=True)
-CAPPED = _attribute(
-    "endturn.series.capped_label", "string",
-    values=("provider", "model", "agent", "server_address", "error_type", "all"),
-)  # fmt: skip
+_CAPPED: Final = ("provider", "model", "agent", "server_address", "error_type", "all")
+CAPPED = _attribute("endturn.series.capped_label", "string", values=_CAPPED)
 LISTENER = _attribute("endturn.listener.name", "string", "Recorder")
 
 CONTENT: Final = (

@@ -22,6 +22,7 @@ from endturn.formats import Context, RequestSummary, format_of, summarize
 from endturn.formats.reading import count, member, text_or_none
 from endturn.providers import canonical
 from endturn.stop import Stop, StopReason, raw_text
+from endturn.tables import lines, shipped
 from endturn.telemetry import schema
 
 Attributes = Mapping[str, Any]
@@ -66,25 +67,7 @@ _RAW_REASON: Final = "anthropic.message.stop_reason"
 """The provider's own word, which comes before a translation."""
 _JSON: Final = {"llm.invocation_parameters": "asked", "output.value": "body"}
 """OpenInference's attributes that hold the JSON of a request and of a response; what its members are called below."""
-_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    schema.AGENT.key: ("agent_name",),
-    schema.PROVIDER.key: ("gen_ai.system", "llm.provider", "llm.system"),
-    schema.REQUEST_MODEL.key: ("asked.model", "llm.request.model_name", "langfuse.observation.model.name",
-                               "llm.model_name", schema.RESPONSE_MODEL.key),
-    schema.REQUEST_STREAM.key: ("gen_ai.is_streaming", "asked.stream"),
-    schema.REQUEST_MAX_TOKENS.key: ("asked.max_completion_tokens", "asked.max_output_tokens", "asked.max_tokens"),
-    schema.RESPONSE_ID.key: ("body.id",),
-    schema.RESPONSE_FIRST_CHUNK.key: (schema.FIRST_CHUNK.name,),
-    # The third is OpenLLMetry's before 0.50; the last the conventions' before they had an attribute for it.
-    schema.FINISH_REASONS.key: ("llm.response.finish_reasons", "llm.finish_reason",
-                                "gen_ai.completion.0.finish_reason", "gen_ai.output.messages"),
-    schema.INPUT_TOKENS.key: ("gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    schema.OUTPUT_TOKENS.key: ("gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    schema.REASONING_TOKENS.key: ("gen_ai.usage.reasoning_tokens", "llm.token_count.completion_details.reasoning"),
-    schema.CACHE_READ_TOKENS.key: ("llm.token_count.prompt_details.cache_read",),
-    schema.CACHE_WRITE_TOKENS.key: ("gen_ai.usage.cache_creation.input_tokens",
-                                    "llm.token_count.prompt_details.cache_write"),
-}  # fmt: skip
+_SPELLINGS: Final = {key: names.split() for _, (key, names) in lines(shipped(), "span_attributes.tsv", range(2, 3))}
 """What other conventions call an attribute; the first that a span has counts."""
 _NOTHING: Final = (None, "", ())
 _ANSWERED: Final = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
