@@ -27,8 +27,8 @@ OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Div: operator.truediv,
 }
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {"ceil": math.ceil, "max": max, "min": min}
-SECONDS: Final = ("ENDTURN_SAMPLING_WAIT",)
-"""Settings that have their unit behind them."""
+SECONDS: Final = "_WAIT"
+"""How the names of settings end that have their unit behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def settings(**known: Number) -> dict[str, str]:
     """The variables of the fleet's Compose profile and manifests, by name; raises as `figures` does."""
     scope = _scope(known) | {each.name: each.value for each in figures(**known)}
     found = {name: f"{evaluate(formula, scope):g}" for name, formula in _data["values"].items()}
-    return found | {name: f"{found[name]}s" for name in SECONDS}
+    return {name: f"{value}s" if name.endswith(SECONDS) else value for name, value in found.items()}
 
 
 def evaluate(formula: str, scope: Mapping[str, Number]) -> Number:
@@ -163,7 +163,7 @@ def as_values(made: Mapping[str, str], kind: Values) -> str:
         return "\n".join(f"{name}={value}" for name, value in made.items())
     literals = [f"      - {name}={value}" for name, value in made.items()]
     head = ["configMapGenerator:", "  - name: endturn-sizes", "    behavior: merge", "    literals:"]
-    scale = ["replicas:", "  - name: endturn-gateway", f"    count: {made['ENDTURN_GATEWAYS']}"]
+    scale = ["replicas:", "  - name: endturn-gateway", f"    count: {made['GATEWAYS']}"]
     return "\n".join((*head, *literals, *scale))
 
 
