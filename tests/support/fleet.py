@@ -315,8 +315,8 @@ class Fleet:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             webhook = stack.enter_context(self.webhook)
-            alertmanager = stack.enter_context(Alertmanager(self._folder, webhook=webhook.url))
-            self.rule.command.append(f"--alertmanagers.url={alertmanager.url}")
+            self.alertmanager = stack.enter_context(Alertmanager(self._folder, webhook=webhook.url))
+            self.rule.command.append(f"--alertmanagers.url={self.alertmanager.url}")
             stack.enter_context(self.kafka)
             self.kafka.create_topics()
             for server in self.members():
