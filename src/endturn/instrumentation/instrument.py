@@ -164,6 +164,12 @@ def uninstrument() -> None:
         atexit.unregister(_close)
 
 
+def recorder() -> Recorder | None:
+    """What records while calls are observed; None while they are not."""
+    now = _now
+    return None if now is None else now.recorder
+
+
 def _close(now: _Instrumentation) -> None:
     """End what is still open, while somebody listens."""
     cleanup.end()
