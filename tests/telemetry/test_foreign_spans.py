@@ -347,6 +347,7 @@ SPELLINGS: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
     "anthropic's own": ("com.anthropic.sdk.python", "anthropic.messages.create", OWN, "paused", "anthropic"),
     "an empty list": ("x", "chat", EMPTY, "max_tokens", "openai"),
     "nothing told": ("x", "chat", CHAT, "unknown", "openai"),
+    "an output that tells nothing": ("x", "LM", {**LLM, "output.value": '{"answer": "4"}'}, "unknown", ""),
     "a new word": ("x", "chat", NEW_WORD, "unknown", "openai"),
 }
 
