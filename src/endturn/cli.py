@@ -77,10 +77,6 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def _numbers(file: str | None) -> Iterator[dict[str, Any]]:
     """The options that are numbers, as a file of inputs describes them."""
     inputs = tomllib.loads(shipped().joinpath(file).read_text("utf-8"))["inputs"] if file else {}
@@ -89,3 +85,7 @@ def _numbers(file: str | None) -> Iterator[dict[str, Any]]:
         help_ = f"{about['says']} ({about['unit'] or 'number'}{usual})".replace("%", "%%")
         settings = {"type": "float", "metavar": "N", "required": not usual, "default": about.get("default")}
         yield {"name": f"--{name}", "help": help_, **settings}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
