@@ -86,7 +86,11 @@ def _with_page() -> int:
             server.browse(address)
             if status := _play(pause_s=0.1):
                 return status
-            print(f"\nThe page stays at {address} until Ctrl-C. For your own agent:  endturn ui", flush=True)
+            print(
+                f"\nThe page stays at {address} until Ctrl-C. For your own agent:\n"
+                f"  OTEL_EXPORTER_OTLP_ENDPOINT={address} endturn run python agent.py",
+                flush=True,
+            )
             threading.Event().wait()
     finally:
         store.close()

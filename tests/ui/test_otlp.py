@@ -216,6 +216,38 @@ def test_deltas_that_come_late_are_counted_once(page: Served) -> None:
     assert numbers(page.store).total(INDICATORS["turns"].count) == 1 + 2 + 3 + 4
 
 
+def test_a_call_that_says_no_reason_is_not_cut_off(page: Served) -> None:
+    """However long ago it was: its reason is unknown, and its turn waits for nothing."""
+    request = span(start_ns=SECOND)
+    (found,) = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    found["attributes"] = [each for each in found["attributes"] if not each["key"].startswith("endturn.")]
+    page.post("traces", request)
+    assert page.store.read("SELECT reason, state, truncated FROM turns") == [("unknown", "other", False)]
+
+
+def test_a_point_without_a_value_is_no_reset(page: Served) -> None:
+    """OTLP marks what a process no longer reports by a flag; its value says nothing."""
+    now = time.time_ns()
+    for after, (value, flags) in enumerate([(100, 0), (0, 1), (110, 0)]):
+        each = {
+            "startTimeUnixNano": str(now - SECOND), "timeUnixNano": str(now + after * SECOND), "asInt": str(value),
+            "flags": flags, "attributes": [],
+        }  # fmt: skip
+        data = {"dataPoints": [each], "aggregationTemporality": 2, "isMonotonic": True}
+        metric = {"name": schema.TURNS.name, "sum": data}
+        page.post("metrics", {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]})
+    assert page.store.read("SELECT sum(added) FROM increments") == [(110.0,)]
+
+
+def test_a_figure_that_cannot_be_is_the_senders_to_mend(page: Served) -> None:
+    """Not a full disk: to send it again would change nothing."""
+    least = {"endturn.continuation.index": -(2**63), "gen_ai.operation.name": "chat"}
+    page.post("traces", span(attributes=least))
+    request = span(spanId="b2" * 8, attributes={"gen_ai.operation.name": "invoke_agent", "endturn.turn.repairs": 1})
+    answer = page.ask("/v1/traces", json.dumps(request).encode(), {"Content-Type": otlp.JSON})
+    assert answer.status == 400
+
+
 def test_a_metric_of_another_kind_is_told_of(page: Served) -> None:
     """An exponential histogram of ours has no bounds to compare."""
     data = {"dataPoints": [{"timeUnixNano": "1", "count": "1"}], "aggregationTemporality": 2}

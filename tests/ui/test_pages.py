@@ -117,7 +117,10 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
     """With every gap filled, whatever is known of the turn."""
     for known in (True, False):
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
-        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known, "lone": known}
+        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "repairs": int(known)} | {
+            "for_tools": known,
+            "lone": known,
+        }
         cut = {"reason": cut_by, "max_tokens": 40 if known else None, "output_tokens": 8}
         said = ending(turn, [cut, cut], tokens=80, repaired=False, in_tool=known)
         assert said["head"]

@@ -116,9 +116,9 @@ class Page:
                             pass
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
                 return Response(otlp.refusal(kind, str(error), error.status), error.status, headers, media)
-            except duckdb.Error as error:  # a full disk: 503 has the sender try again
-                why = f"this cannot be stored now, make room on the disk: {error}"
-                return Response(otlp.refusal(kind, why, 503), 503, media_type=media)
+            except duckdb.Error as error:  # a figure that cannot be; or a full disk: 503 has the sender try again
+                status = 400 if isinstance(error, duckdb.DataError) else 503
+                return Response(otlp.refusal(kind, f"this cannot be stored: {error}", status), status, media_type=media)
             return Response(otlp.answer(signal, kind, batch), media_type=media)
 
         return take

@@ -60,6 +60,7 @@ class Numbers:
         self.step_ns = step_ns or scope.end_ns - scope.start_ns
         self.number_of_steps = max(1, math.ceil((scope.end_ns - scope.start_ns) / self.step_ns))
         self._last: dict[int, Numbers] = {}
+        self._whose = " AND ".join(f"{OF_WHOM[name]} = ${name}" for name in scope.only) or "true"
 
     def last(self, seconds: int) -> Numbers:
         """The same, of the last seconds only."""
@@ -98,8 +99,9 @@ class Numbers:
 
     @cached_property
     def measured(self) -> bool:
-        """Whether any metric has come, in whatever scope."""
-        return bool(self.store.read("SELECT 1 FROM increments LIMIT 1"))
+        """Whether any metric has come of those who are looked at, at whatever time."""
+        query = f"SELECT 1 FROM increments JOIN series ON id = series WHERE {self._whose} LIMIT 1"
+        return bool(self.store.read(query, self.scope.only))
 
     def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
         """How many there were in each step of the range, by labels, zeros included."""
@@ -131,13 +133,12 @@ class Numbers:
         Without the labels, which would take most of the time. The table is this connection's own, and goes with it.
         """
         scope = self.scope
-        whose = " AND ".join(f"{OF_WHOM[name]} = ${name}" for name in scope.only) or "true"
         own = self.store.connection()
         own.execute(
             f"CREATE TEMP TABLE added AS SELECT series AS id, le, ((at_ns - $start - 1) // $step)::INT AS {STEP},"
             " sum(added) AS added"
             " FROM increments WHERE at_ns > $start AND at_ns <= $end"
-            f" AND series IN (SELECT id FROM series WHERE {whose}) GROUP BY ALL",
+            f" AND series IN (SELECT id FROM series WHERE {self._whose}) GROUP BY ALL",
             {"start": scope.start_ns, "end": scope.end_ns, "step": self.step_ns, **scope.only},
         )
         return own

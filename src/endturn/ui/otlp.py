@@ -47,7 +47,6 @@ SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] =
     "metrics": (metrics.ExportMetricsServiceRequest, metrics.ExportMetricsServiceResponse, "rejected_data_points"),
 }
 """The request, the answer, and how the answer counts what it left out, by the last word of the path."""
-MOST_NS: Final = 1 << 63
 _GROUPS: Final = {"traces": ("spans", "spans"), "logs": ("logs", "log_records"), "metrics": ("metrics", "metrics")}
 """What a request's resources and scopes hold, by signal."""
 _IDS: Final = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
@@ -238,8 +237,8 @@ def _complete_call(row: Row, found: Mapping[str, Any]) -> None:
         row["raw"] = str(said[0] if isinstance(said, list) else said)
         stop = normalize(row["raw"])
         row["reason"], row["truncated"] = stop.reason.value, stop.truncated
-    if not row["reason"] and row["error"]:
-        row["reason"] = StopReason.ERROR.value
+    if not row["reason"]:
+        row["reason"] = (StopReason.ERROR if row["error"] else StopReason.UNKNOWN).value
 
 
 def _event_name(record: Any) -> str:
@@ -273,7 +272,7 @@ def _typed(value: Any, kind: schema.Type) -> Any:
 
 def _too_late(*times_ns: int) -> bool:
     """Whether a time is past what a column holds."""
-    return max(times_ns) >= MOST_NS
+    return max(times_ns) >= 1 << 63
 
 
 # --- Metrics ------------------------------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
         return
     data = getattr(metric, kind)
     delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
-    for point in data.data_points:
+    for point in (each for each in data.data_points if not each.flags & 1):  # OTLP: "no recorded value"
         if kind == "sum":
             values: tuple[float, ...] = (float(getattr(point, point.WhichOneof("value") or "as_int")),)
             bounds: tuple[float, ...] = ()

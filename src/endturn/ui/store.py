@@ -168,7 +168,7 @@ class Store:
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
-                self._end_lone_turns(time.time_ns())
+                self._end_lone_turns(time.time_ns() + LINGER_NS * batch.from_file)  # of files no more comes
         self._known |= series
 
     @contextmanager
@@ -249,8 +249,10 @@ class Store:
 
     def _end_lone_turns(self, now_ns: int) -> int:
         """End the cut turns of which nobody will say how they ended; return how many."""
-        ended = "UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE state = 'open' AND lone"
-        return int(self._db.execute(f"{ended} AND end_ns < $1", [now_ns - LINGER_NS]).fetchall()[0][0])
+        ended = "UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE state = 'open'"
+        return int(
+            self._db.execute(f"{ended} AND lone AND truncated AND end_ns < $1", [now_ns - LINGER_NS]).fetchall()[0][0]
+        )
 
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from endturn.events import ANEW, Strategy, TurnOutcome
+from endturn.events import ANEW, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.ui.rows import MODEL_CALLS, Row, data
@@ -23,7 +23,7 @@ STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
 ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
-TOOL: Final = "execute_tool"
+TOOL, REPAIRED = "execute_tool", schema.TOOL_PAYLOAD_REPAIR.name
 
 
 def listed(view: View, store: Store) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     cuts = [step.row for step in calls if step.row["truncated"]]
     pieces = _pieces(calls)
     tokens = sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced)
-    repaired = any(step.asked_by == Strategy.REPAIR for step in calls)
+    worked = [event["attributes"].get(schema.SUCCEEDED.key) for event in events if event["name"] == REPAIRED]
     in_tool = any(part.get("type") == "tool_call" for cut in cuts[:1] for part in _parts(cut))
     explicit = any(span["operation"] == "invoke_agent" for span in spans)
     last = max((step.row for step in calls), key=lambda row: row["start_ns"], default={})
@@ -103,7 +103,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     turn |= {"raw": last.get("raw"), "error": last.get("error"), "for_tools": for_tools}
     return {
         "turn": turn,
-        "ending": ending(turn, cuts, tokens=tokens, repaired=repaired, in_tool=in_tool),
+        "ending": ending(turn, cuts, tokens=tokens, repaired=worked[-1:] == [True], in_tool=in_tool or bool(worked)),
         "steps": steps, "calls": calls, "pieces": pieces, "ticks": _ticks(turn), "events": events, "schema": schema,
         "explicit": explicit, "left_out": [rows[0]["in_all"] - len(rows) if rows else 0 for rows in (spans, events)],
     }  # fmt: skip
@@ -221,7 +221,8 @@ def ending(turn: Row, cuts: Sequence[Row], *, tokens: int, repaired: bool, in_to
     }  # fmt: skip
     said["cut"] = ENDINGS["cut"].get(reason, "was cut off{within}").format_map(said)
     said["raise_"] = ENDINGS["raise"].get(reason, "").format_map(said)
-    name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
+    then = "repaired" if repaired else "not repaired" if turn["repairs"] else "finished"
+    name = f"then {then}" if whole and cuts else outcome or "waiting"
     if name == TurnOutcome.COMPLETED and turn["for_tools"]:
         name = "asked for tools"
     elif name == TurnOutcome.NOT_CONTINUED and (turn["continuations"] or turn["lone"]):
