@@ -24,7 +24,7 @@ from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
-from endturn.ui.store import DAY_NS, HOUR_NS, Store
+from endturn.ui.store import DAY_NS, Store
 from tests.support.processes import eventually, free_port
 from tests.ui.support import SECOND, Served, log, numbers, point, said, span, write
 
@@ -256,7 +256,7 @@ def test_another_s_file_is_refused(tmp_path: Path) -> None:
     assert text.read_text() == "no database"
 
 
-@pytest.mark.parametrize("limits", [{"keep_ns": HOUR_NS}, {"most_bytes": 9}], ids=["age", "size"])
+@pytest.mark.parametrize("limits", [{"keep_ns": DAY_NS // 24}, {"most_bytes": 9}], ids=["age", "size"])
 def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> None:
     """What is older than is asked for; and where it is too much, the oldest tenth."""
     monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.01)
@@ -264,7 +264,7 @@ def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[s
     store = Store(**limits)
     batch = Batch()
     for number in range(10):
-        at = NOW - (10 - number) * HOUR_NS // 2
+        at = NOW - (10 - number) * DAY_NS // 48
         request = span(spanId=f"{number:016x}", start_ns=at, attributes={"endturn.turn.id": f"t{number}"})
         batch.add(otlp.read("traces", otlp.JSON, _json(request)))
     store.write(batch)

@@ -23,8 +23,7 @@ from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
 VERSION: Final = 3
 """Of the tables; a file of another version is refused."""
-HOUR_NS: Final = 3_600_000_000_000
-DAY_NS: Final = 24 * HOUR_NS
+DAY_NS: Final = 24 * 3_600_000_000_000
 SWEEP_S: Final = 30.0
 LINGER_NS: Final = 30_000_000_000
 """How long a cut answer waits to be continued where nothing will say how its turn ended."""
@@ -249,10 +248,9 @@ class Store:
 
     def _end_lone_turns(self, now_ns: int) -> int:
         """End the cut turns of which nobody will say how they ended; return how many."""
-        ended = "UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE state = 'open'"
-        return int(
-            self._db.execute(f"{ended} AND lone AND truncated AND end_ns < $1", [now_ns - LINGER_NS]).fetchall()[0][0]
-        )
+        over = "state = 'open' AND lone AND truncated AND end_ns < $1"
+        query = f"UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE {over}"
+        return int(self._db.execute(query, [now_ns - LINGER_NS]).fetchall()[0][0])
 
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""
@@ -270,7 +268,7 @@ def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ..
     if point.delta:
         return point.values
     if last is None:
-        counts = from_file or 0 < point.at_ns - point.started_ns <= HOUR_NS
+        counts = from_file or 0 < point.at_ns - point.started_ns <= DAY_NS // 24
         return point.values if counts else tuple(0.0 for _ in point.values)
     if (point.started_ns, point.bounds) != (last.started_ns, last.bounds):
         return point.values
