@@ -134,7 +134,8 @@ def runbook_queries() -> dict[str, tuple[str, str]]:
     found = {}
     for file in sorted((REPOSITORY / "docs" / "runbooks").glob("*.md")):
         for number, text in enumerate(re.findall(r"`(\{[^`]+\}[^`]*)`", file.read_text())):
-            found[f"{file.stem} {number}"] = ("traceql" if "span." in text else "logql", text)
+            is_traceql = re.search(r"\b(span|resource)\.", text)
+            found[f"{file.stem} {number}"] = ("traceql" if is_traceql else "logql", text)
     return found
 
 
