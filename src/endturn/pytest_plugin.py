@@ -83,7 +83,7 @@ class Watch:
             )
             pytest.fail(
                 f"cut off and handed over unfinished:{each}\n"
-                "Continue where response.stop.truncated is true, raise max_tokens, or mark the test "
+                "Ask for the rest where the stop reason says that it was cut off, raise max_tokens, or mark the test "
                 f"@pytest.mark.{MARK}",
                 pytrace=False,
             )
