@@ -82,6 +82,16 @@ def span(**changed: Any) -> dict[str, Any]:
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "endturn"}, "spans": [found]}]}]}
 
 
+def span_of_others(attributes: Mapping[str, Any], scope: str = "another", **changed: Any) -> dict[str, Any]:
+    """The same with these attributes alone, made by another instrumentation."""
+    request = span(name="call", **changed)
+    (scoped,) = request["resourceSpans"][0]["scopeSpans"]
+    scoped["scope"]["name"] = scope
+    (found,) = scoped["spans"]
+    found["attributes"] = [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
+    return request
+
+
 def log(name: str, **attributes: Any) -> dict[str, Any]:
     """An OTLP JSON request with one event of the turn `t1`."""
     attributes = {"endturn.turn.id": "t1", **attributes}

@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp
-from tests.ui.support import SECOND, Served, log, numbers, span
+from tests.ui.support import SECOND, Served, log, numbers, span, span_of_others
 
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
 
@@ -216,13 +216,44 @@ def test_deltas_that_come_late_are_counted_once(page: Served) -> None:
     assert numbers(page.store).total(INDICATORS["turns"].count) == 1 + 2 + 3 + 4
 
 
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"}
+
+
 def test_a_call_that_says_no_reason_is_not_cut_off(page: Served) -> None:
     """However long ago it was: its reason is unknown, and its turn waits for nothing."""
-    request = span(start_ns=SECOND)
-    (found,) = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    found["attributes"] = [each for each in found["attributes"] if not each["key"].startswith("endturn.")]
-    page.post("traces", request)
+    page.post("traces", span_of_others(CHAT, start_ns=SECOND))
     assert page.store.read("SELECT reason, state, truncated FROM turns") == [("unknown", "other", False)]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        CHAT | {"gen_ai.request.max_tokens": 8, "gen_ai.response.finish_reasons": ["length"]}
+        | {"gen_ai.usage.input_tokens": 5, "gen_ai.usage.output_tokens": 8},
+        {"openinference.span.kind": "LLM", "llm.provider": "openai", "llm.model_name": "gpt-5"}
+        | {"llm.invocation_parameters": '{"max_completion_tokens": 8}', "llm.finish_reason": "length"}
+        | {"llm.token_count.prompt": 5, "llm.token_count.completion": 8},
+        {"llm.request.type": "chat", "gen_ai.system": "openai", "gen_ai.request.model": "gpt-5"}
+        | {"gen_ai.request.max_tokens": 8, "gen_ai.completion.0.finish_reason": "length"}
+        | {"gen_ai.usage.prompt_tokens": 5, "gen_ai.usage.completion_tokens": 8},
+    ],
+    ids=["conventions", "OpenInference", "OpenLLMetry"],
+)  # fmt: skip
+def test_calls_are_read_in_other_instrumentations_words(page: Served, attributes: dict[str, Any]) -> None:
+    """As the tracing of this process reads them."""
+    page.post("traces", span_of_others(attributes))
+    columns = "operation, provider, model, max_tokens, input_tokens, output_tokens, reason, raw, truncated"
+    known = ("chat", "openai", "gpt-5", 8, 5, 8, "max_tokens", "length", True)
+    assert page.store.read(f"SELECT {columns} FROM spans") == [known]
+    assert page.store.read("SELECT state FROM turns") == [("open",)]
+
+
+def test_a_stream_that_logfire_hands_over_counts_once(page: Served) -> None:
+    """The call's own span says nothing of the answer, the one of the stream's end does."""
+    page.post("traces", span_of_others(CHAT | {"logfire.span_type": "span"}, "logfire.openai"))
+    end = CHAT | {"logfire.span_type": "log", "gen_ai.response.finish_reasons": ["stop"]}
+    page.post("traces", span_of_others(end, "logfire.openai", spanId="a1" * 8))
+    assert page.store.read("SELECT reason, calls FROM turns") == [("end_turn", 1)]
 
 
 def test_a_point_without_a_value_is_no_reset(page: Served) -> None:

@@ -24,7 +24,7 @@ from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from endturn.ui.turns import ending
-from tests.ui.support import SECOND, Served, any_value, log, point, span
+from tests.ui.support import SECOND, Served, log, point, span, span_of_others
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
 HOSTILE = """</script><img src=x onerror="document.title='hit'">'";--{{7*7}}"""
@@ -163,13 +163,12 @@ def test_another_instrumentation_s_cut_call_does_not_wait_for_ever(
     page: Served, monkeypatch: pytest.MonkeyPatch, age_s: int, head: str
 ) -> None:
     """It knows no turns, so nothing will say how they end; without metrics the overview counts them all the same."""
-    request = span(start_ns=time.time_ns() - age_s * SECOND)
-    (found,) = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    known = [each for each in found["attributes"] if not each["key"].startswith("endturn.")]
-    found["attributes"] = [*known, {"key": schema.FINISH_REASONS.key, "value": any_value(["length"])}]
-    page.post("traces", request)
+    known = {schema.OPERATION.key: "chat", schema.FINISH_REASONS.key: ["length"]}
+    page.post("traces", span_of_others(known, start_ns=time.time_ns() - age_s * SECOND))
     (link,) = [link for link in links(page.ask("/turns").text) if link.startswith("/turns/")]
-    assert head in words(page.ask(link).text)
+    said = words(page.ask(link).text)
+    assert head in said
+    assert "Tokens – in, – out" in said
     left = "1 of 1 turns that were cut off was handed over unfinished" in words(page.ask("/").text)
     assert left == (age_s > 30)
     monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
@@ -177,6 +176,15 @@ def test_another_instrumentation_s_cut_call_does_not_wait_for_ever(
     for _ in range(2):  # the writer looks for such turns between batches
         page.store.write(Batch())
     assert "nothing took it up" in words(page.ask(link).text)
+
+
+@pytest.mark.parametrize(("age_s", "state"), [(300, "open"), (900, "unfinished")])
+def test_a_cut_turn_whose_events_do_not_come_ends(page: Served, age_s: int, state: str) -> None:
+    """Where only traces are sent here. What comes later still counts."""
+    page.post("traces", span(start_ns=time.time_ns() - age_s * SECOND, attributes=CUT))
+    assert page.store.read("SELECT state FROM turns") == [(state,)]
+    page.post("logs", log(schema.CONTINUATION_TERMINATED.name, **{schema.OUTCOME.key: "completed"}))
+    assert page.store.read("SELECT state FROM turns") == [("finished",)]
 
 
 def test_a_repair_is_no_continuation(demo: tuple[Served, dict[str, Any]]) -> None:

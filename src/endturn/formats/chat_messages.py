@@ -1,6 +1,9 @@
-"""Messages as OpenAI's chat format has them, and everybody who took it over: written, and sent back."""
+"""Messages as OpenAI's chat format has them, and everybody who took it over: put together, written, sent back."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
 
 from endturn.chat import Json, Message
 from endturn.formats.reading import items, member, text
@@ -27,3 +30,38 @@ def without_lost_calls(message: Message, block: Json) -> Json:
     calls = [call for call in items(block.get("tool_calls")) if text(member(call, "id")) in kept]
     rest = {name: value for name, value in block.items() if name != "tool_calls"}
     return {**rest, "tool_calls": calls} if calls else rest
+
+
+_WORDS: Final = ("text", "thinking", "refusal", "summary", "data")
+"""The members of a part or an entry that arrive in pieces."""
+
+
+def joined_entries(pieces: Iterable[Any]) -> list[Any]:
+    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details.
+
+    What an entry says is joined, of all else the last word counts.
+    """
+    entries: list[Any] = []
+    for piece in pieces:
+        if not entries or not _goes_on(entries[-1], piece):
+            entries.append(dict(piece) if isinstance(piece, dict) else piece)
+            continue
+        entry = entries[-1]
+        said = {name: entry.get(name) for name in _WORDS if piece.get(name)}
+        entry |= {name: value for name, value in piece.items() if value is not None}
+        for name, before in said.items():
+            if isinstance(before, str) and isinstance(entry[name], str):
+                entry[name] = before + entry[name]
+            elif isinstance(before, list) and isinstance(entry[name], list):
+                entry[name] = joined_entries([*before, *entry[name]])
+    return entries
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the entry before it. A signature ends one: a provider refuses it beside other text."""
+    kind, ids = text(member(piece, "type")), {member(last, "id"), member(piece, "id")} - {None}
+    has_words = kind in _WORDS or kind.startswith("reasoning.")
+    alike = all(member(last, name) == member(piece, name) for name in ("type", "index")) and len(ids) < 2
+    # Encrypted data says nothing of what it belongs to but its index.
+    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
+    return has_words and alike and not alone

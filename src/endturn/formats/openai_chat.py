@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
-from endturn.formats.chat_messages import without_lost_calls, written_message
+from endturn.formats.chat_messages import joined_entries, without_lost_calls, written_message
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
 from endturn.formats.next_request import own_blocks, resent, resumes_message
@@ -285,7 +285,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         message["content"] = "".join(fold.text).removesuffix(apart[0]).removesuffix(apart[1]) or None
     for name in () if fold.whole else ("content", "reasoning_details"):
         if isinstance(message.get(name), list):
-            message[name] = _joined(message[name])
+            message[name] = joined_entries(message[name])
     for key, call in fold.calls.items():
         if (beside := kept.get(key)) is None:  # of a choice that does not count
             continue
@@ -294,41 +294,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         message.setdefault("tool_calls", []).append(written)
     if fold.text or fold.reasoning or "tool_calls" in message or _shows(message):
         yield message
-
-
-_WORDS: Final = ("text", "thinking", "refusal", "summary", "data")
-"""The members of a part or an entry that arrive in pieces."""
-
-
-def _joined(pieces: Iterable[Any]) -> list[Any]:
-    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details.
-
-    What an entry says is joined, of all else the last word counts.
-    """
-    entries: list[Any] = []
-    for piece in pieces:
-        if not entries or not _goes_on(entries[-1], piece):
-            entries.append(dict(piece) if isinstance(piece, dict) else piece)
-            continue
-        entry = entries[-1]
-        said = {name: entry.get(name) for name in _WORDS if piece.get(name)}
-        entry |= {name: value for name, value in piece.items() if value is not None}
-        for name, before in said.items():
-            if isinstance(before, str) and isinstance(entry[name], str):
-                entry[name] = before + entry[name]
-            elif isinstance(before, list) and isinstance(entry[name], list):
-                entry[name] = _joined([*before, *entry[name]])
-    return entries
-
-
-def _goes_on(last: Any, piece: Any) -> bool:
-    """Whether a piece belongs to the entry before it. A signature ends one: a provider refuses it beside other text."""
-    kind, ids = text(member(piece, "type")), {member(last, "id"), member(piece, "id")} - {None}
-    has_words = kind in _WORDS or kind.startswith("reasoning.")
-    alike = all(member(last, name) == member(piece, name) for name in ("type", "index")) and len(ids) < 2
-    # Encrypted data says nothing of what it belongs to but its index.
-    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
-    return has_words and alike and not alone
 
 
 def _shows(message: Json) -> bool:

@@ -10,8 +10,9 @@ import math
 import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -23,12 +24,12 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metr
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from opentelemetry.trace import StatusCode
 
 from endturn.errors import UsageError
-from endturn.reasons import normalize
-from endturn.stop import StopReason
-from endturn.telemetry import schema
-from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, WHERE, Batch, Point, Row, SeriesKey
+from endturn.telemetry import schema, span_conventions as conventions
+from endturn.telemetry.span_conventions import Kind
+from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Point, Row, SeriesKey
 from endturn.ui.store import Store
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -84,25 +85,20 @@ class Room:
             BadRequest: as soon as it is too long, too late, or not what it says it is, or no room is left for it.
         """
         found = bytearray()
+        late = asyncio.timeout(BODY_S)
         try:
-            async with _in_time():
-                async for part in _unpacked(chunks, encoding, most):
-                    if len(part) > self._left:
-                        raise BadRequest(503, "too much is coming at once: send this again in a moment")
-                    self._left -= len(part)
-                    found += part
+            with suppress(TimeoutError):
+                async with late:
+                    async for part in _unpacked(chunks, encoding, most):
+                        if len(part) > self._left:
+                            raise BadRequest(503, "too much is coming at once: send this again in a moment")
+                        self._left -= len(part)
+                        found += part
+            if late.expired():
+                raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds")
             yield bytes(found)
         finally:
             self._left += len(found)
-
-
-@asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(BODY_S):
-            yield
-    except TimeoutError:
-        raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
 
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
@@ -133,10 +129,10 @@ def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST
         if kind == PROTOBUF:
             request.ParseFromString(content)
         elif kind == JSON:
-            tree = json.loads(content)
+            tree = json.loads(content, object_hook=_with_base64)
             if not isinstance(tree, dict):
                 raise ParseError("it is no JSON object")
-            ParseDict(_with_base64(tree), request, ignore_unknown_fields=True)
+            ParseDict(tree, request, ignore_unknown_fields=True)
         else:
             raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
     except (DecodeError, ParseError, ValueError, RecursionError) as error:
@@ -215,30 +211,39 @@ def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
         batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
         return
     found = _attributes(span.attributes)
-    row = who | {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
     failed = span.status.code == span.status.STATUS_CODE_ERROR
-    row |= {
+    row = who | _columns(found) | {
         "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex() or None,
         "name": span.name, "scope": scope, "start_ns": times[0], "end_ns": max(times),
-        "error": row["error"] or ((span.status.message or "error") if failed else None),
         "links": json.dumps([link.span_id.hex() for link in span.links]),
         "attributes": json.dumps(found, ensure_ascii=False),
     }  # fmt: skip
-    if row["operation"] in MODEL_CALLS:
-        _complete_call(row, found)
+    if row["reason"] is None:
+        row |= _of_others(span, found, scope)
+    row["error"] = row["error"] or ((span.status.message or "error") if failed else None)
     batch.spans.append(row)
 
 
-def _complete_call(row: Row, found: Mapping[str, Any]) -> None:
-    """What is not said of a call by an instrumentation that knows neither turns nor our reasons: each is a turn."""
-    row["turn_id"] = row["turn_id"] or row["span_id"]
-    said = found.get(schema.FINISH_REASONS.key)
-    if not row["reason"] and said:
-        row["raw"] = str(said[0] if isinstance(said, list) else said)
-        stop = normalize(row["raw"])
-        row["reason"], row["truncated"] = stop.reason.value, stop.truncated
-    if not row["reason"]:
-        row["reason"] = (StopReason.ERROR if row["error"] else StopReason.UNKNOWN).value
+def _columns(found: Mapping[str, Any]) -> Row:
+    return {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
+
+
+def _of_others(span: Any, found: Mapping[str, Any], scope: str) -> Row:
+    """What the columns of a call hold that another instrumentation tells of, in its own words: each is a turn."""
+    seen = SimpleNamespace(
+        name=span.name, attributes=found, instrumentation_scope=SimpleNamespace(name=scope),
+        status=SimpleNamespace(status_code=StatusCode(span.status.code), description=span.status.message),
+        events=[SimpleNamespace(attributes=_attributes(event.attributes)) for event in span.events],
+    )  # fmt: skip
+    kind = conventions.kind_of(seen)
+    if kind is Kind.CALL and conventions.is_handed_over(seen):
+        return {"operation": None}  # a span of its own tells of its end
+    if kind not in (Kind.CALL, Kind.STREAM_END):
+        return {}
+    asked, row = conventions.request_of(seen), _columns(conventions.facts_of(seen))
+    stop = conventions.result_of(seen, provider=asked["provider"], maximum=asked["maximum"])["stop"]
+    row |= {name: asked[name] or None for name in ("operation", "provider", "model")} | {"turn_id": span.span_id.hex()}
+    return row | {"reason": stop.reason.value, "raw": stop.raw, "truncated": stop.truncated}
 
 
 def _event_name(record: Any) -> str:
@@ -315,17 +320,10 @@ def _labels(found: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
     return tuple(said[label].lower() if said.get(label) in ("True", "False") else said.get(label) for label in LABELS)
 
 
-def _with_base64(tree: Any) -> Any:
-    """OTLP's JSON with its ids, which are hexadecimal there, in base64, as protobuf's JSON has bytes."""
-    if isinstance(tree, list):
-        return [_with_base64(each) for each in tree]
-    if not isinstance(tree, dict):
-        return tree
-    return {
-        key: base64.b64encode(bytes.fromhex(value)).decode() if key in _IDS and isinstance(value, str)
-        else _with_base64(value)
-        for key, value in tree.items()
-    }  # fmt: skip
+def _with_base64(members: dict[str, Any]) -> dict[str, Any]:
+    """An object of OTLP's JSON with its ids, which are hexadecimal there, in base64, as protobuf's JSON has bytes."""
+    ids = {name: members[name] for name in _IDS & members.keys() if isinstance(members[name], str)}
+    return members | {name: base64.b64encode(bytes.fromhex(value)).decode() for name, value in ids.items()}
 
 
 # --- Files --------------------------------------------------------------------------------------------------------

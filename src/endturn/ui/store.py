@@ -27,6 +27,8 @@ DAY_NS: Final = 24 * 3_600_000_000_000
 SWEEP_S: Final = 30.0
 LINGER_NS: Final = 30_000_000_000
 """How long a cut answer waits to be continued where nothing will say how its turn ended."""
+ABANDONED_NS: Final = 20 * LINGER_NS
+"""The same, where something should: the events of its process do not come."""
 _LOG: Final = logging.getLogger(__name__)
 AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
 """What says how old a row is."""
@@ -167,7 +169,7 @@ class Store:
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
-                self._end_lone_turns(time.time_ns() + LINGER_NS * batch.from_file)  # of files no more comes
+                self._end_cut_turns(time.time_ns() + ABANDONED_NS * batch.from_file)  # of files no more comes
         self._known |= series
 
     @contextmanager
@@ -231,7 +233,7 @@ class Store:
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what is too old; and where there is too much, the oldest tenth."""
-        self.commits += self._end_lone_turns(now_ns)
+        self.commits += self._end_cut_turns(now_ns)
         if self._keep_ns:
             self._forget(now_ns - self._keep_ns)
         if self._most_bytes and self.size() > self._most_bytes:
@@ -246,11 +248,11 @@ class Store:
             self._db.checkpoint()
         self._known = {key: known for key, known in self._known.items() if known[1].at_ns >= before_ns}
 
-    def _end_lone_turns(self, now_ns: int) -> int:
-        """End the cut turns of which nobody will say how they ended; return how many."""
-        over = "state = 'open' AND lone AND truncated AND end_ns < $1"
+    def _end_cut_turns(self, now_ns: int) -> int:
+        """End the cut turns of which nobody has said how they ended; return how many."""
+        over = "state = 'open' AND truncated AND end_ns < $1 - CASE WHEN lone THEN $2 ELSE $3 END"
         query = f"UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE {over}"
-        return int(self._db.execute(query, [now_ns - LINGER_NS]).fetchall()[0][0])
+        return int(self._db.execute(query, [now_ns, LINGER_NS, ABANDONED_NS]).fetchall()[0][0])
 
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""

@@ -57,8 +57,8 @@ known AS (
         greatest(coalesce(continuations, 0) - coalesce(whole.repairs, ended.repairs, 0), 0) AS continuations,
         coalesce(truncated, false) AS truncated,
         coalesce(lone, false) AS lone,
-        coalesce(input_tokens, 0) AS input_tokens,
-        coalesce(output_tokens, 0) AS output_tokens,
+        input_tokens,
+        output_tokens,
         coalesce(
             whole.outcome,
             ended.outcome,
