@@ -89,11 +89,12 @@ class Reader:
             if said.__class__ is str and said and not self._in_parts:
                 self._streamed = True
                 yield Text(said, index)
-            elif isinstance(delta, dict):
+            elif isinstance(delta, dict) and (self._streamed or _holds(delta) or not _holds(choice.get("message"))):
                 self._streamed = True
                 yield from self._message(index, delta)
             elif isinstance(message := choice.get("message"), dict) and not self._streamed:
-                # At the end of a stream, as MiniMax sends it, it repeats all that was said.
+                # At the end of a stream, as MiniMax sends it, it repeats all that was said. In Perplexity's bodies an
+                # empty delta stands beside it.
                 yield End(whole=True)
                 yield from self._message(index, message)
             if choice.get("finish_reason") is not None or index not in self._begun:
@@ -117,14 +118,16 @@ class Reader:
         if keeps and (beside := self._kept(part)):
             yield Block("message", beside)
         legacy = part.get("function_call")
-        for fragment in (*items(part.get("tool_calls")), *([{"index": -1, "function": legacy}] if legacy else ())):
+        only = [{"index": -1, "function": legacy}] if _holds(legacy) else ()  # Snowflake's has empty members
+        for fragment in (*items(part.get("tool_calls")), *only):
             if isinstance(fragment, dict):
                 yield (call := self._call(index, fragment))
                 if keeps:
                     beside = {
                         name: value for name, value in fragment.items() if name not in _CALL and value is not None
                     }
-                    yield Block(call.key, {**beside, "kind": "custom" if fragment.get("custom") else None})
+                    is_custom = fragment.get("custom") and not fragment.get("function")
+                    yield Block(call.key, {**beside, "kind": "custom" if is_custom else None})
 
     def _kept(self, part: Json) -> Json:
         """The members of a message that a replay sends, but for its calls, and for text, which the fold has."""
@@ -187,6 +190,11 @@ class Reader:
         matched = choice.get("stop_reason") or choice.get("matched_stop") or member(raw, "matched")
         detail = text_or_none(matched) or text_or_none(member(raw, "message"))
         return Reason(_chosen(own, raw_text(native), self._rows), index, detail, own)
+
+
+def _holds(part: Any) -> bool:
+    """Whether a message, a delta or a call holds anything beside its role."""
+    return isinstance(part, dict) and any(value for name, value in part.items() if name != "role")
 
 
 def _said(part: Json) -> tuple[str, str, str]:
