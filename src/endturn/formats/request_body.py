@@ -16,6 +16,8 @@ from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
 _OPTIONAL: Final = frozenset({"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"})
 """Formats where something else may stand for messages: an earlier response, a managed prompt, tokens, nothing."""
+_NAMES: Final = frozenset({"prompt", "message"})
+"""Members that stand for a model: a managed prompt names it, and Cohere's first API has one of its own."""
 _IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
 """Formats whose answers are sent back part by part; of the others, the message is sent back."""
 _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
@@ -54,7 +56,8 @@ def request_of(format: Format, body: Json) -> Request:
     Raises:
         DecodeError: it is not in the format.
     """
-    if not text(first(body, "model", "model_id", "agent")) and format.name not in ("completions", "bedrock_invoke"):
+    named = text(first(body, "model", "model_id", "agent")) or body.keys() & _NAMES
+    if not named and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request names its `model`")
     format = format if format.inner is None else format.inner(body)
     name, seen = format.name, format.request_summary(body)
