@@ -135,7 +135,7 @@ class Reader:
         self._in_parts = self._in_parts or isinstance(content, list)
         kept = {name: value for name, value in part.items() if value not in (None, "") and name not in _CALLS}
         kept.pop("role", None)
-        if isinstance(content, str) and self._streamed:
+        if isinstance(content, dict) or (isinstance(content, str) and self._streamed):
             kept.pop("content", None)
             if self._in_parts and content:
                 kept["content"] = [{"type": "text", "text": content}]
@@ -149,9 +149,7 @@ class Reader:
         body = fragment.get("function") or fragment.get("custom")
         id_, name = text(fragment.get("id")), text(member(body, "name"))
         id_ = "" if id_ == "null" else id_  # what Mistral's API once sent, and its SDK says, where there is none
-        said = first(body, "arguments", "input")
-        # Older servers of Hugging Face's give an object.
-        piece = json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
+        piece = _object_or_text(first(body, "arguments", "input"))  # older servers of Hugging Face's give an object
         index = fragment.get("index")
         call = self._found(choice, index, id_, name, piece) if self._streamed else None
         if call is None:
@@ -197,13 +195,18 @@ def _holds(part: Any) -> bool:
     return isinstance(part, dict) and any(value for name, value in part.items() if name != "role")
 
 
+def _object_or_text(said: Any) -> str:
+    """Text, or as JSON the object that a server made of it: Cloudflare's does of an answer in JSON."""
+    return json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
+
+
 def _said(part: Json) -> tuple[str, str, str]:
     """The visible text, the thinking and the refusal of a message or delta.
 
     The transcript of a spoken answer is visible text: it is what the user hears. Beside text it is the same once more.
     """
     content = part.get("content")
-    visible, declined = text(content), text(part.get("refusal"))
+    visible, declined = _object_or_text(content), text(part.get("refusal"))
     thinking = next((said for name in _THINKING if (said := text(part.get(name)))), "")
     for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
         match member(piece, "type"):
