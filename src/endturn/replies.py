@@ -108,7 +108,7 @@ def begins_stream(data: bytes, stream: Framing) -> bool:
     match stream:
         case Framing.SSE:
             field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
-            return any(known.startswith(field) for known in (b"data", b"event", b"id", b"retry"))
+            return any(known.startswith(field) for known in (b"data", b"event", b"id", b"retry", b"error"))
         case Framing.NDJSON:
             return not data or data[:1] == b"{"
         case Framing.EVENTSTREAM:  # a message begins with its length, which is below 16 MiB

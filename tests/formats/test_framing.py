@@ -25,6 +25,10 @@ A = Event(None, {"a": 1})
         pytest.param('event: x\nid: 7\nretry: 5\ndata: {"a":1}\n\n', [Event("x", {"a": 1})], id="all fields"),
         pytest.param('event: x\n\ndata: {"a":1}\n\n', [A], id="a name without data is no event"),
         pytest.param("data:\n\ndata\n\n", [], id="empty data"),
+        pytest.param(
+            'error: {"code":500}\n\n', [Event(None, {"error": {"code": 500}})], id="an error in a field of its own"
+        ),
+        pytest.param('data: {"a":1}\n\nerror: {"code":{"a":5}', [A], id="a cut error"),
         pytest.param("data: [DONE]\n\n", [Event(None, DONE)], id="done"),
         pytest.param('data: {"a":1}', [A], id="no line end at all"),
         pytest.param('data: {"a":1}\n', [A], id="no blank line at the end"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from endturn.chat import Json, Message, Request, Usage
 from endturn.formats.fold import Fold
@@ -173,7 +173,7 @@ def _rows_of(ctx: Context) -> Mapping[str, Row]:
 
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The content blocks: a call's input as the object that its pieces are."""
-    for _, block in sorted(fold.blocks.items(), key=lambda each: str(each[0])):
+    for _, block in sorted(cast(dict[int, Json], fold.blocks).items()):
         if raw := text(block.pop("partial_json", "")):
             block["input"] = object_or_text(raw)
         yield block

@@ -18,7 +18,7 @@ from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
-from endturn.formats.reading import count, items, member, text, text_or_none
+from endturn.formats.reading import count, first, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import words
 from endturn.formats.settings import with_extra
@@ -103,6 +103,11 @@ def _at(path: str) -> Callable[[Any], Any]:
     return (lambda thing: reduce(member, names, thing)) if len(names) > 1 else lambda thing: member(thing, path)
 
 
+def _text(answer: Any) -> Any:
+    """A choice's text, or an event of Writer's, which is nothing but its `value`."""
+    return first(answer, "text", "value")
+
+
 def _tgi_text(answer: Any) -> Any:
     """A body's whole text, or an event's token; special ones, such as the end's, are no part of the text."""
     token = member(answer, "token")
@@ -131,6 +136,7 @@ def _sglang_matched(answer: Any) -> Any:
 
 
 _OWN: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
+    ("", "text"): _text,
     ("tgi", "text"): _tgi_text,
     ("llamacpp", "reason"): _llamacpp_reason,
     ("sglang", "matched"): _sglang_matched,

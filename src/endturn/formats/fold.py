@@ -79,6 +79,7 @@ class Fold:
         self.server_calls: set[Hashable] = set()
         self.choices: dict[int, _Choice] = {}
         self._blocks: dict[Hashable, list[Json]] = {}
+        self._halves: dict[Hashable, str] = {}
         self.tail, self.chars = "", 0
         self.whole = False
         self.ended = False
@@ -92,6 +93,7 @@ class Fold:
             case parts.Text():
                 return self._text(part)
             case parts.Reasoning(text, at):
+                text = self._whole_characters(text, ("reasoning", at))
                 if text and self._speaks(at) is not None and self._counts(at) and self.keep:
                     self.reasoning.append(text)
                     return Delta(reasoning=text)
@@ -142,6 +144,7 @@ class Fold:
 
     def _text(self, part: parts.Text) -> Delta | None:
         text, at, refusal = part
+        text = self._whole_characters(text, at)
         if refusal:  # Whatever it says, and if it says nothing.
             self.choices.setdefault(at, _Choice()).refused = True
         choice = self._speaks(at) if text else None
@@ -157,6 +160,16 @@ class Fold:
         self.text.append(text)
         return Delta(text=text)
 
+    def _whole_characters(self, piece: str, of: Hashable) -> str:
+        """A piece without half a character at its end, which servers cut in UTF-16: the next brings the other half."""
+        if not self._halves and not _is_half(piece[-1:]):
+            return piece
+        piece = paired(self._halves.pop(of, "") + piece)
+        if _is_half(piece[-1:]):
+            self._halves[of] = piece[-1]
+            return piece[:-1]
+        return piece
+
     def _speaks(self, at: int) -> _Choice | None:
         """The choice that says something more. A clean reason before that was none; after a cut nothing counts."""
         choice = self.choices.get(at)
@@ -171,6 +184,8 @@ class Fold:
 
     def _call(self, part: parts.Call) -> Delta | None:
         call, says = self.calls.get(part.key), part.arguments
+        if isinstance(says, str) and not part.replaces:
+            says = self._whole_characters(says, ("call", part.key))
         started = call is None
         speaks = started or says or part.name
         choice = self._speaks(part.choice) if speaks else self.choices.get(part.choice)
@@ -334,13 +349,22 @@ def _tool_call(call: _Call) -> ToolCall:
     )
 
 
+def _is_half(character: str) -> bool:
+    return "\ud800" <= character <= "\udbff"
+
+
+def paired(text: str) -> str:
+    """Text whose characters are whole, of one that may hold the two halves of one apart."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
 def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
     """The pieces of one object together: texts and lists one after the other, objects joined, of all else the last."""
     whole: Json = {}
     for name in dict.fromkeys(name for piece in pieces for name in piece):
         values = [piece[name] for piece in pieces if piece.get(name) is not None] or [None]
         if len(values) > 1 and all(isinstance(value, str) for value in values) and name not in ("type", "id", "name"):
-            whole[name] = "".join(values)
+            whole[name] = paired("".join(values))
         elif len(values) > 1 and all(isinstance(value, list) for value in values):
             whole[name] = [*chain.from_iterable(values)]
         elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):

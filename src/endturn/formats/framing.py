@@ -129,6 +129,8 @@ class SSEDecoder:
             self._data.append(value)
         elif field == b"event":
             self._name = value.decode("utf-8", "replace") or None
+        elif field == b"error" and value.startswith(b"{"):  # llama-box, and llama.cpp's server until September 2025
+            self._data.append(b'{"error":%b}' % value)
         # A comment has an empty field name; `id` and `retry` serve a browser's reconnection, which no provider offers.
         return None
 

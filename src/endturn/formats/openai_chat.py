@@ -89,11 +89,12 @@ class Reader:
             if said.__class__ is str and said and not self._in_parts:
                 self._streamed = True
                 yield Text(said, index)
-            elif isinstance(delta, dict):
+            elif isinstance(delta, dict) and (self._streamed or _holds(delta) or not _holds(choice.get("message"))):
                 self._streamed = True
                 yield from self._message(index, delta)
             elif isinstance(message := choice.get("message"), dict) and not self._streamed:
-                # At the end of a stream, as MiniMax sends it, it repeats all that was said.
+                # At the end of a stream, as MiniMax sends it, it repeats all that was said. In Perplexity's bodies an
+                # empty delta stands beside it.
                 yield End(whole=True)
                 yield from self._message(index, message)
             if choice.get("finish_reason") is not None or index not in self._begun:
@@ -117,14 +118,16 @@ class Reader:
         if keeps and (beside := self._kept(part)):
             yield Block("message", beside)
         legacy = part.get("function_call")
-        for fragment in (*items(part.get("tool_calls")), *([{"index": -1, "function": legacy}] if legacy else ())):
+        only = [{"index": -1, "function": legacy}] if _holds(legacy) else ()  # Snowflake's has empty members
+        for fragment in (*items(part.get("tool_calls")), *only):
             if isinstance(fragment, dict):
                 yield (call := self._call(index, fragment))
                 if keeps:
                     beside = {
                         name: value for name, value in fragment.items() if name not in _CALL and value is not None
                     }
-                    yield Block(call.key, {**beside, "kind": "custom" if fragment.get("custom") else None})
+                    is_custom = fragment.get("custom") and not fragment.get("function")
+                    yield Block(call.key, {**beside, "kind": "custom" if is_custom else None})
 
     def _kept(self, part: Json) -> Json:
         """The members of a message that a replay sends, but for its calls, and for text, which the fold has."""
@@ -132,7 +135,7 @@ class Reader:
         self._in_parts = self._in_parts or isinstance(content, list)
         kept = {name: value for name, value in part.items() if value not in (None, "") and name not in _CALLS}
         kept.pop("role", None)
-        if isinstance(content, str) and self._streamed:
+        if isinstance(content, dict) or (isinstance(content, str) and self._streamed):
             kept.pop("content", None)
             if self._in_parts and content:
                 kept["content"] = [{"type": "text", "text": content}]
@@ -146,9 +149,7 @@ class Reader:
         body = fragment.get("function") or fragment.get("custom")
         id_, name = text(fragment.get("id")), text(member(body, "name"))
         id_ = "" if id_ == "null" else id_  # what Mistral's API once sent, and its SDK says, where there is none
-        said = first(body, "arguments", "input")
-        # Older servers of Hugging Face's give an object.
-        piece = json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
+        piece = _object_or_text(first(body, "arguments", "input"))  # older servers of Hugging Face's give an object
         index = fragment.get("index")
         call = self._found(choice, index, id_, name, piece) if self._streamed else None
         if call is None:
@@ -189,13 +190,23 @@ class Reader:
         return Reason(_chosen(own, raw_text(native), self._rows), index, detail, own)
 
 
+def _holds(part: Any) -> bool:
+    """Whether a message, a delta or a call holds anything beside its role."""
+    return isinstance(part, dict) and any(value for name, value in part.items() if name != "role")
+
+
+def _object_or_text(said: Any) -> str:
+    """Text, or as JSON the object that a server made of it: Cloudflare's does of an answer in JSON."""
+    return json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
+
+
 def _said(part: Json) -> tuple[str, str, str]:
     """The visible text, the thinking and the refusal of a message or delta.
 
     The transcript of a spoken answer is visible text: it is what the user hears. Beside text it is the same once more.
     """
     content = part.get("content")
-    visible, declined = text(content), text(part.get("refusal"))
+    visible, declined = _object_or_text(content), text(part.get("refusal"))
     thinking = next((said for name in _THINKING if (said := text(part.get(name)))), "")
     for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
         match member(piece, "type"):

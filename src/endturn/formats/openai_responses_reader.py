@@ -187,6 +187,8 @@ class Reader:
             known = named if named in alike else alike[0] if alike else self._begin(kind)
             left = [item for item in left if item is not known]
             yield from self._learn(known, raw, number=number)
+        if status == COMPLETED:  # Some servers end a call with its arguments, and tell nothing of it here.
+            yield from (parts.Call(item.call_id, closed=True) for item in left if item.call_id)
         yield parts.Running(status if status in RUNNING else None)
         if status not in RUNNING:
             yield from self._reason(response, status)

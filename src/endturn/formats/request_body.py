@@ -16,6 +16,8 @@ from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
 _OPTIONAL: Final = frozenset({"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"})
 """Formats where something else may stand for messages: an earlier response, a managed prompt, tokens, nothing."""
+_NAMES: Final = frozenset({"prompt", "message"})
+"""Members that stand for a model: a managed prompt names it, and Cohere's first API has one of its own."""
 _IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
 """Formats whose answers are sent back part by part; of the others, the message is sent back."""
 _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
@@ -32,8 +34,10 @@ _OURS: Final = frozenset(
 """Members that our Request has words for, whatever they say."""
 _PROMPTS: Final = ("prompt", "inputs", "inputText", "input", "text")
 """Members that say what is asked, where they are text; of several prompts, the message holds the first."""
-_USUAL: Final[tuple[Any, ...]] = (None, [], "auto", {"type": "text"})
-"""What a tool choice, the tools and the form of an answer are where nothing is said of them."""
+_USUAL: Final[tuple[Any, ...]] = (None, [], {"type": "text"})
+"""What the tools and the form of an answer are where nothing is said of them."""
+_FREE: Final = {"tool_choice": "auto", "function_call": "auto"}
+"""How a model is told to choose among tools as it likes, which is left out where nothing is said of it."""
 
 _CHOICES: Final = {"none": "none", "required": "required", "any": "required"}
 _SCHEMAS: Final = (
@@ -54,7 +58,8 @@ def request_of(format: Format, body: Json) -> Request:
     Raises:
         DecodeError: it is not in the format.
     """
-    if not text(first(body, "model", "model_id", "agent")) and format.name not in ("completions", "bedrock_invoke"):
+    named = text(first(body, "model", "model_id", "agent")) or body.keys() & _NAMES
+    if not named and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request names its `model`")
     format = format if format.inner is None else format.inner(body)
     name, seen = format.name, format.request_summary(body)
@@ -81,7 +86,7 @@ def request_of(format: Format, body: Json) -> Request:
     if name in _ITEMS or isinstance(first(body, *_PROMPTS), str):
         ours |= {"input"} if name in _ITEMS else {*_PROMPTS}
     written = format.encode(request, dialect="v1" if is_first_api else "")
-    return request.but(messages=tuple(messages), extra=_left(body, written, ours))
+    return request.but(messages=tuple(messages), extra=_left(body, _FREE | written, ours))
 
 
 def _left(body: Json, written: Json, ours: frozenset[str]) -> Json:
@@ -89,7 +94,7 @@ def _left(body: Json, written: Json, ours: frozenset[str]) -> Json:
     left: Json = {}
     for name, value in body.items():
         if name in SETTINGS_MEMBERS and isinstance(value, dict):
-            value = _left(value, written.get(name) or {}, ours)
+            value = _left(value, _FREE | (written.get(name) or {}), ours)
             if not value:
                 continue
         if name not in ours and value not in _USUAL and value != written.get(name):
