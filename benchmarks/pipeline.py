@@ -358,6 +358,7 @@ def recorder(turns: int) -> dict[str, float]:
         costs.append(run(turns // 10))
         reader.get_metrics_data()
         sizes.append(_resident())
+        print(f"a tenth of {turns}: {costs[-1] * 1e6:.0f} µs a turn, {sizes[-1] / 1e6:.1f} MB", file=sys.stderr)
     each = sorted(costs)[len(costs) // 2]
     return {
         "turn_us": each * 1e6,
@@ -404,7 +405,7 @@ def measured(wanted: Sequence[str], asked: argparse.Namespace, folder: Path) -> 
         yield "weighing", weighing(spans_, folder / "weighing")
     if "recorder" in wanted:
         command = [sys.executable, __file__, "--here", "--turns", str(asked.turns)]
-        yield "recorder", json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        yield "recorder", json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def _items(statements: Iterable[str]) -> str:
 
 def _reasons() -> dict[str, str]:
     seen = (
-        f"{ottl.REASON} != nil and {_attribute(schema.COUNTED)} != true "
+        f"{_attribute(schema.COUNTED)} != true and {ottl.REASON} != nil "
         f"and not {ottl.FETCHED} "
         'and not IsMatch(instrumentation_scope.name, "${env:ENDTURN_UNCOUNTED_SCOPES:-every scope is counted}")'
     )
@@ -74,7 +74,7 @@ def _reasons() -> dict[str, str]:
         "counted": schema.COUNTED.key,
         "condition": scalar(ottl.condition()),
         "statements": _items(ottl.statements()),
-        "judged": scalar(f"{ottl.REASON} != nil"),
+        "judged": scalar(f"{_attribute(schema.COUNTED)} != true and {ottl.REASON} != nil"),
         "bounded": _items(ottl.bounded()),
         "service": _items(ottl.service()),
         "counters": "\n".join(counters),
