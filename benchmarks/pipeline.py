@@ -8,7 +8,8 @@ to is changed: to an HTTP server here, which throws everything away. `pass` is t
     agent      agent.yaml and redaction.yaml: redacts, a queue on disk
     collector  collector.yaml, stop_reasons.yaml, redaction.yaml: understands, counts, redacts, a queue on disk
     gateway    over these gateway.yaml and cleartext.yaml: samples, too
-    fleet      kafka_agent.yaml over those of `collector`, Kafka, and 1, 2 and 4 of kafka_gateway.yaml
+    fleet      kafka_agent.yaml over those of `collector`, Kafka, and 1, 2 and 4 of kafka_gateway.yaml; first of all
+               an agent that does nothing but pass on to Kafka, from a queue on disk
     weighing   a gateway of that fleet, while no trace is decided on yet: what each takes of memory
 
 Turns are of three spans, a turn and two calls, as the recorder makes them; one in fifty is cut. A Collector's CPU is
@@ -234,8 +235,10 @@ def _spread(values: Sequence[float]) -> str:
 
 
 @contextmanager
-def fleet(folder: Path, *, gateways: int, wait: str, traces: int) -> Iterator[tuple[Member, list[Member]]]:
-    """An agent, Kafka, and so many gateways, each of which reads its share."""
+def fleet(
+    folder: Path, *, gateways: int, wait: str, traces: int, passes_on: bool = False
+) -> Iterator[tuple[Member, list[Member]]]:
+    """An agent (one that only `passes_on`), Kafka, and so many gateways, each of which reads its share."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         over = folder / "over.yaml"
@@ -253,7 +256,7 @@ def fleet(folder: Path, *, gateways: int, wait: str, traces: int) -> Iterator[tu
         }
         reads = (*collector_files("kafka_gateway"), over)
         readers = [stack.enter_context(Member(folder, f"gateway-{n}", reads, **variables)) for n in range(gateways)]
-        writes = (*ALL_IN_ONE, *collector_files("kafka_agent"))
+        writes = _to_kafka(folder) if passes_on else (*ALL_IN_ONE, *collector_files("kafka_agent"))
         agent = stack.enter_context(Member(folder, "agent", writes, **variables))
         started, closed = "otelcol_kafka_receiver_partition_start", "otelcol_kafka_receiver_partition_close"
         eventually(
@@ -264,10 +267,21 @@ def fleet(folder: Path, *, gateways: int, wait: str, traces: int) -> Iterator[tu
         yield agent, readers
 
 
-def fleet_cost(gateways: int, sent: int, folder: Path) -> Figures:
-    """CPU-seconds for a million spans: of the agent, and of all gateways together."""
+def _to_kafka(folder: Path) -> tuple[Path, ...]:
+    """What kafka_agent.yaml does with a span when all else is done, and nothing else."""
+    below, _ = overlay("disk", "", folder / "files")
+    [kafka_agent] = collector_files("kafka_agent")
+    exporter = yaml.safe_load(kafka_agent.read_text())["exporters"]["kafka/turns"]
+    over = folder / "to_kafka.yaml"
+    pipelines = {"traces": {"exporters": ["kafka/turns"]}}
+    over.write_text(yaml.safe_dump({"exporters": {"kafka/turns": exporter}, "service": {"pipelines": pipelines}}))
+    return below, over
+
+
+def fleet_cost(gateways: int, sent: int, folder: Path, *, passes_on: bool = False) -> Figures:
+    """CPU-seconds for a million spans, of the agent and of all gateways together; what a span takes in Kafka."""
     load = Load()
-    with fleet(folder, gateways=gateways, wait="5s", traces=sent) as (agent, readers):
+    with fleet(folder, gateways=gateways, wait="5s", traces=sent, passes_on=passes_on) as (agent, readers):
 
         def cpu_after(count: int) -> tuple[float, float]:
             """What was used once so many spans have been read, and every trace decided on."""
@@ -283,9 +297,12 @@ def fleet_cost(gateways: int, sent: int, folder: Path) -> Figures:
         agent_first, gateways_first = cpu_after(FIRST)
         send(agent, load, sent)
         agent_last, gateways_last = cpu_after(FIRST + sent)
+        kafka = sum(file.stat().st_size for file in (folder / "kafka").glob("endturn.turns-*/*.log"))
     return {
         "agent_cpu_s_per_million": (agent_last - agent_first) / sent * 1e6,
         "gateways_cpu_s_per_million": (gateways_last - gateways_first) / sent * 1e6,
+        "kafka_bytes_per_span": kafka / (FIRST + sent),
+        "bytes_per_span": len(load.body()) / BODY,
     }
 
 
@@ -399,6 +416,7 @@ def measured(wanted: Sequence[str], asked: argparse.Namespace, folder: Path) -> 
     spans_ = asked.spans // BODY * BODY
     yield from compared([name for name in VARIANTS if name in wanted], spans_, asked.rounds, folder)
     if "fleet" in wanted:
+        yield "fleet that passes on", fleet_cost(1, spans_, folder / "fleet", passes_on=True)
         for count in (1, 2, 4):
             yield f"fleet of {count}", fleet_cost(count, spans_, folder / f"fleet-{count}")
     if "weighing" in wanted:
