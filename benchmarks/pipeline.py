@@ -8,36 +8,45 @@ to is changed: to an HTTP server here, which throws everything away. `pass` is t
     agent      agent.yaml and redaction.yaml: redacts, a queue on disk
     collector  collector.yaml, stop_reasons.yaml, redaction.yaml: understands, counts, redacts, a queue on disk
     gateway    over these gateway.yaml and cleartext.yaml: samples, too
-    weighing   the same, while no trace is decided on yet: what each takes of memory
+    fleet      kafka_agent.yaml over those of `collector`, Kafka, and 1, 2 and 4 of kafka_gateway.yaml; first of all
+               an agent that does nothing but pass on to Kafka, from a queue on disk
+    weighing   a gateway of that fleet, while no trace is decided on yet: what each takes of memory
 
-Turns are of three spans, a turn and two calls, as the recorder makes them; one in fifty is cut. The Collector's CPU is
-what it says of itself (`otelcol_process_cpu_seconds`), so that whatever else runs here disturbs little. `recorder` runs
-turns of the controller over a scripted model in a process of its own, with every signal on, and looks at its memory.
+Turns are of three spans, a turn and two calls, as the recorder makes them; one in fifty is cut. A Collector's CPU is
+what it says of itself (`otelcol_process_cpu_seconds`), so that whatever else runs here disturbs little. The first five
+take turns, `--rounds` times: a figure is the median of the rounds, with the least and the most behind it, and
+`of_pass` is how many spans it handles in the time in which `pass` of the same round handles one. `recorder` runs turns
+of the controller over a scripted model in a process of its own, with every signal on, and looks at its memory.
 
-    python benchmarks/pipeline.py [--spans 200000] [--turns 100000] [--json]
+    python benchmarks/pipeline.py [--spans 200000] [--rounds 3] [--turns 100000] [--only NAME ...]
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
+import base64
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.support.fleet import PARTITIONS, Kafka, Member
 from tests.support.otlp import Sent, Value, post, spans
-from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, eventually
+from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, collector_files, eventually
 from tests.support.serving import serving
 
 BODY: Final = 510
@@ -86,22 +95,45 @@ TRUNCATED: Final[dict[str, Value]] = {
 BATCH: Final = {"sizer": "bytes", "flush_timeout": "500ms", "min_size": 524288, "max_size": 3145728}
 QUEUE: Final = {"sizer": "bytes", "queue_size": 1 << 30, "num_consumers": 4, "batch": BATCH}
 VARIANTS: Final[dict[str, tuple[Path, ...]]] = {
-    "pass": (), "disk": (), "agent": AGENT, "collector": ALL_IN_ONE, "gateway": GATEWAY, "weighing": GATEWAY,
+    "pass": (), "disk": (), "agent": AGENT, "collector": ALL_IN_ONE, "gateway": GATEWAY,
 }  # fmt: skip
+LEAST: Final = ("pass", "disk")
+"""What the others are compared with."""
 CPU, MEMORY = "otelcol_process_cpu_seconds", "otelcol_process_memory_rss"
+WEIGHED: Final = "otelcol_processor_tail_sampling_sampling_traces_on_memory"
 TOKEN: Final = "measured"
+FIRST: Final = 20 * BODY
+"""Spans that go before those that are measured, for what a process does once."""
+Figures = dict[str, float | str]
 
 
-def body() -> bytes:
-    """A request: whole turns, each a trace."""
-    every: list[Sent] = []
-    for number in range(BODY // 3):
-        trace = os.urandom(16)
-        turn = {"endturn.turn.id": os.urandom(8).hex()}
-        for kind in (CALL | TRUNCATED if number % CUT == 0 else CALL, CALL, TURN):
-            ids = turn if kind is TURN else turn | {"gen_ai.response.id": f"chatcmpl-{os.urandom(12).hex()}"}
-            every.append(Sent(trace=trace, attributes=kind | ids, seconds=2))
-    return spans(every)
+class Load:
+    """Requests of whole turns, each a trace, in protobuf, as an SDK sends them."""
+
+    def __init__(self) -> None:
+        every: list[Sent] = []
+        for number in range(BODY // 3):
+            trace = os.urandom(16)
+            turn = {"endturn.turn.id": os.urandom(8).hex()}
+            for kind in (CALL | TRUNCATED if number % CUT == 0 else CALL, CALL, TURN):
+                ids = turn if kind is TURN else turn | {"gen_ai.response.id": f"chatcmpl-{os.urandom(12).hex()}"}
+                every.append(Sent(trace=trace, attributes=kind | ids, seconds=2))
+        written = json.loads(spans(every))
+        [resource] = written["resourceSpans"]
+        self._spans = resource["scopeSpans"][0]["spans"]
+        for span in self._spans:  # bytes: JSON's are in hex, and those of protobuf's own JSON are not
+            for name in ("traceId", "spanId", "parentSpanId"):
+                span[name] = base64.b64encode(bytes.fromhex(span[name])).decode()
+        self._message = ParseDict(written, ExportTraceServiceRequest())
+
+    def body(self) -> bytes:
+        """Another request, whose traces and spans have ids of their own."""
+        [scope] = self._message.resource_spans[0].scope_spans
+        for first in range(0, BODY, 3):
+            trace = os.urandom(16)
+            for span in scope.spans[first : first + 3]:
+                span.trace_id, span.span_id = trace, os.urandom(8)
+        return self._message.SerializeToString()
 
 
 def overlay(variant: str, sink: str, folder: Path) -> tuple[Path, Path]:
@@ -111,7 +143,7 @@ def overlay(variant: str, sink: str, folder: Path) -> tuple[Path, Path]:
     pipelines: dict[str, Any] = {"traces": {"exporters": ["otlp_http/sink"]}}
     if variant == "collector":
         pipelines["traces"]["exporters"].append("signal_to_metrics")
-    if VARIANTS[variant] == GATEWAY:
+    if variant == "gateway":
         pipelines = {"traces/sampled": {"exporters": ["otlp_http/sink"]}}
     host = "${env:ENDTURN_COLLECTOR_HOST}"
     reader = {"pull": {"exporter": {"prometheus": {"host": host, "port": "${env:ENDTURN_COLLECTOR_METRICS_PORT}"}}}}
@@ -135,48 +167,164 @@ def overlay(variant: str, sink: str, folder: Path) -> tuple[Path, Path]:
     return below, over
 
 
-def collector(variant: str, sent: int, folder: Path) -> dict[str, float]:
-    """The CPU and the memory of one variant, for so many spans."""
-    received = 0
+def send(to: Collector | Member, load: Load, count: int) -> None:
+    """Send so many spans; what is refused is sent again."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/x-protobuf"}
+    for _ in range(count // BODY):
+        body = load.body()
+        while post(f"{to.url}/v1/traces", body, headers=headers) != 200:
+            time.sleep(0.05)
 
-    def throw_away(asked: Any) -> tuple[int, bytes, str]:
-        nonlocal received
-        received += len(asked.body)
-        return 200, b"", "application/x-protobuf"
 
-    bodies = [body() for _ in range(8)]
+@contextmanager
+def sink() -> Iterator[str]:
+    """A server that takes everything and keeps nothing."""
+    with serving(lambda _: (200, b"", "application/x-protobuf")) as url:
+        yield url
+
+
+def is_done(of: Collector | Member) -> bool:
+    """Nothing waits: neither in a queue nor for a decision."""
+    return of.own("otelcol_exporter_queue_size") == of.own(WEIGHED) == 0
+
+
+def collector(variant: str, sent: int, folder: Path) -> float:
+    """CPU-seconds of one variant for a million spans, from as many as are sent."""
     variables = {
         "ENDTURN_COLLECTOR_TOKEN": TOKEN,
-        "ENDTURN_SAMPLING_WAIT": "10m" if variant == "weighing" else "5s",
+        "ENDTURN_SAMPLING_WAIT": "5s",
         "ENDTURN_SAMPLING_TRACES": str(sent),
         "ENDTURN_COLLECTOR_MEMORY_MIB": "2048",
     }
-    with serving(throw_away) as sink:
-        below, over = overlay(variant, sink, folder / "files")
+    with sink() as url:
+        below, over = overlay(variant, url, folder / "files")
         config = VARIANTS[variant] or (below,)
         with Collector(folder / "run", config=config, configs=[over], environment=variables) as running:
-            before, memory = running.own(CPU), running.own(MEMORY)
-            for number in range(sent // BODY):
-                fresh = body() if VARIANTS[variant] == GATEWAY else bodies[number % len(bodies)]  # a trace comes once
-                while post(f"{running.url}/v1/traces", fresh, headers={"Authorization": f"Bearer {TOKEN}"}) != 200:
-                    time.sleep(0.05)
-            held = running.own(MEMORY) - memory
 
-            def is_done() -> bool:
-                """Nothing waits: neither in a queue nor for a decision."""
-                waiting = running.own("otelcol_exporter_queue_size")
-                weighed = running.own("otelcol_processor_tail_sampling_sampling_traces_on_memory")
-                return received > 0 and waiting == 0 and (variant != "gateway" or weighed == 0)
+            def passed_on() -> bool:
+                return running.own("otelcol_exporter_sent_spans") > 0 and is_done(running)
 
-            eventually(is_done, what="everything to be passed on", timeout=300)
-            cpu = running.own(CPU) - before
-    spans_sent = sent // BODY * BODY
+            load = Load()
+            send(running, load, FIRST)
+            eventually(passed_on, what="the first to be passed on", timeout=300)
+            before = running.own(CPU)
+            send(running, load, sent)
+            eventually(passed_on, what="everything to be passed on", timeout=300)
+            return (running.own(CPU) - before) / sent * 1e6
+
+
+def compared(variants: Sequence[str], sent: int, rounds: int, folder: Path) -> Iterator[tuple[str, Figures]]:
+    """The variants without Kafka: their costs, and how fast each is beside those that only pass on."""
+    costs: dict[str, list[float]] = {name: [] for name in variants}
+    for number in range(rounds):
+        for name in variants:
+            costs[name].append(collector(name, sent, folder / f"{name}-{number}"))
+    for name, mine in costs.items():
+        figures: Figures = {"cpu_s_per_million": _spread(mine)}
+        for least in LEAST:
+            if least in costs and name not in LEAST:
+                figures[f"of_{least}"] = _spread([one / other for one, other in zip(costs[least], mine, strict=True)])
+        yield name, figures
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+# --- A fleet ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def fleet(
+    folder: Path, *, gateways: int, wait: str, traces: int, passes_on: bool = False
+) -> Iterator[tuple[Member, list[Member]]]:
+    """An agent (one that only `passes_on`), Kafka, and so many gateways, each of which reads its share."""
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        over = folder / "over.yaml"
+        exporter = {"endpoint": stack.enter_context(sink()), "sending_queue": QUEUE | {"storage": "file_storage"}}
+        pipelines = {name: {"exporters": ["otlp_http/sink"]} for name in ("traces", "traces/truncated")}
+        to_sink = {"exporters": {"otlp_http/sink": exporter}, "service": {"pipelines": pipelines}}
+        over.write_text(yaml.safe_dump(to_sink))
+        kafka = stack.enter_context(Kafka(folder))
+        kafka.create_topics()
+        variables = {
+            "ENDTURN_KAFKA": kafka.address,
+            "ENDTURN_SAMPLING_WAIT": wait,
+            "ENDTURN_SAMPLING_TRACES": str(traces),
+            "ENDTURN_COLLECTOR_MEMORY_MIB": "2048",
+        }
+        reads = (*collector_files("kafka_gateway"), over)
+        readers = [stack.enter_context(Member(folder, f"gateway-{n}", reads, **variables)) for n in range(gateways)]
+        writes = _to_kafka(folder) if passes_on else (*ALL_IN_ONE, *collector_files("kafka_agent"))
+        agent = stack.enter_context(Member(folder, "agent", writes, **variables))
+        started, closed = "otelcol_kafka_receiver_partition_start", "otelcol_kafka_receiver_partition_close"
+        eventually(
+            lambda: sum(each.own(started) - each.own(closed) for each in readers) == 2 * PARTITIONS,
+            what="the gateways to share the partitions",
+            timeout=90,
+        )
+        yield agent, readers
+
+
+def _to_kafka(folder: Path) -> tuple[Path, ...]:
+    """What kafka_agent.yaml does with a span when all else is done, and nothing else."""
+    below, _ = overlay("disk", "", folder / "files")
+    [kafka_agent] = collector_files("kafka_agent")
+    exporter = yaml.safe_load(kafka_agent.read_text())["exporters"]["kafka/turns"]
+    over = folder / "to_kafka.yaml"
+    pipelines = {"traces": {"exporters": ["kafka/turns"]}}
+    over.write_text(yaml.safe_dump({"exporters": {"kafka/turns": exporter}, "service": {"pipelines": pipelines}}))
+    return below, over
+
+
+def fleet_cost(gateways: int, sent: int, folder: Path, *, passes_on: bool = False) -> Figures:
+    """CPU-seconds for a million spans, of the agent and of all gateways together; what a span takes in Kafka."""
+    load = Load()
+    with fleet(folder, gateways=gateways, wait="5s", traces=sent, passes_on=passes_on) as (agent, readers):
+
+        def cpu_after(count: int) -> tuple[float, float]:
+            """What was used once so many spans have been read, and every trace decided on."""
+
+            def is_through() -> bool:
+                read = sum(each.own("otelcol_receiver_accepted_spans", receiver="kafka/turns") for each in readers)
+                return read >= count and all(map(is_done, [agent, *readers]))
+
+            eventually(is_through, what="everything to be passed on", timeout=300)
+            return agent.own(CPU), sum(each.own(CPU) for each in readers)
+
+        send(agent, load, FIRST)
+        agent_first, gateways_first = cpu_after(FIRST)
+        send(agent, load, sent)
+        agent_last, gateways_last = cpu_after(FIRST + sent)
+        kafka = sum(file.stat().st_size for file in (folder / "kafka").glob("endturn.turns-*/*.log"))
     return {
-        "cpu_s_per_million": cpu / spans_sent * 1e6,
-        "held_bytes_per_trace": held / (spans_sent / 3),
-        "bytes": sum(map(len, bodies)) / len(bodies) / BODY,
-        "gzip_bytes": sum(len(gzip.compress(each, 1)) for each in bodies) / len(bodies) / BODY,
+        "agent_cpu_s_per_million": (agent_last - agent_first) / sent * 1e6,
+        "gateways_cpu_s_per_million": (gateways_last - gateways_first) / sent * 1e6,
+        "kafka_bytes_per_span": kafka / (FIRST + sent),
+        "bytes_per_span": len(load.body()) / BODY,
     }
+
+
+def weighing(sent: int, folder: Path) -> Figures:
+    """The resident memory of a gateway for each trace that it weighs, at three counts of them."""
+    load = Load()
+    found: Figures = {}
+    with fleet(folder, gateways=1, wait="10m", traces=sent) as (agent, [gateway]):
+
+        def await_read(count: int) -> None:
+            read = "otelcol_receiver_accepted_spans"
+            eventually(lambda: gateway.own(read, receiver="kafka/turns") >= count, what="all to be read", timeout=300)
+
+        send(agent, load, FIRST)
+        await_read(FIRST)
+        memory, traces = gateway.own(MEMORY), gateway.own(WEIGHED)
+        for share in (1, 2, 3):
+            send(agent, load, sent // 3 // BODY * BODY)
+            await_read(FIRST + sent // 3 // BODY * BODY * share)
+            more = gateway.own(WEIGHED) - traces
+            found[f"bytes_per_trace_at_{more:.0f}"] = (gateway.own(MEMORY) - memory) / more
+    return found
 
 
 # --- The recorder's side ------------------------------------------------------------------------------------------
@@ -227,6 +375,7 @@ def recorder(turns: int) -> dict[str, float]:
         costs.append(run(turns // 10))
         reader.get_metrics_data()
         sizes.append(_resident())
+        print(f"a tenth of {turns}: {costs[-1] * 1e6:.0f} µs a turn, {sizes[-1] / 1e6:.1f} MB", file=sys.stderr)
     each = sorted(costs)[len(costs) // 2]
     return {
         "turn_us": each * 1e6,
@@ -245,26 +394,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--spans", type=int, default=200_000, help="to each Collector (default: 200000)")
+    parser.add_argument("--rounds", type=int, default=3, help="of those that take turns (default: 3)")
     parser.add_argument("--turns", type=int, default=100_000, help="of the recorder (default: 100000)")
-    parser.add_argument("--only", action="append", choices=(*VARIANTS, "recorder"), help="again for others")
-    parser.add_argument("--json", action="store_true")
+    every = (*VARIANTS, "fleet", "weighing", "recorder")
+    parser.add_argument("--only", action="append", choices=every, help="again for others")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
     if asked.here:
         print(json.dumps(recorder(asked.turns)))
         return
-    found: dict[str, dict[str, float]] = {}
-    for variant in asked.only or (*VARIANTS, "recorder"):
-        if variant == "recorder":
-            command = [sys.executable, __file__, "--here", "--turns", str(asked.turns)]
-            found[variant] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        else:
-            with tempfile.TemporaryDirectory() as folder:
-                found[variant] = collector(variant, asked.spans, Path(folder))
-        if not asked.json:
-            print(variant, ", ".join(f"{name} {value:,.1f}" for name, value in found[variant].items()), flush=True)
-    if asked.json:
-        print(json.dumps(found, indent=2))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, figures in measured(asked.only or every, asked, Path(folder)):
+            shown = (
+                f"{each} {value if isinstance(value, str) else f'{value:,.2f}'}" for each, value in figures.items()
+            )
+            print(name, ", ".join(shown), flush=True)
+
+
+def measured(wanted: Sequence[str], asked: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Figures]]:
+    """What was found of each that is wanted."""
+    spans_ = asked.spans // BODY * BODY
+    yield from compared([name for name in VARIANTS if name in wanted], spans_, asked.rounds, folder)
+    if "fleet" in wanted:
+        yield "fleet that passes on", fleet_cost(1, spans_, folder / "fleet", passes_on=True)
+        for count in (1, 2, 4):
+            yield f"fleet of {count}", fleet_cost(count, spans_, folder / f"fleet-{count}")
+    if "weighing" in wanted:
+        yield "weighing", weighing(spans_, folder / "weighing")
+    if "recorder" in wanted:
+        command = [sys.executable, __file__, "--here", "--turns", str(asked.turns)]
+        yield "recorder", json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def objects() -> dict[tuple[str, str], Object]:
 
 
 def test_every_object_has_the_shape_that_kubernetes_takes(objects: dict[tuple[str, str], Object]) -> None:
-    """By the schemas of the newest Kubernetes, unknown fields refused. promtool tests the Operator's kind."""
+    """By the schemas of the newest Kubernetes, unknown fields refused. tests/generate checks the Operator's kind."""
     ours = [each for (kind, _), each in objects.items() if kind != "PrometheusRule"]
     assert {each["kind"] for each in ours} >= {
         "DaemonSet",

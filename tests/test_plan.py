@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-from collections.abc import Iterable
+import re
+import subprocess
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from endturn.chat import Usage
 from endturn.errors import UsageError
 from endturn.events import Continuation, ContinuationAttempted, Strategy, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
+from tests.support.processes import REPOSITORY, require_stack
 from tests.telemetry.stage import METRICS, Stage, points
 
 KNOWN: dict[str, float] = {"turns": 5000, "calls": 3, "tools": 2, "truncated": 0.04, "models": 5, "services": 40}
@@ -181,20 +185,37 @@ def test_the_table_has_each_figure_with_its_formula(capsys: pytest.CaptureFixtur
     assert [line.split(" = ")[1] for line in lines] == [each.formula for each in plan.FORMULAS]
 
 
-def test_as_json_and_as_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same figures for programs; what the fleet's files read, for Compose and for kustomize."""
+def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same figures for programs."""
     figures = {each["name"]: each["value"] for each in json.loads(run(capsys, "--json", "--trace-days", "3"))}
     assert figures == computed(turns=1000, trace_days=3)
-    compose = dict(line.split("=") for line in run(capsys, "--values", "compose").splitlines())
-    assert compose["KAFKA_PARTITIONS"] == str(figures["partitions"])
-    assert compose["ENDTURN_SAMPLING_WAIT"] == "600s"
-    made = yaml.safe_load(run(capsys, "--values", "kustomize"))
-    assert pairs(made["configMapGenerator"][0]["literals"]) == compose
-    assert made["replicas"] == [{"name": "endturn-gateway", "count": figures["gateways"]}]
 
 
-def pairs(literals: Iterable[str]) -> dict[str, str]:
-    return dict(each.split("=") for each in literals)
+def test_as_settings_of_compose(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is a variable of the fleet's file."""
+    written = dict(line.split("=") for line in run(capsys, "--values", "compose").splitlines())
+    text = (REPOSITORY / "docker-compose.fleet.yml").read_text()
+    assert written.keys() <= set(re.findall(r"\$\{(\w+):-", text))
+    assert written["KAFKA_PARTITIONS"] == str(computed(turns=1000)["partitions"])
+    assert written["ENDTURN_SAMPLING_WAIT"] == "600s"
+
+
+@pytest.mark.stack
+def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As an overlay over the manifests they change the gateways' number, and values that a gateway reads."""
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    below = os.path.relpath(REPOSITORY / "kubernetes", overlay)
+    written = run(capsys, "--values", "kustomize")
+    (overlay / "kustomization.yaml").write_text(f"resources: [{below}]\nnamespace: endturn\n{written}\n")
+    command = [require_stack("kustomize")["kustomize"], "build", overlay]
+    rendered = list(yaml.safe_load_all(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+    [gateway] = [each for each in rendered if each["kind"] == "StatefulSet"]
+    assert gateway["spec"]["replicas"] == computed(turns=1000)["gateways"]
+    settings = {name: value for name, value in plan.settings(turns=1000).items() if name.startswith("ENDTURN_")}
+    [read] = [each["data"] for each in rendered if each["metadata"]["name"].startswith("endturn-fleet")]
+    assert settings.items() <= read.items()
+    assert settings.keys() <= set(re.findall(r"env:(\w+)", (REPOSITORY / "collector/kafka_gateway.yaml").read_text()))
 
 
 @pytest.mark.parametrize(

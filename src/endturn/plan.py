@@ -29,6 +29,8 @@ OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {"ceil": math.ceil, "max": max, "min": min}
 SECONDS: Final = "_WAIT"
 """How the names of settings end that have their unit behind them."""
+COLLECTORS: Final = "ENDTURN_"
+"""How the names of settings begin that a Collector reads, and not Kafka's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,22 +159,23 @@ def as_table(found: Sequence[Figure]) -> str:
     )
 
 
-def as_values(made: Mapping[str, str], kind: Values) -> str:
-    """The settings as an `.env` of Compose, or as a patch for the manifests' `kustomization.yaml`."""
+def as_values(made: Mapping[str, str], kind: Values, *, gateways: Number) -> str:
+    """The settings as an `.env` of Compose, or as what an overlay over `kubernetes/` adds."""
     if kind == "compose":
         return "\n".join(f"{name}={value}" for name, value in made.items())
-    literals = [f"      - {name}={value}" for name, value in made.items()]
-    head = ["configMapGenerator:", "  - name: endturn-sizes", "    behavior: merge", "    literals:"]
-    scale = ["replicas:", "  - name: endturn-gateway", f"    count: {made['GATEWAYS']}"]
+    literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith(COLLECTORS)]
+    head = ["configMapGenerator:", "  - name: endturn-fleet", "    behavior: merge", "    literals:"]
+    scale = ["replicas:", "  - name: endturn-gateway", f"    count: {gateways}"]
     return "\n".join((*head, *literals, *scale))
 
 
 def command(*, as_json: bool, values: Values | None, **known: Number) -> int:
     """`endturn plan`: print the figures, or the settings of a fleet."""
+    found = figures(**known)
     if values:
-        print(as_values(settings(**known), values))
+        [gateways] = [each.value for each in found if each.name == "gateways"]
+        print(as_values(settings(**known), values, gateways=gateways))
     else:
-        found = figures(**known)
         print(
             json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2) if as_json else as_table(found)
         )

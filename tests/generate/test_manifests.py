@@ -7,6 +7,7 @@ import re
 import warnings
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -39,6 +40,29 @@ def test_the_prometheus_rule_holds_every_group() -> None:
     assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
     assert re.fullmatch("[a-z0-9.-]+", manifest["metadata"]["name"])
     assert manifest["spec"] == yaml.safe_load((REPOSITORY / manifests.RULES).read_text())
+
+
+def test_the_prometheus_rule_is_what_the_operator_takes() -> None:
+    """By the schema of the Operator's own definition; what it would drop without a word is refused here."""
+    definition = yaml.safe_load((REPOSITORY / "tests/data/prometheusrules_crd.yaml").read_text())
+    [version] = definition["spec"]["versions"]
+    # Its patterns are Go's, so that it is no valid JSON Schema in Python; none that a manifest of ours meets differs.
+    schema = jsonschema.Draft202012Validator(_strict(version["schema"]["openAPIV3Schema"]))
+    manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
+    schema.validate(manifest)
+    manifest["spec"]["groups"][0]["rules"][0]["keep_firing"] = "5m"
+    with pytest.raises(jsonschema.ValidationError, match="'keep_firing' was unexpected"):
+        schema.validate(manifest)
+
+
+def _strict(schema: Any) -> Any:
+    """The schema without room for members that it does not name."""
+    if isinstance(schema, list):
+        return [_strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}
+    return closed | {name: _strict(each) for name, each in schema.items()}
 
 
 def test_grafana_has_every_alert() -> None:
