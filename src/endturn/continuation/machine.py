@@ -177,25 +177,16 @@ class Machine:
 
 
 OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
-    {
-        Signal.END_TURN: TurnOutcome.COMPLETED,
-        Signal.HAND_OVER: TurnOutcome.COMPLETED,
-        Signal.FINISHED: TurnOutcome.COMPLETED,
-        Signal.IMPLICIT: TurnOutcome.IMPLICIT_COMPLETION,
-        Signal.EMPTY: TurnOutcome.EMPTY_RESPONSE,
-        Signal.INVALID_JSON: TurnOutcome.INVALID_JSON,
-        Signal.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
-        Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
-        Signal.REFUSED: TurnOutcome.REFUSED,
+    {Signal(outcome.value): outcome for outcome in TurnOutcome if outcome.value in [*Signal]}
+    | dict.fromkeys((Signal.END_TURN, Signal.HAND_OVER, Signal.FINISHED), TurnOutcome.COMPLETED)
+    | {
         Signal.REPAIR_REFUSED: TurnOutcome.TOOL_REPAIR_FAILED,
         Signal.REPEATED: TurnOutcome.REPETITION,
-        Signal.NO_PROGRESS: TurnOutcome.NO_PROGRESS,
         Signal.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
         Signal.MISSING: TurnOutcome.STREAM_CUT,
         Signal.ERROR: TurnOutcome.PROVIDER_ERROR,
-        Signal.FAILED: TurnOutcome.PROVIDER_ERROR,
-        Signal.CANCELLED: TurnOutcome.CANCELLED,
         Signal.INTERRUPTED: TurnOutcome.CANCELLED,
     }
 )
-"""What a turn's outcome is when this signal ended it. `limit_reached` brings its own."""
+"""What a turn's outcome is when this signal ended it: that of its name, where there is one. `limit_reached` brings its
+own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from endturn.sdk_errors import answer_in
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
 from endturn.stop_reasons import COMPATIBLE
+from endturn.tables import lines, shipped
 
 DEPTH: Final = 5
 """How many exceptions are looked at behind the one that was raised."""
@@ -30,22 +31,9 @@ _COMPLETIONS: Final = (
 )
 """Where an exception keeps the response that it is about."""
 
-NAMED: Final[Mapping[tuple[str, str], StopReason]] = {
-    ("agents", "ModelRefusalError"): StopReason.REFUSED,
-    ("google", "ContinuationInterruptedError"): StopReason.PAUSED,
-    ("instructor", "IncompleteOutputException"): StopReason.MAX_TOKENS,
-    ("langchain_core", "ContextOverflowError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("litellm", "BlockedPiiEntityError"): StopReason.SAFETY_BLOCKED,
-    ("litellm", "ContentPolicyViolationError"): StopReason.SAFETY_BLOCKED,
-    ("litellm", "ContextWindowExceededError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("openai", "ContentFilterFinishReasonError"): StopReason.SAFETY_BLOCKED,
-    ("openai", "LengthFinishReasonError"): StopReason.MAX_TOKENS,
-    ("pydantic_ai", "ContentFilterError"): StopReason.SAFETY_BLOCKED,
-    ("pydantic_ai", "ModelContextWindowExceededError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("pydantic_ai", "OutputTokenLimitExceeded"): StopReason.MAX_TOKENS,  # and IncompleteToolCall, which is one
-    ("pydantic_ai", "RunCancelled"): StopReason.CANCELLED,
-    ("strands", "ContextWindowOverflowException"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("strands", "MaxTokensReachedException"): StopReason.MAX_TOKENS,
+NAMED: Final = {
+    (package, name): StopReason(reason)
+    for _, (package, name, reason) in lines(shipped(), "exceptions.tsv", range(3, 4))
 }
 """Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
 
