@@ -14,8 +14,8 @@ from endturn.generate import rules
 from endturn.generate.alerts import Alert, alerts
 from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
-from endturn.generate.markdown import page
 from endturn.generate.promql import duration
+from endturn.generate.templates import page
 from endturn.providers import PROVIDERS, Auth
 from endturn.stop import TRUNCATED
 from endturn.stop_reasons import apis

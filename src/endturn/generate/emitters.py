@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from endturn.generate.markdown import page
+from endturn.generate.templates import page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
