@@ -147,13 +147,8 @@ def _variables(data: Mapping[str, Any], names: Sequence[str]) -> Iterator[Json]:
     for row in [*windows, *data.get("more", [])]:
         if row["type"] == "query":
             # No value of its own for "all": it means those that the query leaves.
-            yield _values(row["name"], row["label"], row["query"]) | {"regex": row["regex"], "hide": 2}
-        elif row["type"] == "custom":
-            options = [{"selected": each == row["values"][0], "text": each, "value": each} for each in row["values"]]
-            says = {"query": ",".join(row["values"]), "options": options, "current": options[0]}
-            yield _variable(row["name"], row["label"], type="custom", description=row["says"], **says)
-        else:
-            yield _variable(row["name"], row["label"], type="textbox", query="", hide=2)
+            row = _values(row["name"], row["label"], row["query"]) | {"regex": row["regex"], "hide": 2}
+        yield _shape("variable", **row)
 
 
 def _variable(name: str, label: str, **says: Any) -> Json:
