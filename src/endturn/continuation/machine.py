@@ -30,6 +30,7 @@ from typing import Final
 
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
+from endturn.tables import lines, shipped
 
 
 class State(StrEnum):
@@ -176,17 +177,9 @@ class Machine:
         return found
 
 
-OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
-    {Signal(outcome.value): outcome for outcome in TurnOutcome if outcome.value in [*Signal]}
-    | dict.fromkeys((Signal.END_TURN, Signal.HAND_OVER, Signal.FINISHED), TurnOutcome.COMPLETED)
-    | {
-        Signal.REPAIR_REFUSED: TurnOutcome.TOOL_REPAIR_FAILED,
-        Signal.REPEATED: TurnOutcome.REPETITION,
-        Signal.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
-        Signal.MISSING: TurnOutcome.STREAM_CUT,
-        Signal.ERROR: TurnOutcome.PROVIDER_ERROR,
-        Signal.INTERRUPTED: TurnOutcome.CANCELLED,
-    }
-)
-"""What a turn's outcome is when this signal ended it: that of its name, where there is one. `limit_reached` brings its
-own."""
+OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = {
+    Signal(signal): TurnOutcome(outcome)
+    for _, (outcome, _, signals, *_) in lines(shipped(), "outcomes.tsv", range(5, 6))
+    for signal in signals.split()
+}
+"""What a turn's outcome is when this signal ended it. `limit_reached` brings its own."""

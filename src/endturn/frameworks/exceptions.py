@@ -14,6 +14,7 @@ from endturn.formats import Context, ResponseSummary, format_of, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
+from endturn.frameworks.paths import DATA
 from endturn.frameworks.rows import meaning, stop_of, tables_in
 from endturn.sdk_errors import answer_in
 from endturn.sdk_objects import dumped
@@ -36,20 +37,6 @@ NAMED: Final = {
     for _, (package, name, reason) in lines(shipped(), "exceptions.tsv", range(3, 4))
 }
 """Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
-
-_SHAPES: Final = (
-    ("choices", "openai_chat"),
-    ("candidates", "gemini"),
-    ("prompt_feedback", "gemini"),
-    ("stop_reason", "anthropic"),
-    ("stopReason", "bedrock_converse"),
-    ("done_reason", "ollama"),
-    ("steps", "gemini_interactions"),
-    ("continuation_token", "gemini_interactions"),
-    ("output", "openai_responses"),
-    ("finish_reason", "cohere"),
-)
-"""Which format a whole response is in, by a member that only its responses have; the first that is there decides."""
 
 # openai-agents: "Responses stream ended with terminal event `response.incomplete`. … incomplete_details=…(reason='…')"
 _AGENTS: Final = re.compile(r"terminal event `response\.(\w+)`(?:.*?incomplete_details=.*?reason='(\w+)')?", re.DOTALL)
@@ -117,7 +104,7 @@ def whole(response: Any) -> ResponseSummary | None:
         return None
     if member(response, "kind") == "response" and member(response, "parts") is not None:
         return _of_pydantic(response)
-    name = next((speaks for name, speaks in _SHAPES if member(response, name) is not None), None)
+    name = next((speaks for name, speaks in DATA["shapes"].items() if member(response, name) is not None), None)
     if name == "openai_chat":
         first = next(iter(items(member(response, "choices"))), None)
         if member(first, "text") is not None and member(first, "message") is None:
