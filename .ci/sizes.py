@@ -24,16 +24,10 @@ LONG_FILES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 LATE_IMPORTS = {
     "continuation/tool_gate.py: endturn.continuation.schema_check",
-    "demo.py: endturn.demo_agents",
-    "demo.py: endturn.instrumentation.configure",
-    "__init__.py: endturn.errors",
     "instrumentation/body.py: httpx",
     "instrumentation/http_clients.py: endturn.instrumentation.exchange",
     "instrumentation/instrument.py: endturn.telemetry.span_processor",
     "instrumentation/instrument.py: multiprocessing.process",
-    "pytest_plugin.py: endturn.events",
-    "pytest_plugin.py: endturn.hooks",
-    "pytest_plugin.py: endturn.instrumentation.instrument",
     "telemetry/content.py: endturn.formats.settings",
     "telemetry/content.py: endturn.telemetry.messages",
     "telemetry/span_conventions.py: endturn.frameworks",

@@ -91,21 +91,24 @@ def test_what_uvx_started_fetches_what_it_needs(
     """By starting itself again, from where it was installed; without uv the message says the command."""
     started: list[list[str]] = []
 
-    def execv(path: str, arguments: list[str]) -> None:
+    def execve(path: str, arguments: list[str], environment: dict[str, str]) -> None:
         started.append([path, *arguments])
-        raise KeyboardInterrupt
+        monkeypatch.setattr(os, "environ", environment)
+        raise SystemExit
 
-    monkeypatch.setattr("endturn.demo.PACKAGES", ("not_there",))
-    monkeypatch.setattr(os, "execv", execv)
-    monkeypatch.setattr(sys, "argv", ["endturn", "demo", "--once"])
+    for name in ("endturn.demo", "endturn.demo_agents"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.setattr(os, "execve", execve)
     monkeypatch.setenv("UV", "/bin/uv")
-    assert cli.main(["demo", "--once"]) == 130
+    with pytest.raises(SystemExit):
+        cli.main(["demo", "--once"])
     ((*command, requirement, name, word, option),) = started
     assert command == ["/bin/uv", "/bin/uv", "tool", "run", "--from"]
     assert requirement == f"endturn[demo] @ {REPOSITORY.as_uri()}"
     assert (name, word, option) == ("endturn", "demo", "--once")
-    monkeypatch.delenv("UV")
-    assert cli.main(["demo", "--once"]) == 2
+    assert cli.main(["demo", "--once"]) == 2  # once more would be for ever
+    assert len(started) == 1
     assert "uvx --from endturn endturn demo" in capsys.readouterr().err
 
 

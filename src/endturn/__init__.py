@@ -80,9 +80,7 @@ def _without_sdk(name: str) -> type:
     """A class that cannot be made: whoever lists or imports all names need not have the SDK, whoever uses it does."""
 
     def refuse(self: object, *args: object, **kwargs: object) -> None:
-        from endturn.errors import UsageError
-
-        raise UsageError(f"{name} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'")
+        raise __getattr__("UsageError")(f"{name} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'")
 
     return type(name, (), {"__init__": refuse, "__module__": __name__})
 

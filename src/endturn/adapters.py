@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import inspect
 import json
+import tomllib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from endturn.provider_calls import cut_by, unreachable
 from endturn.providers import provider_at
 from endturn.sdk_errors import ErrorAnswer, answer_in, is_of, lost
 from endturn.sdk_objects import dumped
+from endturn.tables import shipped
 
 __all__ = ["SdkProvider", "provider"]
 
@@ -46,39 +48,27 @@ __all__ = ["SdkProvider", "provider"]
 
 @dataclass(frozen=True, slots=True)
 class _Methods:
-    """The methods of a client that ask in one format, and what they take and give.
-
-    Attributes:
-        asks: the method, by its path from the client; "" where the client is a function itself.
-        streams: the method for streams; "" where it is the same, and an argument says so.
-        fetches: the method that takes the id of a response which is still being made.
-        arguments: the format's body, and the host's options, as the method's arguments.
-        events: the member of a stream's answer that is the stream; "" where the answer is.
-        follows_tokens: the SDK takes continuation tokens up by itself.
-    """
+    """The methods of a client that ask in one format, and what they take and give, as in data/sdks.toml."""
 
     asks: str = ""
     streams: str = ""
     fetches: str = ""
-    arguments: Callable[[Callable[..., Any], Request, Json, Mapping[str, Any]], Json] = field(
-        default_factory=lambda: _keywords
-    )
+    arguments: str = "keywords"
     events: str = ""
     follows_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Sdk:
-    """An SDK's clients: classes of that name in that module or below it. The first of `formats` is the default.
-
-    Attributes:
-        provider: who answers them at an address that is not known; "" where that may be anybody.
-    """
+    """An SDK's clients, and how they are asked in each format, as in data/sdks.toml."""
 
     module: str
-    kind: str
-    provider: str
-    formats: Mapping[str, _Methods]
+    classes: tuple[str, ...]
+    formats: Mapping[str, Mapping[str, Any]]
+    provider: str = ""
+
+
+_SDKS: Final = tuple(_Sdk(**row) for row in tomllib.loads(shipped().joinpath("sdks.toml").read_text("utf-8"))["sdks"])
 
 
 def _keywords(method: Callable[..., Any], request: Request, body: Json, options: Mapping[str, Any]) -> Json:
@@ -142,33 +132,7 @@ def _with_blobs(value: Any, shape: Any) -> Any:
     return value
 
 
-_CHAT: Final = {"openai_chat": _Methods("chat.completions.create")}
-_OPENAI: Final = {
-    **_CHAT,
-    "openai_responses": _Methods("responses.create", fetches="responses.retrieve"),
-    "completions": _Methods("completions.create"),
-}
-_GOOGLE: Final = {
-    "gemini": _Methods("models.generate_content", "models.generate_content_stream", arguments=_generate),
-    # Told not to follow tokens, the SDK warns of each, and refuses jobs in the background.
-    "gemini_interactions": _Methods("interactions.create", fetches="interactions.get", follows_tokens=True),
-}
-_CONVERSE: Final = {"bedrock_converse": _Methods("converse", "converse_stream", arguments=_converse, events="stream")}
-
-_SDKS: Final = (
-    _Sdk("openai", "BaseClient", "", _OPENAI),
-    _Sdk("anthropic", "BaseClient", "anthropic", {"anthropic": _Methods("messages.create")}),
-    _Sdk("groq", "BaseClient", "groq", _CHAT),
-    _Sdk("together", "BaseClient", "together", _CHAT),
-    _Sdk("google.genai", "Client", "gcp.gemini", _GOOGLE),
-    _Sdk("google.genai", "AsyncClient", "gcp.gemini", _GOOGLE),
-    _Sdk("botocore", "BedrockRuntime", "aws.bedrock", _CONVERSE),
-    _Sdk("mistralai", "Mistral", "mistral_ai", {"openai_chat": _Methods("chat.complete", "chat.stream")}),
-    _Sdk("cohere", "ClientV2", "cohere", {"cohere": _Methods("chat", "chat_stream")}),
-    _Sdk("cohere", "AsyncClientV2", "cohere", {"cohere": _Methods("chat", "chat_stream")}),
-    _Sdk("ollama", "Client", "ollama", {"ollama": _Methods("chat")}),
-    _Sdk("ollama", "AsyncClient", "ollama", {"ollama": _Methods("chat")}),
-)
+_ARGUMENTS: Final = {"keywords": _keywords, "generate": _generate, "converse": _converse}
 
 _KINDS: Final = (("Azure", "azure.ai.openai"), ("Bedrock", "aws.bedrock"), ("Vertex", "gcp.vertex_ai"))
 """What the classes of an SDK's clients for a cloud's service are called → whose service it is."""
@@ -232,7 +196,7 @@ def provider(
         named = format or next(iter(sdk.formats))
         if named not in sdk.formats:
             raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.formats)}")
-        methods, speaks, name = sdk.formats[named], format_of(named), _provider_of(client) or sdk.provider
+        methods, speaks, name = _Methods(**sdk.formats[named]), format_of(named), _provider_of(client) or sdk.provider
     return SdkProvider(
         format=speaks.name,
         provider=name or speaks.provider,
@@ -267,7 +231,7 @@ def _a(thing: object) -> str:
 
 def _sdk_of(client: object) -> _Sdk:
     for sdk in _SDKS:
-        if any(is_of(kind, sdk.module, sdk.kind) for kind in type(client).__mro__):
+        if any(is_of(kind, sdk.module, name) for kind in type(client).__mro__ for name in sdk.classes):
             return sdk
     raise UsageError(
         f"provider is a function of a Request, like Client('openai'), or an SDK's client, not {_a(client)}; known are "
@@ -353,7 +317,7 @@ class _SdkCall:
             return method(self._request.retrieve, **given, **({"stream": True} if stream else {}))
         body = {name: value for name, value in self._body.items() if name != "stream" or not methods.streams}
         method = self._provider.method((stream and methods.streams) or methods.asks)
-        return method(**methods.arguments(method, self._request, body, options))
+        return method(**_ARGUMENTS[methods.arguments](method, self._request, body, options))
 
     @contextmanager
     def io(self) -> Iterator[None]:

@@ -48,17 +48,11 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         """The sum, field by field; a figure that only one side knows stays."""
 
-        def plus(a: int | None, b: int | None) -> int | None:
-            return b if a is None else a if b is None else a + b
-
-        return Usage(
-            plus(self.input_tokens, other.input_tokens),
-            plus(self.output_tokens, other.output_tokens),
-            plus(self.reasoning_tokens, other.reasoning_tokens),
-            plus(self.cache_read_tokens, other.cache_read_tokens),
-            plus(self.cache_write_tokens, other.cache_write_tokens),
-            self.estimated or other.estimated,
-        )
+        told = {}
+        for name in self.__dataclass_fields__:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            told[name] = theirs if ours is None else ours if theirs is None else ours + theirs
+        return Usage(**{**told, "estimated": self.estimated or other.estimated})
 
 
 class Tool(_Model):

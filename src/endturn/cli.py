@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final
@@ -22,6 +24,9 @@ WORDS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 """What stands in the file for an option's type or action, where that is no word of argparse's."""
 
+FETCHED: Final = "ENDTURN_FETCHED"
+"""The environment variable that keeps a command whose extra does not help from being started again for ever."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -35,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings: dict[str, Any] = {"command": "run", "words": words[1:]}  # the rest is another program's
     else:
         settings = vars(parser().parse_args(words))
-    command = COMMANDS[settings.pop("command")]
+    name = settings.pop("command")
+    command = COMMANDS[name]
     extra = command.get("extra")
     try:
         status = int(resolve_name(command["runs"])(**settings))
@@ -47,13 +53,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not extra or (error.name or "").startswith("endturn"):
             raise
-        print(f"endturn: {error.name!r} is not installed: pip install 'endturn[{extra}]'", file=sys.stderr)
+        if (uv := os.environ.get("UV")) and FETCHED not in os.environ:  # `uvx` started this, and starts it again
+            again = [uv, "tool", "run", "--from", _with_extra(extra), "endturn", *words]
+            os.execve(uv, again, {**os.environ, FETCHED: extra})  # noqa: S606
+        hint = f"pip install 'endturn[{extra}]', or uvx --from endturn endturn {name}"
+        print(f"endturn: {error.name!r} is not installed: {hint}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read has read enough; what is still buffered goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _with_extra(extra: str) -> str:
+    """This very endturn with an extra, from where it was installed."""
+    found = distribution("endturn")
+    origin = json.loads(found.read_text("direct_url.json") or "{}").get("url")  # a wheel or a checkout, not an index
+    return f"endturn[{extra}] @ {origin}" if origin else f"endturn[{extra}]=={found.version}"
 
 
 def parser() -> argparse.ArgumentParser:

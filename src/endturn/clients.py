@@ -14,11 +14,11 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from endturn import hooks, provider_calls, signing
@@ -33,9 +33,6 @@ from endturn.replies import begins_stream
 from endturn.scopes import Layer, open_call
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["PROVIDERS", "AsyncClient", "Client"]
 
@@ -375,7 +372,36 @@ def _opened(http: Any, kind: str, timeout: float | None) -> tuple[Any, Any, bool
     return library, http, False
 
 
-class Client:
+class _Client:
+    """Where requests go, and by which HTTP client, whose class is named here."""
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        provider: str = "openai",
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        format: str | None = None,
+        dialect: str | None = None,
+        http: Any = None,
+        timeout: float | None = 600.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._endpoint = _endpoint(provider, api_key, base_url, format, dialect, headers)
+        self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
+        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
+        self._library, self._http, self._owned = _opened(http, self._kind, timeout)
+
+    def _calling(self, request: Request, *, stream: bool) -> AbstractContextManager[_HttpCall]:
+        return _calling(self._endpoint, self._library, self._http, request, stream=stream)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.provider!r}, format={self.format!r}, url={_shown(self._endpoint.url)!r})"
+
+
+class Client(_Client):
     """Sends requests to one provider. Safe among threads; close it, or use it in a `with` block.
 
     Args:
@@ -392,22 +418,7 @@ class Client:
         UsageError: there is no key, or the provider is not known by name.
     """
 
-    def __init__(
-        self,
-        provider: str = "openai",
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        format: str | None = None,
-        dialect: str | None = None,
-        http: httpx.Client | httpx.BaseTransport | Any = None,
-        timeout: float | None = 600.0,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self._endpoint = _endpoint(provider, api_key, base_url, format, dialect, headers)
-        self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
-        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
-        self._library, self._http, self._owned = _opened(http, "Client", timeout)
+    _kind = "Client"
 
     def complete(self, request: Request) -> ChatResponse:
         """One request, one whole response.
@@ -415,7 +426,7 @@ class Client:
         Raises:
             ProviderError: there was none; its type says whose fault that is.
         """
-        with _calling(self._endpoint, self._library, self._http, request, stream=False) as call:
+        with self._calling(request, stream=False) as call:
             return provider_calls.complete(call)
 
     __call__ = complete
@@ -428,7 +439,7 @@ class Client:
         Raises:
             ProviderError: no stream began, or (DecodeError) it is not in the provider's format.
         """
-        with _calling(self._endpoint, self._library, self._http, request, stream=True) as call:
+        with self._calling(request, stream=True) as call:
             yield from provider_calls.stream(call)
 
     def close(self) -> None:
@@ -442,40 +453,22 @@ class Client:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"Client({self.provider!r}, format={self.format!r}, url={_shown(self._endpoint.url)!r})"
 
-
-class AsyncClient:
+class AsyncClient(_Client):
     """`Client`, awaited: the same arguments, `http` being an async client or transport."""
 
-    def __init__(
-        self,
-        provider: str = "openai",
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        format: str | None = None,
-        dialect: str | None = None,
-        http: httpx.AsyncClient | httpx.AsyncBaseTransport | Any = None,
-        timeout: float | None = 600.0,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self._endpoint = _endpoint(provider, api_key, base_url, format, dialect, headers)
-        self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
-        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
-        self._library, self._http, self._owned = _opened(http, "AsyncClient", timeout)
+    _kind = "AsyncClient"
 
     async def complete(self, request: Request) -> ChatResponse:
         """One request, one whole response; see `Client.complete`."""
-        with _calling(self._endpoint, self._library, self._http, request, stream=False) as call:
+        with self._calling(request, stream=False) as call:
             return await provider_calls.acomplete(call)
 
     __call__ = complete
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
         """The response's deltas, and at last the response; see `Client.stream`."""
-        with _calling(self._endpoint, self._library, self._http, request, stream=True) as call:
+        with self._calling(request, stream=True) as call:
             async with aclosing(provider_calls.astream(call)) as items:
                 async for item in items:
                     yield item
@@ -490,6 +483,3 @@ class AsyncClient:
 
     async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
-
-    def __repr__(self) -> str:
-        return f"AsyncClient({self.provider!r}, format={self.format!r}, url={_shown(self._endpoint.url)!r})"

@@ -154,24 +154,22 @@ class _Controller:
         """Say once what cannot work: functions of which the model is told nothing, a mode that it cannot end."""
         if self._warned:
             return
-        names, mode = tool_schemas(request).keys(), self._policy.mode
-        offered = termination.is_offered(mode, names)
-        own = set() if self._tools is None else self._tools.keys() - (termination.FUNCTIONS[mode] if mode else set())
-        if mode is not None and not offered and not self._policy.text_signals:
+        names, mode, tools = tool_schemas(request).keys(), self._policy.mode, self._tools
+        ends = termination.FUNCTIONS[mode].keys() if mode else set()
+        if mode is not None and ends.isdisjoint(names) and not self._policy.text_signals:
             self._warned = True
             log.warning(
                 "mode=%r: the request offers no %s to end the turn with; add it to its tools, as endturn.continuation."
-                "termination.tools(%r) has it, or let the controller run tools: tools={}",
-                mode, " or ".join(termination.FUNCTIONS[mode]), mode,
+                "termination.tools(%r) has it, or let the controller run tools: tools={}", mode, " or ".join(ends), mode
             )  # fmt: skip
-        unrun = [] if self._tools is None else [name for name in names if name not in self._tools]
+        unrun = [] if tools is None else [name for name in names if name not in tools]
         if unrun:
             self._warned = True
             log.warning(
                 "the request declares %s, and the controller has no function for it: calls are answered with an error; "
-                "hand it one, or leave tools out to run them yourself",
-                ", ".join(map(repr, unrun)),
-            )
+                "hand it one, or leave tools out to run them yourself", ", ".join(map(repr, unrun))
+            )  # fmt: skip
+        own = set() if tools is None else tools.keys() - ends
         if own and own.isdisjoint(names):
             self._warned = True
             log.warning(

@@ -12,21 +12,17 @@ import threading
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from importlib.metadata import distribution
-from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from endturn.demo_agents import plan, scripted_provider
 from endturn.errors import UsageError
 from endturn.events import CallEnded, DispatchBlocked, Record, TurnEnded
 from endturn.hooks import subscribe
-
-PACKAGES: Final = (
-    "openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "duckdb", "jinja2",
-    "starlette", "uvicorn",
-)  # fmt: skip
-"""What the extra `demo` brings."""
+from endturn.instrumentation.configure import configure
+from endturn.ui import server
+from endturn.ui.store import Store
 
 
 def command(as_json: bool, once: bool, minutes: float) -> int:
@@ -49,14 +45,8 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
         The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
 
     Raises:
-        UsageError: a package that the demo needs is missing and no uv started this, or nothing listens where telemetry
-            should go.
+        UsageError: nothing listens where telemetry should go.
     """
-    if missing := [package for package in PACKAGES if not _installed(package)]:
-        if uv := os.environ.get("UV"):  # `uvx` started this: its next environment is as passing as this one
-            os.execv(uv, [uv, "tool", "run", "--from", _requirement(), "endturn", *sys.argv[1:]])  # noqa: S606
-        needed = ", ".join(missing)
-        raise UsageError(f"the demo needs {needed}: pip install 'endturn[demo]', or uvx --from endturn endturn demo")
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
     if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         return _with_page()
@@ -65,9 +55,6 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
 
 def _with_page() -> int:
     """Play for a page of its own, on the usual port or on any: never for one that holds what somebody sent it."""
-    from endturn.ui import server
-    from endturn.ui.store import Store
-
     # The scripted provider's words may be shown, and a second is long for somebody who looks on.
     os.environ.setdefault("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
     os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
@@ -105,9 +92,6 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     else:  # nobody is listening on the default port: do not try
         for signal in ("TRACES", "METRICS", "LOGS"):
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
-
-    from endturn.demo_agents import plan, scripted_provider
-    from endturn.instrumentation.configure import configure
 
     logging.getLogger("endturn").addHandler(logging.NullHandler())  # the table says what its lines say
     tally = Tally()
@@ -155,48 +139,34 @@ def _progress(turns: int, responses: int) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _requirement() -> str:
-    """This very endturn with what the demo needs, from where it was installed."""
-    found = distribution("endturn")
-    origin = json.loads(found.read_text("direct_url.json") or "{}").get("url")  # a wheel or a checkout, not an index
-    return f"endturn[demo] @ {origin}" if origin else f"endturn[demo]=={found.version}"
-
-
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 @dataclass
 class _Model:
-    """What is counted of one model; of a turn whether it was truncated, unfinished, continued, and how long it took."""
+    """What is counted of one model."""
 
     reasons: Counter[str] = field(default_factory=Counter)
-    turns: list[tuple[bool, bool, bool, float]] = field(default_factory=list)
+    turns: list[TurnEnded] = field(default_factory=list)
     blocked: int = 0
 
     def figures(self) -> dict[str, Any]:
-        """As JSON can carry them: rates are fractions, times are seconds."""
-        truncated = sum(turn[0] for turn in self.turns)
-        unfinished = sum(turn[0] and turn[1] for turn in self.turns)
+        """As JSON can carry them: rates are fractions, times are medians in seconds."""
+        truncated = [ended for ended in self.turns if ended.turn.truncated]
+        unfinished = sum(ended.turn.unfinished for ended in truncated)
+        times: dict[bool, list[float]] = {False: [], True: []}
+        for ended in self.turns:
+            times[ended.turn.continued].append(ended.duration_s)
+        plain, continued = (round(median(each), 3) if each else None for each in times.values())
         return {
             "responses": dict(self.reasons.most_common()),
             "turns": len(self.turns),
-            "truncated_turns": truncated,
-            "truncation_rate": truncated / len(self.turns) if self.turns else None,
-            "continued_turns": sum(turn[2] for turn in self.turns),
+            "truncated_turns": len(truncated),
+            "truncation_rate": len(truncated) / len(self.turns) if self.turns else None,
+            "continued_turns": len(times[True]),
             "unfinished_turns": unfinished,
-            "unfinished_rate": unfinished / truncated if truncated else None,
+            "unfinished_rate": unfinished / len(truncated) if truncated else None,
             "blocked_tool_calls": self.blocked,
-            "plain_turn_seconds": self._median(continued=False),
-            "continued_turn_seconds": self._median(continued=True),
+            "plain_turn_seconds": plain,
+            "continued_turn_seconds": continued,
         }
-
-    def _median(self, *, continued: bool) -> float | None:
-        found = [turn[3] for turn in self.turns if turn[2] == continued]
-        return round(median(found), 3) if found else None
 
 
 class Tally:
@@ -209,9 +179,8 @@ class Tally:
         match record:
             case CallEnded(started=started, stop=stop):
                 self._models[started.provider, started.model].reasons[stop.reason.value] += 1
-            case TurnEnded(turn=turn, duration_s=duration_s):
-                facts = turn.truncated, turn.unfinished, turn.continued, duration_s
-                self._models[turn.provider, turn.model].turns.append(facts)
+            case TurnEnded(turn=turn):
+                self._models[turn.provider, turn.model].turns.append(record)
             case DispatchBlocked(provider=provider, model=model, names=names):
                 self._models[provider, model].blocked += len(names)
             case _:

@@ -11,7 +11,7 @@ import math
 import operator
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from endturn.errors import UsageError
@@ -56,26 +56,20 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Formula:
-    """How a figure is computed."""
+class Figure:
+    """How a figure is computed, and what it comes to in one fleet."""
 
     name: str
     says: str
     unit: str
     formula: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure(Formula):
-    """A figure of one fleet."""
-
-    value: Number
+    value: Number = math.nan
 
 
 _data: Final[dict[str, dict[str, Any]]] = tomllib.loads(shipped().joinpath("plan.toml").read_text("utf-8"))
 INPUTS: Final = tuple(Input(name=name.replace("-", "_"), **row) for name, row in _data["inputs"].items())
 CONSTANTS: Final = tuple(Constant(name=name, **row) for name, row in _data["constants"].items())
-FORMULAS: Final = tuple(Formula(name=name, **row) for name, row in _data["figures"].items())
+FORMULAS: Final = tuple(Figure(name=name, **row) for name, row in _data["figures"].items())
 
 
 def figures(**known: Number) -> list[Figure]:
@@ -91,7 +85,7 @@ def figures(**known: Number) -> list[Figure]:
     found = []
     for each in FORMULAS:
         scope[each.name] = evaluate(each.formula, scope)
-        found.append(Figure(**asdict(each), value=scope[each.name]))
+        found.append(replace(each, value=scope[each.name]))
     return found
 
 
@@ -175,8 +169,8 @@ def command(*, as_json: bool, values: Values | None, **known: Number) -> int:
     if values:
         [gateways] = [each.value for each in found if each.name == "gateways"]
         print(as_values(settings(**known), values, gateways=gateways))
+    elif as_json:
+        print(json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2))
     else:
-        print(
-            json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2) if as_json else as_table(found)
-        )
+        print(as_table(found))
     return 0

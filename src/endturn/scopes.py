@@ -41,6 +41,7 @@ from endturn.events import (
 )
 from endturn.hooks import Activation, Listener, emit, log_internal_error, number
 from endturn.stop import Stop, StopReason, word_shown
+from endturn.tables import lines, shipped
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Request, Usage
@@ -201,17 +202,9 @@ def outcome_of(ended: CallEnded) -> TurnOutcome:
 
 
 OUTCOMES: Final = {
-    StopReason.END_TURN: TurnOutcome.COMPLETED,
-    StopReason.TOOL_CALL: TurnOutcome.COMPLETED,
-    StopReason.MAX_TOKENS: TurnOutcome.NOT_CONTINUED,
-    StopReason.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.NOT_CONTINUED,
-    StopReason.MISSING: TurnOutcome.NOT_CONTINUED,
-    StopReason.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
-    StopReason.REFUSED: TurnOutcome.REFUSED,
-    StopReason.PAUSED: TurnOutcome.LEFT_PAUSED,
-    StopReason.CANCELLED: TurnOutcome.CANCELLED,
-    StopReason.ERROR: TurnOutcome.PROVIDER_ERROR,
-    StopReason.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
+    StopReason(reason): TurnOutcome(outcome)
+    for _, (outcome, _, _, after, _) in lines(shipped(), "outcomes.tsv", range(5, 6))
+    for reason in after.split()
 }
 """How a turn ends whose last response stopped for that reason, where nothing else is known."""
 

@@ -35,14 +35,14 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final, Literal, assert_never
+from typing import Final, Literal, Self, assert_never
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from endturn import formats
 from endturn.chat import ChatResponse, Message, Request, Usage
@@ -127,19 +127,18 @@ class _Line(BaseModel):
         said = self.model_dump(mode="json", exclude_defaults=True, warnings=False)
         return json.dumps(said, separators=(",", ":")).encode() + b"\n"
 
-    def entry(self, last: ChatResponse | None) -> Answered | Entered | Ended:
-        """The entry of a line within a turn.
+    @model_validator(mode="after")
+    def _tells(self) -> Self:
+        if not (self.began or self.response or self.message or self.ended):
+            raise ValueError("it tells of nothing")
+        return self
 
-        Raises:
-            ValueError: it tells of none.
-        """
-        if self.ended is not None:
-            return self.ended
+    def entry(self, last: ChatResponse | None) -> Answered | Entered:
+        """The entry of a line within a turn, but for its last."""
         if self.response is not None:
             return Answered(self.response, None if self.raised is None else self.raised.error(self.response))
         message = last.message(include_cut=True) if self.message == AS_IT_CAME and last is not None else self.message
-        if not isinstance(message, Message):
-            raise ValueError("it has no entry")
+        assert isinstance(message, Message)
         return Entered(message, self.counters, self.usage)
 
 
@@ -493,34 +492,6 @@ def _answered(messages: Iterable[Message]) -> list[Message]:
     return answered
 
 
-@dataclass(slots=True)
-class _Reading:
-    """A turn, while a file is read."""
-
-    began: Began
-    entries: list[Answered | Entered] = field(default_factory=list)
-    outcome: TurnOutcome | None = None
-    damaged: bool = False
-    next: int = 1
-
-    def take(self, line: _Line) -> None:
-        """Take the turn's next line.
-
-        Raises:
-            ValueError: lines are missing before it, or it tells of nothing.
-        """
-        self.damaged = self.damaged or line.n != self.next
-        if self.damaged and line.ended is None:
-            raise ValueError("lines are missing before this one")
-        last = next((entry.response for entry in reversed(self.entries) if isinstance(entry, Answered)), None)
-        entry = line.entry(last)
-        self.next = line.n + 1
-        if isinstance(entry, Ended):
-            self.outcome = entry.outcome
-        else:
-            self.entries.append(entry)
-
-
 def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
     """The turns of a transcript, in the order in which they began. It may still be written to.
 
@@ -533,37 +504,43 @@ def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
     Raises:
         UsageError: the file cannot be read.
     """
-    found: list[tuple[str, _Reading]] = []
-    latest: dict[str, _Reading] = {}
+    turns: list[list[_Line]] = []
+    latest: dict[str, list[_Line]] = {}
     try:
         with open(path, "rb") as file:
             for number, raw in enumerate(file, 1):
-                if not raw.strip():
-                    continue
                 try:
                     line = _Line.model_validate(json.loads(raw))
-                    if turn_id is not None and line.turn != turn_id:
-                        continue
                     if line.began is not None:
-                        latest[line.turn] = _Reading(line.began)
-                        found.append((line.turn, latest[line.turn]))
-                    else:
-                        latest[line.turn].take(line)
+                        latest[line.turn] = []
+                        turns.append(latest[line.turn])
+                    latest[line.turn].append(line)
                 except (ValueError, KeyError, RecursionError):
-                    if raw.endswith(b"\n"):
+                    if raw.strip() and raw.endswith(b"\n"):
                         log.warning(
                             "[transcript] line %d of %r is passed over: it, or one of its turn before it, is damaged",
-                            number,
-                            str(path),
-                        )
+                            number, str(path),
+                        )  # fmt: skip
     except OSError as error:
         raise UsageError(f"the transcript {str(path)!r} cannot be read: {_why(error)}") from None
-    return [
-        Recovered(
-            turn_id=id_, began=turn.began, entries=tuple(turn.entries), outcome=turn.outcome, damaged=turn.damaged
-        )
-        for id_, turn in found
-    ]
+    return [_recovered(lines) for lines in turns if turn_id in (None, lines[0].turn)]
+
+
+def _recovered(lines: Sequence[_Line]) -> Recovered:
+    """A turn by its lines. What follows a hole is not trusted, but how it ended is."""
+    began, outcome, damaged = lines[0].began, None, False
+    assert began is not None
+    entries: list[Answered | Entered] = []
+    last: ChatResponse | None = None
+    for number, line in enumerate(lines[1:], 1):
+        damaged = damaged or line.n != number or (line.message == AS_IT_CAME and last is None)
+        if line.ended is not None:
+            outcome = line.ended.outcome
+        elif not damaged:
+            entry = line.entry(last)
+            entries.append(entry)
+            last = entry.response if isinstance(entry, Answered) else last
+    return Recovered(turn_id=lines[0].turn, began=began, entries=tuple(entries), outcome=outcome, damaged=damaged)
 
 
 def played(turn: Recovered) -> Callable[[Request], ChatResponse]:

@@ -30,6 +30,7 @@ from typing import Final
 
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
+from endturn.tables import lines, shipped
 
 
 class State(StrEnum):
@@ -176,26 +177,9 @@ class Machine:
         return found
 
 
-OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
-    {
-        Signal.END_TURN: TurnOutcome.COMPLETED,
-        Signal.HAND_OVER: TurnOutcome.COMPLETED,
-        Signal.FINISHED: TurnOutcome.COMPLETED,
-        Signal.IMPLICIT: TurnOutcome.IMPLICIT_COMPLETION,
-        Signal.EMPTY: TurnOutcome.EMPTY_RESPONSE,
-        Signal.INVALID_JSON: TurnOutcome.INVALID_JSON,
-        Signal.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
-        Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
-        Signal.REFUSED: TurnOutcome.REFUSED,
-        Signal.REPAIR_REFUSED: TurnOutcome.TOOL_REPAIR_FAILED,
-        Signal.REPEATED: TurnOutcome.REPETITION,
-        Signal.NO_PROGRESS: TurnOutcome.NO_PROGRESS,
-        Signal.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
-        Signal.MISSING: TurnOutcome.STREAM_CUT,
-        Signal.ERROR: TurnOutcome.PROVIDER_ERROR,
-        Signal.FAILED: TurnOutcome.PROVIDER_ERROR,
-        Signal.CANCELLED: TurnOutcome.CANCELLED,
-        Signal.INTERRUPTED: TurnOutcome.CANCELLED,
-    }
-)
+OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = {
+    Signal(signal): TurnOutcome(outcome)
+    for _, (outcome, _, signals, *_) in lines(shipped(), "outcomes.tsv", range(5, 6))
+    for signal in signals.split()
+}
 """What a turn's outcome is when this signal ended it. `limit_reached` brings its own."""

@@ -233,39 +233,30 @@ def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping
     """Give a new policy its keys, checked. `origins`: where a key comes from, if not from code."""
     values = dict(given)
     name = values.pop("preset", None)
-    beneath = {} if name is None else _preset(name, _from(origins.get("preset")))
+    if name is not None and (not isinstance(name, str) or name not in presets()):
+        origin = _from(origins.get("preset"))
+        raise UsageError(f"there is no preset {name!r}{origin}; the presets are: {', '.join(presets())}")
     try:
-        BaseModel.__init__(policy, **{**beneath, **values})
+        BaseModel.__init__(policy, **{**({} if name is None else presets()[name]), **values})
     except ValidationError as error:
         raise UsageError(_sentence(error, origins)) from None
 
 
-def _preset(name: object, origin: str) -> Mapping[str, Any]:
-    """The keys that a preset sets."""
-    if not isinstance(name, str) or name not in presets():
-        raise UsageError(f"there is no preset {name!r}{origin}; the presets are: {', '.join(presets())}")
-    return presets()[name]
-
-
 def _in_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
     """The keys that variables set. Of the prices, which are a mapping, a variable holds the JSON."""
-    told: dict[str, _Told] = {}
-    for name, value in environ.items():
-        if name.startswith(PREFIX) and value:
-            key = name.removeprefix(PREFIX).lower()
-            told[key] = (_prices(name, value) if key == "prices" else value), name
+    told: dict[str, _Told] = {name.removeprefix(PREFIX).lower(): (value, name)
+                              for name, value in environ.items() if name.startswith(PREFIX) and value}  # fmt: skip
+    if "prices" in told:
+        value, name = told["prices"]
+        try:
+            told["prices"] = json.loads(value), name
+        except ValueError:
+            example = '{"gpt-5-mini": [0.25, 2.0]}'
+            raise UsageError(f"{name} is not JSON: write it like {example}, USD per million tokens") from None
     return told
 
 
-def _prices(name: str, value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        raise UsageError(
-            f'{name} is not JSON: write it like {{"gpt-5-mini": [0.25, 2.0]}}, USD per million tokens'
-        ) from None
-
-
+KEYS: Final = ("preset", *ContinuationPolicy.model_fields)
 TABLES: Final = ("agent", "alerts", "collector", "grafana", "period", "runbooks", "services")
 """What stands in the configuration file: the policy's table, and what `endturn generate --config` reads."""
 
@@ -280,7 +271,7 @@ def _in_file(path: Path) -> dict[str, _Told]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{named} is not TOML: {error}") from None
     for name in document:
-        if name in _keys():
+        if name in KEYS:
             raise UsageError(f"{named} has {name!r} outside of its table `agent`: write [agent] above it")
         if name not in TABLES:
             raise UsageError(f"{named} has an unknown key {name!r}; {did_you_mean(name, TABLES)}")
@@ -288,10 +279,6 @@ def _in_file(path: Path) -> dict[str, _Told]:
     if not isinstance(table, dict):
         raise UsageError(f"`agent` in {named} is a table: write [agent]")
     return {key: (value, named) for key, value in table.items()}
-
-
-def _keys() -> list[str]:
-    return ["preset", *ContinuationPolicy.model_fields]
 
 
 def _from(origin: str | None) -> str:
@@ -306,7 +293,7 @@ def _sentence(error: ValidationError, origins: Mapping[str, str]) -> str:
         origin = _from(origins.get(str(entry["loc"][0]))) if key else ""
         told = re.sub(r"^\w+ should ", "it should ", entry["msg"].removeprefix("Value error, "))
         if entry["type"] == "extra_forbidden":
-            wrong.append(f"{key!r} is no setting{origin}; {did_you_mean(key, _keys())}")
+            wrong.append(f"{key!r} is no setting{origin}; {did_you_mean(key, KEYS)}")
         elif entry["type"] == "missing":
             wrong.append(f"{key} is missing{origin}")
         elif key:

@@ -239,12 +239,12 @@ Steps = Generator[Act, Reply, TurnResult]
 
 _OUTCOMES: Final = {
     TurnOutcome(outcome): (resumes, notice)
-    for _, (outcome, resumes, notice) in lines(shipped(), "outcomes.tsv", range(3, 4))
+    for _, (outcome, resumes, *_, notice) in lines(shipped(), "outcomes.tsv", range(5, 6))
 }
 AFRESH: Final = frozenset(outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes == "afresh")
 """The outcomes that are limits: who takes such a turn up again wants more than they allowed."""
 RESUMABLE: Final = frozenset(outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes != "no")
-NOTICES: Final = {outcome: notice for outcome, (_, notice) in _OUTCOMES.items()}
+NOTICES: Final = {outcome: notice for outcome, (_, notice) in _OUTCOMES.items() if notice != "-"}
 """What the user is told. An outcome without a notice is a whole answer."""
 
 NOT_ALLOWED: Final = "The answer was cut off; continuing it is not allowed."

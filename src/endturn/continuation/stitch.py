@@ -14,8 +14,7 @@ Restart and overlap take any white space for one blank: what the answer has of i
 
 Otherwise `stitch(a, b) == a + b`. Text is held back only while one of these is still possible, at most `max_overlap`
 characters; text once given out is never taken back. So the U+FFFD at the end of what came waits too: until more text
-follows in the same part, or `end`. Cost is linear in the text, whatever the size of the chunks: the overlap is found by
-Knuth, Morris and Pratt's automaton, whose pattern is the continuation as far as it is known.
+follows in the same part, or `end`. Cost is linear in the text, whatever the size of the chunks.
 
 What it is not: a diff. A continuation that says the same in other words is appended as it is.
 """
@@ -32,13 +31,14 @@ from endturn.continuation.text_heuristics import (
     HALF,
     LEADING_DOTS,
     PREAMBLE,
-    Overlap,
     fence,
     is_preamble,
     may_become_dots,
     may_become_fence,
     may_become_preamble,
+    may_overlap_more,
     open_fence,
+    overlap,
     tells,
 )
 
@@ -375,19 +375,19 @@ class Seam:
     def _found(self, start: int) -> Generator[None, None, str | None]:
         """What follows a restart or an overlap that begins there in what is held; None if there is none."""
         exact = 0 if start else (yield from self._exact_size())
-        overlap = Overlap(self._end)
         while True:
             window = self.held[start : self._most]
             seen = _plain(window)
             is_restart = seen != "" and len(self._text) > self._most and self._plain.startswith(seen)
             if is_restart and len(self.held) >= self._most and len(seen) >= self._least:
                 return (yield from self._swallow(start))
-            size = None if is_restart and not self._is_full else overlap.find(seen, last=self._is_full)
-            if size is not None and (self._is_full or not self._stood or size < len(seen)):
-                break
+            if self._is_full or not (is_restart or may_overlap_more(self._end, seen)):
+                size = overlap(self._end, seen)
+                if self._is_full or not self._stood or size < len(seen):
+                    break
             yield
         while size and not (self._may_follow(seen[size:]) and self._lines_up(window, seen[:size].count(" "))):
-            size = overlap.shorter(seen, size)
+            size = overlap(self._end, seen, below=size)
         # White space on both sides of the repetition is repeated too.
         before = window[:1].isspace() and self._end[: len(self._end) - size].endswith(" ")
         after = self._stood and seen[size:].startswith(" ")
@@ -402,9 +402,10 @@ class Seam:
 
     def _exact_size(self) -> Generator[None, None, int]:
         """How long an overlap is that is one to the character, blanks too; 0 if it is too short to be meant."""
-        overlap = Overlap(self._text[-self._most :])
-        while (size := overlap.find(self.held[: self._most], last=self._is_full)) is None:
+        end = self._text[-self._most :]
+        while not self._is_full and may_overlap_more(end, self.held):
             yield
+        size = overlap(end, self.held[: self._most])
         return size if size >= self._least and tells(self.held[:size]) else 0
 
     def _lines_up(self, window: str, blanks: int) -> bool:

@@ -35,6 +35,7 @@ from typing import Any, Final, Literal
 
 from endturn.chat import Tool, ToolCall
 from endturn.events import TurnOutcome
+from endturn.tables import shipped
 
 Mode = Literal["response", "task"]
 ToolFunction = Callable[[ToolCall], str]
@@ -55,29 +56,8 @@ _STATUS_TEXT: Final[Mapping[object, str]] = {
     "blocked": "Task blocked - cannot proceed",
 }
 _MARKER: Final = re.compile(r"\[FINISH_STATUS:(\w+)\]\s*\Z")
-_SUMMARY: Final = {"type": "string", "description": "What was said or done, in a sentence or two."}
 
-FINISH_RESPONSE: Final = Tool(
-    name="finish_response",
-    description="Call this when your answer to the user is complete and there is nothing more to do.",
-    parameters={"type": "object", "properties": {"summary": _SUMMARY}},
-)
-FINISH_TASK: Final = Tool(
-    name="finish_task",
-    description="Call this when you stop working on the task. A person reviews the result.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "summary": _SUMMARY,
-            "status": {
-                "type": "string",
-                "enum": list(_STATUS_TEXT),
-                "description": "done: the objective is achieved (the default); partial: some of it; "
-                "blocked: you cannot go on.",
-            },
-        },
-    },
-)
+FINISH_RESPONSE, FINISH_TASK = map(Tool.model_validate, json.loads(shipped().joinpath("terminators.json").read_text()))
 TASK_COMPLETED: Final = FINISH_TASK.but(name="task_completed", description="Deprecated: call finish_task instead.")
 """For hosts whose prompts still name it; `tools` does not offer it."""
 TERMINATORS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -184,8 +164,7 @@ def names_tool(text: str, mode: Mode) -> bool:
 
 def signalled(calls: Iterable[ToolCall], mode: Mode | None) -> Finish | None:
     """What the first of these calls means that ends the turn."""
-    said = (signal_of(call, mode) for call in calls)
-    return next((finish for finish in said if finish is not None), None)
+    return next(filter(None, (signal_of(call, mode) for call in calls)), None)
 
 
 def status_in(text: str) -> str | None:

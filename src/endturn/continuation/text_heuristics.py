@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import string
+import sys
 from bisect import bisect_left
 from itertools import product
 from typing import Final, NamedTuple
@@ -161,53 +162,12 @@ def loop_start(text: str) -> int | None:
 # --- Overlaps -----------------------------------------------------------------------------------------------------
 
 
-class Overlap:
-    """The longest beginning of a growing text that is also an end of a fixed one.
+def may_overlap_more(end: str, text: str) -> bool:
+    """Whether a text that goes on may still turn out to begin with more of what another ends in."""
+    return end != "" and text in end[:-1]
 
-    Knuth, Morris and Pratt: the fixed text is read once, the growing one is the pattern. Where a decision needs more of
-    the pattern than is known, the search waits.
-    """
 
-    __slots__ = ("_border", "_end", "_read", "_size")
-
-    def __init__(self, end: str) -> None:
-        self._end = end
-        self._read = 0
-        self._size = 0
-        self._border = [0]
-
-    def find(self, text: str, *, last: bool) -> int | None:
-        """The overlap's length; None while a longer text could tell better.
-
-        Args:
-            text: the growing text from its beginning: what was given before, and more.
-            last: it will not grow.
-        """
-        end, read, size = self._end, self._read, self._size
-        while read < len(end):
-            if size == len(text):
-                if not last:
-                    self._read, self._size = read, size
-                    return None
-                if not size:
-                    return 0
-                size = self.shorter(text, size)
-            elif end[read] == text[size]:
-                read += 1
-                size += 1
-            elif size:
-                size = self.shorter(text, size)
-            else:
-                read += 1
-        self._read, self._size = read, size
-        return size
-
-    def shorter(self, text: str, size: int) -> int:
-        """The longest beginning of text[:size] that is also its end, shorter than itself."""
-        border = self._border
-        while len(border) < size:
-            character, known = text[len(border)], border[-1]
-            while known and text[known] != character:
-                known = border[known - 1]
-            border.append(known + 1 if text[known] == character else 0)
-        return border[size - 1]
+def overlap(end: str, text: str, *, below: int = sys.maxsize) -> int:
+    """The length, below a limit, of the longest beginning of a text that is also an end of another."""
+    starts = range(max(0, len(end) - min(len(text), below - 1)), len(end))
+    return next((len(end) - start for start in starts if text.startswith(end[start:])), 0)

@@ -22,36 +22,11 @@ from typing import Final
 
 from endturn import hooks
 from endturn.chat import CallFragment, ChatResponse, Delta, Request
-from endturn.continuation import machine, result, termination
-from endturn.continuation.continuation_request import (
-    announce,
-    ask_again,
-    ask_for_rest,
-    can_resume,
-    chosen,
-    log_given_up,
-    onward,
-    withdraw_prefill,
-)
+from endturn.continuation import continuation_request as asking, machine, result, termination
 from endturn.continuation.evaluation import evaluate, report_repair
 from endturn.continuation.history import without_empty
 from endturn.continuation.machine import FINAL, Signal, State
 from endturn.continuation.response import IncomingResponse
-from endturn.continuation.result import (
-    Act,
-    Began,
-    CallProvider,
-    Ended,
-    MakeRoom,
-    Reply,
-    Resumption,
-    RunTool,
-    Steps,
-    Tell,
-    ToolRan,
-    TurnResult,
-    Wait,
-)
 from endturn.continuation.termination import Finish
 from endturn.continuation.tool_gate import Answer, Repair
 from endturn.continuation.turn_state import Retry, Setup, TurnState
@@ -90,16 +65,16 @@ class Course:
 
     def __init__(
         self,
-        start: Request | Resumption,
+        start: Request | result.Resumption,
         setup: Setup,
         *,
         turn: Turn,
         clock: Callable[[], float],
-        tell: Tell | None = None,
+        tell: result.Tell | None = None,
     ) -> None:
         self.state = TurnState(start, setup, turn=turn, clock=clock, tell=tell)
 
-    def steps(self) -> Steps:
+    def steps(self) -> result.Steps:
         """Run the turn.
 
         Raises:
@@ -108,7 +83,7 @@ class Course:
         state = self.state
         state.write(_beginning(state))
         if state.strategy is not None:
-            announce(state, state.strategy)
+            asking.announce(state, state.strategy)
         while state.machine.state not in FINAL:
             signal = yield from _do(state)
             state.machine.on(signal)
@@ -119,7 +94,7 @@ class Course:
             yield from _show_calls(state)
         return _result(state)
 
-    def interrupt(self, error: BaseException | None) -> TurnResult:
+    def interrupt(self, error: BaseException | None) -> result.TurnResult:
         """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
         state, stood = self.state, self.state.machine.state
         if state.incoming is not None:
@@ -149,7 +124,7 @@ class Course:
         return _result(state, error)
 
 
-def _beginning(state: TurnState) -> Began:
+def _beginning(state: TurnState) -> result.Began:
     setup, sent = state.setup, state.sent
     paused: ChatResponse | None = None
     if state.strategy is Strategy.RETRIEVE:
@@ -158,14 +133,14 @@ def _beginning(state: TurnState) -> Began:
     elif state.strategy is Strategy.NATIVE_TOKEN:
         stop = Stop(StopReason.PAUSED, resume=Resume.NATIVE_TOKEN)
         paused = ChatResponse(stop=stop, token=sent.token, id=sent.previous_id)
-    return Began(
+    return result.Began(
         request=state.asked, segments=tuple(state.segments), counters=replace(state.counters), usage=state.usage,
         paused=paused, format=setup.format.name, provider=setup.provider, dialect=setup.dialect,
         retrieves=setup.retrieves, follows_tokens=setup.follows_tokens,
     )  # fmt: skip
 
 
-def _do(state: TurnState) -> Generator[Act, Reply, Signal]:
+def _do(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
     """Do what is to be done where the turn stands. Returns what came of it."""
     match state.machine.state:
         case State.REQUEST:
@@ -178,11 +153,11 @@ def _do(state: TurnState) -> Generator[Act, Reply, Signal]:
         case State.EXECUTE_TOOLS:
             return (yield from _execute(state))
         case State.ASK_AGAIN:
-            ask_again(state)
+            asking.ask_again(state)
         case State.REQUEST_CONTINUATION | State.REPAIR | State.RESUME_UNCHANGED:
-            ask_for_rest(state)
+            asking.ask_for_rest(state)
             if state.strategy is Strategy.RETRIEVE:
-                yield Wait(min(2.0 ** (state.counters.resumes - 1), LONGEST_WAIT_S))
+                yield result.Wait(min(2.0 ** (state.counters.resumes - 1), LONGEST_WAIT_S))
         case State.ABORT_PARTIAL:
             return Signal.RETURNED
         case pending:
@@ -199,19 +174,19 @@ def _check(state: TurnState, pending: State) -> Signal:
     match pending:
         case State.CONTINUE_PENDING:
             limit = limits.before_continuation(state.progress)
-            if limit is None and chosen(state) is None:
+            if limit is None and asking.chosen(state) is None:
                 limit = TurnOutcome.NOT_CONTINUED
             most = policy.continuation_max_attempts
             if limit is None:
                 attempt = state.counters.attempts + 1
                 log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, most)
             else:
-                log_given_up(limit, allowed=most > 0)
+                asking.log_given_up(limit, allowed=most > 0)
         case State.REPAIR_PENDING:
             limit = limits.before_repair()
         case State.RESUME_PENDING:
             resume = state.last.stop.resume
-            limit = limits.before_resume(resume, able=can_resume(state, resume))
+            limit = limits.before_resume(resume, able=asking.can_resume(state, resume))
             if limit is TurnOutcome.RESUME_LIMIT and policy.continuation_max_resumes:
                 log.warning("[continue] Response paused, max resumes reached, breaking")
             elif limit is TurnOutcome.RESUME_LIMIT:
@@ -229,7 +204,7 @@ def _check(state: TurnState, pending: State) -> Signal:
         return Signal.UNDER_LIMITS
     state.outcome = limit
     if pending is not State.ITERATE_PENDING:
-        state.resumption = onward(state) if limit in result.RESUMABLE else None
+        state.resumption = asking.onward(state) if limit in result.RESUMABLE else None
     if pending is State.REPAIR_PENDING and state.strategy is not Strategy.REPAIR:
         report_repair(state, attempted=False, succeeded=False)
     return Signal.LIMIT_REACHED
@@ -238,7 +213,7 @@ def _check(state: TurnState, pending: State) -> Signal:
 # --- One call -----------------------------------------------------------------------------------------------------
 
 
-def _call(state: TurnState) -> Generator[CallProvider | Delta, Reply, Signal]:
+def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Reply, Signal]:
     """One call to the provider, and what became of it."""
     state.error = None
     strategy, room = state.strategy, state.limits.chars_left
@@ -255,7 +230,7 @@ def _call(state: TurnState) -> Generator[CallProvider | Delta, Reply, Signal]:
     state.incoming = IncomingResponse(state.stitcher, held, until, strategy=strategy, room=room)
     state.turn.last_usage = None
     state.write_pending()
-    raised = yield CallProvider(state.sent, state.incoming)
+    raised = yield result.CallProvider(state.sent, state.incoming)
     state.turn.continuation = None
     if not isinstance(raised, Exception):
         state.take()
@@ -265,7 +240,7 @@ def _call(state: TurnState) -> Generator[CallProvider | Delta, Reply, Signal]:
     if stop is not None and (stop.reason in SAID_BY_ERRORS or stop.resume is Resume.REPAIR):
         state.response, state.error = state.last.but(stop=stop), raised
         return Signal.RESPONSE
-    if withdraw_prefill(state, raised):
+    if asking.withdraw_prefill(state, raised):
         return Signal.PREFILL_REFUSED
     if state.counters.calls == 1 and not state.last.text:
         raise raised
@@ -285,7 +260,7 @@ def _fail(state: TurnState, signal: Signal, error: BaseException | None) -> None
         state.counters.give_back(state.strategy)
     if state.last.text.strip() and state.strategy is not Strategy.RETRIEVE:
         state.enter(state.last)
-        state.resumption = onward(state)
+        state.resumption = asking.onward(state)
     else:  # nothing came of it, or the whole of it can be fetched once more: the same request can be sent again
         if state.strategy is Strategy.RETRIEVE:
             state.let_pass(state.last)
@@ -302,18 +277,18 @@ def _spend(state: TurnState) -> None:
         state.spend(usage)
 
 
-def _make_room(state: TurnState) -> Generator[MakeRoom, Reply, Signal]:
+def _make_room(state: TurnState) -> Generator[result.MakeRoom, result.Reply, Signal]:
     """Ask the host to make room in a full window, once a turn."""
     if state.policy.on_context_exceeded == "abort" or state.counters.again:
         return Signal.CONTEXT_WINDOW_EXCEEDED
-    made = yield MakeRoom(state.sent, state.last)
+    made = yield result.MakeRoom(state.sent, state.last)
     if not isinstance(made, Request):
         return Signal.CONTEXT_WINDOW_EXCEEDED
     state.retry = Retry(made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED)
     return Signal.WORTHLESS
 
 
-def _release(state: TurnState) -> Generator[Delta, Reply, None]:
+def _release(state: TurnState) -> Generator[Delta, result.Reply, None]:
     """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
     held, restart = "".join(piece.text for piece in state.held), any(piece.restart for piece in state.held)
     state.held = []
@@ -324,7 +299,7 @@ def _release(state: TurnState) -> Generator[Delta, Reply, None]:
 # --- Tools --------------------------------------------------------------------------------------------------------
 
 
-def _execute(state: TurnState) -> Generator[Act, Reply, Signal]:
+def _execute(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
     """Run the calls that the gate passed, or answer those that it refused for what they say."""
     state.end_text()
     if isinstance(state.verdict, Answer):
@@ -337,22 +312,22 @@ def _execute(state: TurnState) -> Generator[Act, Reply, Signal]:
     return _after_calls(state)
 
 
-def _show_calls(state: TurnState) -> Generator[Delta, Reply, None]:
+def _show_calls(state: TurnState) -> Generator[Delta, result.Reply, None]:
     """Show the consumer the calls, now that they have passed the gate."""
     for index, call in enumerate(state.calls):
         raw = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
         yield Delta(call=CallFragment(index, call.id, call.name, raw))
 
 
-def _run_tools(state: TurnState) -> Generator[RunTool, Reply, None]:
+def _run_tools(state: TurnState) -> Generator[result.RunTool, result.Reply, None]:
     """Run the calls, in order: an id once for one logical response, its continuations and repairs included."""
     for call in state.calls:
         if (state.number, call.id) in state.ran:
             state.note_answer(call, "this call was run before; it is not run again", is_error=True)
             continue
         state.ran.add((state.number, call.id))
-        ran = yield RunTool(call)
-        assert isinstance(ran, ToolRan)
+        ran = yield result.RunTool(call)
+        assert isinstance(ran, result.ToolRan)
         state.note_answer(call, ran.content, is_error=ran.is_error)
 
 
@@ -408,12 +383,12 @@ def _let_stand(state: TurnState) -> None:
         state.resumption = replace(state.resumption, text=stitcher.shown, replaced=replaced)
 
 
-def _result(state: TurnState, error: BaseException | None = None) -> TurnResult:
+def _result(state: TurnState, error: BaseException | None = None) -> result.TurnResult:
     """Announce the end. `error`: what ended the turn, where that is not the provider's."""
     outcome, policy, counters = state.outcome, state.policy, state.counters
     _announce_finish(state)
     end_turn(state.turn, outcome, error=error or state.error)
-    state.write(Ended(outcome))
+    state.write(result.Ended(outcome))
     notice = _notice(state)
     if state.passing is not None:
         state.aside = False
@@ -424,7 +399,7 @@ def _result(state: TurnState, error: BaseException | None = None) -> TurnResult:
         resumption = replace(resumption, wanted=state.wanted, unmade=state.unmade)
         resumption = resumption.afresh() if outcome in result.AFRESH else resumption
     whole = (*state.asked.messages, *segments)
-    return TurnResult(
+    return result.TurnResult(
         text=state.earlier + state.stitcher.shown,
         answer=state.stitcher.text,
         restarted=state.restarted or state.stitcher.restarted,

@@ -149,13 +149,13 @@ class TurnState:
         self, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float], tell: Tell | None
     ) -> None:
         began_s, policy = clock(), setup.policy
+        self.setup = setup
         asked = start if isinstance(start, Request) else start.request
-        messages = _collapsed(asked.messages, policy)  # it may hold segments of a turn, given back as they are
+        messages = self.collapsed(asked.messages)  # it may hold segments of a turn, given back as they are
         base = asked if messages == asked.messages else asked.but(messages=messages)
         if isinstance(start, Request):
             start = Resumption(request=asked, next=base)
 
-        self.setup = setup
         self.terms = terms = Terms(base, setup)
         self.turn = turn
         self.elapsed: Callable[[], float] = lambda: clock() - began_s
@@ -301,7 +301,7 @@ class TurnState:
 
     def collapsed(self, messages: Iterable[Message]) -> tuple[Message, ...]:
         """A conversation, every answer one message."""
-        return _collapsed(messages, self.policy)
+        return collapse(messages, min_overlap=self.policy.min_overlap, max_overlap=self.policy.max_overlap)
 
     def let_pass(self, response: ChatResponse) -> None:
         """Take a response of which the whole is to come again, or another in its place.
@@ -386,7 +386,3 @@ class TurnState:
     def resume_same(self) -> Resumption:
         """The turn as it stands, to be taken up with the request that went out last."""
         return self.resume_with(self.sent, self.strategy, self.pending)
-
-
-def _collapsed(messages: Iterable[Message], policy: ContinuationPolicy) -> tuple[Message, ...]:
-    return collapse(messages, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap)

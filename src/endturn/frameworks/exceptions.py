@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,11 +14,13 @@ from endturn.formats import Context, ResponseSummary, format_of, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
+from endturn.frameworks.paths import DATA
 from endturn.frameworks.rows import meaning, stop_of, tables_in
 from endturn.sdk_errors import answer_in
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
 from endturn.stop_reasons import COMPATIBLE
+from endturn.tables import lines, shipped
 
 DEPTH: Final = 5
 """How many exceptions are looked at behind the one that was raised."""
@@ -30,38 +32,11 @@ _COMPLETIONS: Final = (
 )
 """Where an exception keeps the response that it is about."""
 
-NAMED: Final[Mapping[tuple[str, str], StopReason]] = {
-    ("agents", "ModelRefusalError"): StopReason.REFUSED,
-    ("google", "ContinuationInterruptedError"): StopReason.PAUSED,
-    ("instructor", "IncompleteOutputException"): StopReason.MAX_TOKENS,
-    ("langchain_core", "ContextOverflowError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("litellm", "BlockedPiiEntityError"): StopReason.SAFETY_BLOCKED,
-    ("litellm", "ContentPolicyViolationError"): StopReason.SAFETY_BLOCKED,
-    ("litellm", "ContextWindowExceededError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("openai", "ContentFilterFinishReasonError"): StopReason.SAFETY_BLOCKED,
-    ("openai", "LengthFinishReasonError"): StopReason.MAX_TOKENS,
-    ("pydantic_ai", "ContentFilterError"): StopReason.SAFETY_BLOCKED,
-    ("pydantic_ai", "ModelContextWindowExceededError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("pydantic_ai", "OutputTokenLimitExceeded"): StopReason.MAX_TOKENS,  # and IncompleteToolCall, which is one
-    ("pydantic_ai", "RunCancelled"): StopReason.CANCELLED,
-    ("strands", "ContextWindowOverflowException"): StopReason.CONTEXT_WINDOW_EXCEEDED,
-    ("strands", "MaxTokensReachedException"): StopReason.MAX_TOKENS,
+NAMED: Final = {
+    (package, name): StopReason(reason)
+    for _, (package, name, reason) in lines(shipped(), "exceptions.tsv", range(3, 4))
 }
 """Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
-
-_SHAPES: Final = (
-    ("choices", "openai_chat"),
-    ("candidates", "gemini"),
-    ("prompt_feedback", "gemini"),
-    ("stop_reason", "anthropic"),
-    ("stopReason", "bedrock_converse"),
-    ("done_reason", "ollama"),
-    ("steps", "gemini_interactions"),
-    ("continuation_token", "gemini_interactions"),
-    ("output", "openai_responses"),
-    ("finish_reason", "cohere"),
-)
-"""Which format a whole response is in, by a member that only its responses have; the first that is there decides."""
 
 # openai-agents: "Responses stream ended with terminal event `response.incomplete`. … incomplete_details=…(reason='…')"
 _AGENTS: Final = re.compile(r"terminal event `response\.(\w+)`(?:.*?incomplete_details=.*?reason='(\w+)')?", re.DOTALL)
@@ -129,7 +104,7 @@ def whole(response: Any) -> ResponseSummary | None:
         return None
     if member(response, "kind") == "response" and member(response, "parts") is not None:
         return _of_pydantic(response)
-    name = next((speaks for name, speaks in _SHAPES if member(response, name) is not None), None)
+    name = next((speaks for name, speaks in DATA["shapes"].items() if member(response, name) is not None), None)
     if name == "openai_chat":
         first = next(iter(items(member(response, "choices"))), None)
         if member(first, "text") is not None and member(first, "message") is None:

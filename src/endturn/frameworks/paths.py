@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from endturn.errors import UsageError
 from endturn.formats.reading import PLAIN, items, member
+from endturn.tables import shipped
 
-READS: Final[Mapping[str, str]] = {
-    "langchain": "an AIMessage, a generation, an LLMResult, their metadata, or a graph's state",
-    "litellm": "a ModelResponse, a chunk, or one of their choices",
-    "vercel": "{unified, raw}, {finishReason, rawFinishReason}, or the word alone",
-    "pydantic_ai": "a ModelResponse, or the result of a run that has one",
-    "otel": "a span's attributes or its finish reasons",
-}
-"""What each reader takes, for the error."""
-
-_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "langchain": (
-        *("response_metadata", "generation_info", "generations"),
-        *("message/response_metadata", "message/generation_info", "message/generations"),
-    ),
-    "litellm": ("choices", "finish_reason", "native_finish_reason", "delta"),
-    "vercel": ("unified", "raw", "finishReason", "rawFinishReason"),
-}
-"""Paths of which an answer has one at least, whatever stands there."""
-
-PROVIDERS_REASON: Final[Mapping[str, tuple[str, ...]]] = {
-    "finish_reason": (),
-    "stop_reason": ("anthropic", "bedrock_invoke"),
-    "stopReason": ("bedrock_converse",),
-    "messageStop/stopReason": ("bedrock_converse",),  # of a stream
-    "done_reason": ("ollama",),
-    "completionReason": ("bedrock_invoke",),
-    "finishReason": ("gemini", "bedrock_invoke"),
-}
-"""Where LangChain's integrations leave a provider's reason in the metadata → the formats whose it is there."""
-
-METADATA: Final = (
-    *(path.partition("/")[0] for path in PROVIDERS_REASON),
-    *("normalized_finish_reason", "prompt_feedback", "status", "model_provider", "model_name", "model_id", "usage"),
-    *("ResponseMetadata", "token_usage"),
+DATA: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
+    shipped().joinpath("framework_answers.toml").read_text("utf-8")
 )
-"""Members of which LangChain's integrations put one at least into the metadata of an answer."""
+READS: Final[Mapping[str, str]] = DATA["reads"]
+PROVIDERS_REASON: Final[Mapping[str, Sequence[str]]] = DATA["providers_reason"]
+METADATA: Final = (*(path.partition("/")[0] for path in PROVIDERS_REASON), *DATA["metadata"]["members"])
 
 
 def at(thing: Any, *paths: str) -> Any:
@@ -75,7 +47,7 @@ def answer_of(framework: str, thing: Any) -> Any:
 
 def holds(framework: str, thing: Any) -> bool:
     """Whether a thing has what marks an answer of the framework's."""
-    return any(_has(thing, mark) for mark in _MARKS[framework])
+    return any(_has(thing, mark) for mark in DATA["marks"][framework])
 
 
 def _has(thing: Any, path: str) -> bool:

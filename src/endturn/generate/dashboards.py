@@ -32,8 +32,6 @@ LABELS: Final = {name: label for label, name in VARIABLES.items()}
 WIDTH: Final = 24
 NARROW: Final = 8
 """Below this width a legend at the right would leave no room for the chart."""
-BARS: Final = 72
-"""How many bars a chart has at most: five minutes each in six hours."""
 FEW: Final = 100
 """Below this many turns no budget is shown: a single turn would be much of it."""
 LETTERS: Final = "ABCDEFGHIJ"
@@ -149,13 +147,8 @@ def _variables(data: Mapping[str, Any], names: Sequence[str]) -> Iterator[Json]:
     for row in [*windows, *data.get("more", [])]:
         if row["type"] == "query":
             # No value of its own for "all": it means those that the query leaves.
-            yield _values(row["name"], row["label"], row["query"]) | {"regex": row["regex"], "hide": 2}
-        elif row["type"] == "custom":
-            options = [{"selected": each == row["values"][0], "text": each, "value": each} for each in row["values"]]
-            says = {"query": ",".join(row["values"]), "options": options, "current": options[0]}
-            yield _variable(row["name"], row["label"], type="custom", description=row["says"], **says)
-        else:
-            yield _variable(row["name"], row["label"], type="textbox", query="", hide=2)
+            row = _values(row["name"], row["label"], row["query"]) | {"regex": row["regex"], "hide": 2}
+        yield _shape("variable", **row)
 
 
 def _variable(name: str, label: str, **says: Any) -> Json:
@@ -199,28 +192,37 @@ def _laid_out(rows: Sequence[Json], where: Sequence[str], values: Mapping[str, s
 def panel(data: Json, where: Sequence[str], values: Mapping[str, str]) -> Json:
     """A panel without its place; raises UsageError for an indicator, a form or a name that there is not."""
     row = _with_indicator(data)
-    draw = _DRAWN.get(row["show"])
-    if draw is None:
-        raise UsageError(f"panel {row['id']}: there is no way to show {row['show']!r}; there are: {', '.join(_DRAWN)}")
-    source = {"search": "tempo", "trace": "tempo", "logs": "loki"}.get(row["show"], "prometheus")
+    show, shapes = row["show"], _data("shapes")["panels"]
+    if show not in shapes:
+        raise UsageError(f"panel {row['id']}: there is no way to show {show!r}; there are: {', '.join(shapes)}")
     formula = f"{row['formula'][:1].upper()}{row['formula'][1:]}."
-    defaults: Json = {"unit": row["unit"], "noValue": row.get("empty", "–" if row["show"] == "table" else "no traffic")}
+    needs = _data("shapes")["needs"][row["needs"]]
+    says = f"**{row['question']}**\n\n{formula}\n\n{row['advice']}\n\n{needs}"
+    defaults: Json = {"unit": row["unit"], "noValue": row.get("empty", "–" if show == "table" else "no traffic")}
     defaults |= {key: row[key] for key in ("decimals", "min", "max") if key in row}
     if links := row.get("links"):
         defaults["links"] = [_link("links", name) | {"targetBlank": False} for name in links]
-    says = {
+    if calm := shapes[show].get("calm"):
+        defaults["thresholds"] = _thresholds(row, calm)
+    asked = zip(LETTERS, _queries(row), strict=False)
+    made = {
         "id": row["id"],
         "title": row["title"],
-        "description": promql.expand(
-            f"**{row['question']}**\n\n{formula}\n\n{row['advice']}\n\n{_data('shapes')['needs'][row['needs']]}", values
-        ),
-        "datasource": SOURCES[source],
-        "transparent": False,
+        "description": promql.expand(says, values),
+        "datasource": SOURCES[{"search": "tempo", "trace": "tempo", "logs": "loki"}.get(show, "prometheus")],
+        "targets": [_target(letter, query, row, where, values) for letter, query in asked],
+        "fieldConfig": {"defaults": defaults, "overrides": _overrides(row)},
     }
-    drawn = draw(row, defaults)
-    asked = zip(LETTERS, _queries(row), strict=False)
-    targets = [_target(letter, query, row, where, values) for letter, query in asked]
-    return says | {"targets": targets, "fieldConfig": {"defaults": defaults, "overrides": []}} | drawn
+    drawn = {"bars": _chart, "lines": _chart, "areas": _chart, "stat": _stat, "table": _table}.get(show)
+    shape = {key: value for key, value in shapes[show].items() if key != "calm"}
+    return _merged(_merged(shape, made), drawn(row) if drawn else {})
+
+
+def _merged(below: Json, above: Json) -> Json:
+    """What both say, of mappings within them too; where they differ, what the second says."""
+    both = {key: _merged(below[key], value) if isinstance(value, dict) and key in below else value
+            for key, value in above.items()}  # fmt: skip
+    return below | both
 
 
 def _with_indicator(data: Json) -> Json:
@@ -292,10 +294,6 @@ def _thresholds(row: Json, calm: str) -> Json:
     return {"mode": "absolute", "steps": steps}
 
 
-def _fields(defaults: Json, overrides: list[Json], **more: Any) -> Json:
-    return {"defaults": defaults | more, "overrides": overrides}
-
-
 def _override(name: str, properties: Mapping[str, Any], *, matcher: str = "byName") -> Json:
     settings = [{"id": key, "value": value} for key, value in properties.items()]
     return {"matcher": {"id": matcher, "options": name}, "properties": settings}
@@ -307,100 +305,56 @@ def _colours(row: Json) -> dict[str, str]:
     return _data("common")["colours"][colours] if isinstance(colours, str) else colours
 
 
-def _painted(row: Json) -> list[Json]:
-    """Fixed colours of series, by name or, between slashes, by an expression that the name matches."""
-    return [
-        _override(name, {"color": {"mode": "fixed", "fixedColor": colour}},
-                  matcher="byRegexp" if name.startswith("/") else "byName")
-        for name, colour in _colours(row).items()
-    ]  # fmt: skip
+def _overrides(row: Json) -> list[Json]:
+    """What single series, columns or values of a panel look like."""
+    match row["show"]:
+        case "stat":
+            steps = {name: [[None, "text"], [1, colour]] for name, colour in _colours(row).items()}
+            return [_override(name, {"thresholds": _thresholds({"steps": each}, "")}) for name, each in steps.items()]
+        case "bars" | "lines" | "areas":
+            # Grafana would write the label of the values below the time, too.
+            made = [_override("time", {"custom.axisLabel": ""}, matcher="byType")]
+            made += [_override(name, _shape("dashed")) for name in row.get("dashed", [])]
+            for name, colour in _colours(row).items():  # a name between slashes is an expression that names match
+                matcher = "byRegexp" if name.startswith("/") else "byName"
+                made.append(_override(name, {"color": {"mode": "fixed", "fixedColor": colour}}, matcher=matcher))
+            return made
+        case "buckets":  # upper bounds as words; Prometheus 3 writes 1 as 1.0
+            exact = {bound: f"^{bound}(\\.0)?$" for bound in row["names"]} | {"+Inf": r"^(\+Inf|Inf|Infinity)$"}
+            names = row["names"].items()
+            return [_override(exact[bound], {"displayName": name}, matcher="byRegexp") for bound, name in names]
+        case "table":
+            return [_override(column["name"], _cell(column)) for column in row["columns"] if _cell(column)]
+        case "search":  # the link on the traces' ids shows one below
+            return [_override("traceID", {"links": [_link("links", "trace")]})]
+    return []
 
 
-def _stat(row: Json, defaults: Json) -> Json:
-    calm = "green" if "limits" in row else "text"
-    overrides = [
-        _override(name, {"thresholds": _thresholds({"steps": [[None, "text"], [1, colour]]}, "")})
-        for name, colour in _colours(row).items()
-    ]
-    names = {"textMode": "value_and_name"} if "queries" in row else {}
-    return {
-        "type": "stat",
-        "fieldConfig": _fields(defaults, overrides, color={"mode": "thresholds"}, thresholds=_thresholds(row, calm)),
-        "options": _shape("stat", **names),
-    }
+def _stat(row: Json) -> Json:
+    made: Json = {"options": {"textMode": "value_and_name"}} if "queries" in row else {}
+    return made if "limits" in row else made | {"fieldConfig": {"defaults": {"thresholds": _thresholds(row, "text")}}}
 
 
-def _timeseries(row: Json, defaults: Json, custom: Json, *, calm: str) -> Json:
-    # One colour in several shades, where the chart is about one thing that is bad.
-    shades = {"mode": "shades", "fixedColor": row["colour"]} if "colour" in row else {"mode": "palette-classic"}
-    custom |= {"axisLabel": row.get("axis", "")}
+def _chart(row: Json) -> Json:
+    """What of a chart over time is its row's: colours, axis, legend."""
+    custom: Json = {"axisLabel": row.get("axis", "")}
+    if row["show"] == "lines" and "limits" in row:
+        custom |= {"thresholdsStyle": {"mode": "dashed"}, "axisSoftMax": 2 * row["limits"][1]}
     if "soft_max" in row:
         custom["axisSoftMax"] = row["soft_max"]
     if "scale" in row:
         custom["scaleDistribution"] = {"type": row["scale"], "log": 10}
-    overrides = [
-        # Grafana would write the label of the values below the time, too.
-        _override("time", {"custom.axisLabel": ""}, matcher="byType"),
-        *(_override(name, _shape("dashed")) for name in row.get("dashed", [])),
-        *_painted(row),
-    ]
-    calc = row.get("calc", "lastNotNull")
+    defaults: Json = {"custom": custom}
+    if "colour" in row:  # in several shades, where the chart is about one thing that is bad
+        defaults["color"] = {"mode": "shades", "fixedColor": row["colour"]}
     legend = {
         "showLegend": "queries" in row or "{{" in row["legend"],
-        "displayMode": "table",
         "placement": "right" if row["w"] >= NARROW else "bottom",
-        "calcs": [calc],
-        "sortBy": {"sum": "Total", "lastNotNull": "Last *"}[calc],
-        "sortDesc": True,
     }
-    least = row.get("min", 0)
-    return {
-        "type": "timeseries",
-        "interval": row.get("step", "1m"),
-        "fieldConfig": _fields(
-            defaults, overrides, color=shades, min=least, thresholds=_thresholds(row, calm), custom=custom
-        ),
-        "options": {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}},
-    }
+    return {"fieldConfig": {"defaults": defaults}, "options": {"legend": legend}}
 
 
-def _bars(row: Json, defaults: Json) -> Json:
-    row = {"soft_max": 4, "calc": "sum"} | row
-    return _timeseries(row, defaults, _shape("bars"), calm="green") | {"maxDataPoints": BARS}
-
-
-def _lines(row: Json, defaults: Json) -> Json:
-    custom = _shape("lines")
-    if "limits" in row:
-        custom["thresholdsStyle"] = {"mode": "dashed"}
-        row = {"soft_max": 2 * row["limits"][1]} | row
-    return _timeseries(row, defaults, custom, calm="transparent")
-
-
-def _areas(row: Json, defaults: Json) -> Json:
-    return _timeseries(row, defaults, _shape("areas"), calm="green")
-
-
-def _buckets(row: Json, defaults: Json) -> Json:
-    """A histogram's buckets as bars; `names` maps their upper bounds to words. Prometheus 3 writes 1 as 1.0."""
-    named = [
-        _override(f"^{bound}(\\.0)?$" if bound != "+Inf" else r"^(\+Inf|Inf|Infinity)$", {"displayName": name},
-                  matcher="byRegexp")
-        for bound, name in row["names"].items()
-    ]  # fmt: skip
-    blue = {"mode": "fixed", "fixedColor": "blue"}
-    return {
-        "type": "bargauge",
-        "fieldConfig": _fields(defaults, named, min=0, color=blue, thresholds=_thresholds({}, "blue")),
-        "options": _shape("buckets"),
-    }
-
-
-def _cells(defaults: Json, overrides: list[Json]) -> Json:
-    return _fields(defaults, overrides, custom=_shape("cells"), thresholds=_thresholds({}, "text"))
-
-
-def _table(row: Json, defaults: Json) -> Json:
+def _table(row: Json) -> Json:
     """A row for each combination of labels; a column is a label, or the value of an expression."""
     columns = row["columns"]
     values = [column for column in columns if "expr" in column]
@@ -415,11 +369,8 @@ def _table(row: Json, defaults: Json) -> Json:
         "indexByName": {field: number for number, field in enumerate(fields)},
         "renameByName": {field: column["name"] for field, column in zip(fields, columns, strict=True)},
     }
-    overrides = [_override(column["name"], _cell(column)) for column in columns if _cell(column)]
     return {
-        "type": "table",
-        "fieldConfig": _cells(defaults, overrides),
-        "options": _shape("table", sortBy=[{"desc": True, "displayName": row["sort"]}]),
+        "options": {"sortBy": [{"desc": True, "displayName": row["sort"]}]},
         "transformations": [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}],
     }
 
@@ -437,33 +388,6 @@ def _cell(column: Json) -> Json:
     if "link" in column:
         settings["links"] = [_link("row_links", column["link"])]
     return settings
-
-
-def _search(row: Json, defaults: Json) -> Json:
-    """Traces that a TraceQL search finds; the link on their ids shows one below."""
-    shown = _override("traceID", {"links": [_link("links", "trace")]})
-    return {"type": "table", "fieldConfig": _cells(defaults, [shown]), "options": _shape("table")}
-
-
-def _logs(row: Json, defaults: Json) -> Json:
-    return {"type": "logs", "options": _shape("logs")}
-
-
-def _trace(row: Json, defaults: Json) -> Json:
-    return {"type": "traces", "options": {}}
-
-
-_DRAWN: Final = {
-    "stat": _stat,
-    "bars": _bars,
-    "lines": _lines,
-    "areas": _areas,
-    "buckets": _buckets,
-    "table": _table,
-    "search": _search,
-    "logs": _logs,
-    "trace": _trace,
-}
 
 
 def _link(kind: str, name: str) -> Json:

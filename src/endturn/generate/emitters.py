@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from endturn.generate.markdown import code, page, table
+from endturn.generate.templates import page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,4 @@ SOURCES: Final = tuple(Source(**row) for row in DATA["sources"])
 
 def emitters_page() -> str:
     """The page about them, in Markdown."""
-    columns = ("name", "where", "says", "trust", "fills", "evidence")
-    rows = [[row.get(column, "") for column in columns] for row in DATA["emitters"]]
-    return page(
-        "emitters",
-        emitters=table(("emitter", "where the reason stands", "in which words", "beware", "fills", "evidence"), rows),
-        evidence="; ".join(f"*{name}*: {says}" for name, says in DATA["evidence"].items()),
-        sources=code(each.attribute for each in SOURCES),
-        operations=code(INFERENCE),
-    )
+    return page("emitters", emitters=DATA["emitters"], evidence=DATA["evidence"], sources=SOURCES, operations=INFERENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from importlib.resources import files as resources
 from typing import Any, Final
 
 import yaml
@@ -18,10 +19,7 @@ RULES: Final = "dashboards/rules/endturn.yaml"
 TESTS: Final = "dashboards/rules/tests/endturn.yaml"
 GRAFANA: Final = "dashboards/grafana-alerts/endturn.yaml"
 KUBERNETES: Final = "dashboards/kubernetes/prometheusrule.yaml"
-DATASOURCE: Final = "prometheus"
-"""The uid of the data source that Grafana's alerts ask: the one of our provisioning."""
-EXPRESSION: Final = "__expr__"
-"""Grafana's data source for what it computes itself."""
+_RULE: Final = resources(__package__).joinpath("grafana_rule.yaml").read_text(encoding="utf-8")
 
 
 def files(config: RuleConfig) -> dict[str, str]:
@@ -62,42 +60,11 @@ def _grafana(config: RuleConfig) -> dict[str, Any]:
     return {"apiVersion": 1, "groups": [group]}
 
 
-def _node(name: str, kind: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
-    asks = source != EXPRESSION
-    return {
-        "refId": name,
-        "queryType": kind,
-        "relativeTimeRange": {"from": 600 if asks else 0, "to": 0},
-        "datasourceUid": source,
-        "model": {"refId": name, "datasource": {"type": kind if asks else source, "uid": source}}
-        | model
-        | {"intervalMs": 1000, "maxDataPoints": 43200},
-    }
-
-
 def _grafana_rule(alert: Alert) -> dict[str, Any]:
-    # A Prometheus alert fires for each series that its expression gives, whatever the value, and for nothing else.
-    # These three nodes are how Grafana itself says so when it imports a Prometheus rule.
-    there = "is_number($query) || is_nan($query) || is_inf($query)"
-    condition = {
-        "type": "threshold",
-        "expression": "prometheus_math",
-        "conditions": [{"evaluator": {"type": "gt", "params": [0]}}],
-    }
     title = f"{alert.name} ({alert.who})" if alert.who else alert.name  # of a folder's rules no two have the same
-    rule: dict[str, Any] = {
-        "uid": uid(title),
-        "title": title,
-        "condition": "threshold",
-        "data": [
-            _node("query", "prometheus", DATASOURCE, {"expr": alert.expr, "instant": True, "range": False}),
-            _node("prometheus_math", "math", EXPRESSION, {"type": "math", "expression": there}),
-            _node("threshold", "threshold", EXPRESSION, condition),
-        ],
-        "noDataState": "OK",  # no series is what a Prometheus alert gives when all is well
-        "execErrState": "Error",
-        "for": alert.hold or "0s",
-    }
+    shape: dict[str, Any] = yaml.safe_load(_RULE)
+    shape["data"][0]["model"]["expr"] = alert.expr
+    rule = {"uid": uid(title), "title": title} | shape | {"for": alert.hold or "0s"}
     if alert.keep:
         rule["keepFiringFor"] = alert.keep
     # In Grafana `$value` is a text about all nodes; the number is the query's.

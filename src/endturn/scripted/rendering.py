@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
@@ -40,41 +40,38 @@ class Rendering:
 
     def answer(self) -> Answer:
         """The reply as an HTTP response."""
-        reply, failure, stream = self.reply, self.reply.failure, self._received.stream
-        length = None
-        if failure is not None and not (reply.text and stream):
-            answer = refusal(self._received.format, failure, number=self._number)
-            status, headers, chunks, length = answer.status, answer.headers, answer.chunks, answer.length
-        else:
-            status, kind = 200, framing.CONTENT_TYPE[self._format.framing] if stream else "application/json"
-            headers = {"content-type": kind, self._format.voice.request_id: f"req_{self._number:08d}"}
-            said = self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
-            if isinstance(said, list):
-                chunks = tuple(framing.frame(event, self._format.framing) for event in [*said, *self._error_event()])
-            else:
-                content = json.dumps(said, separators=(",", ":")).encode()
-                # A body that breaks off announces its whole length; one that is tidily cut announces what it has.
-                chunks = (content if reply.ending is Ending.WHOLE else content[: len(content) // 2],)
-                length = len(chunks[0] if reply.ending is Ending.TIDY else content)
-        return Answer(
-            status=status,
-            headers={**headers, **reply.headers},
-            chunks=chunks,
-            length=length,
+        reply, speaks = self.reply, self._format
+        made = self._error() or self._said()
+        kind = framing.CONTENT_TYPE[speaks.framing] if made.length is None else "application/json"
+        headers = {"content-type": kind, speaks.voice.request_id: f"req_{self._number:08d}"}
+        return replace(
+            made,
+            headers={**headers, **made.headers, **reply.headers},
             ending=reply.ending,
             delay_s=reply.delay_s,
             pace_s=reply.pace_s,
         )
 
-    def _error_event(self) -> list[Event]:
-        failure = self.reply.failure
-        if failure is None:
-            return []
-        error = self._format.reply_error(
-            failure.status, failure.code, failure.message, number=self._number, stream=True
-        )
-        assert isinstance(error, Event)
-        return [error]
+    def _error(self) -> Answer | None:
+        """The error that comes in place of a reply."""
+        failure, begins = self.reply.failure, self.reply.text and self._received.stream
+        return None if failure is None or begins else refusal(self._format.name, failure, number=self._number)
+
+    def _said(self) -> Answer:
+        reply, failure, stream = self.reply, self.reply.failure, self._received.stream
+        said = self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
+        if isinstance(said, list):
+            if failure is not None:  # in the middle of the stream
+                error = self._format.reply_error(
+                    failure.status, failure.code, failure.message, number=self._number, stream=True
+                )
+                assert isinstance(error, Event)
+                said = [*said, error]
+            return Answer(chunks=tuple(framing.frame(event, self._format.framing) for event in said))
+        content = json.dumps(said, separators=(",", ":")).encode()
+        # A body that breaks off announces its whole length; one that is tidily cut announces what it has.
+        chunk = content if reply.ending is Ending.WHOLE else content[: len(content) // 2]
+        return Answer(chunks=(chunk,), length=len(chunk if reply.ending is Ending.TIDY else content))
 
     def response(self) -> ChatResponse:
         """The reply as a client would return it.
