@@ -162,13 +162,12 @@ class Fold:
 
     def _whole_characters(self, piece: str, of: Hashable) -> str:
         """A piece without half a character at its end, which servers cut in UTF-16: the next brings the other half."""
-        if not self._halves and not _is_half(piece[-1:]):
+        if not self._halves and not "\ud800" <= piece[-1:] <= "\udbff":
             return piece
-        piece = paired(self._halves.pop(of, "") + piece)
-        if _is_half(piece[-1:]):
-            self._halves[of] = piece[-1]
-            return piece[:-1]
-        return piece
+        whole = paired(self._halves.pop(of, "") + piece)
+        if "\ud800" <= whole[-1:] <= "\udbff":
+            whole, self._halves[of] = whole[:-1], whole[-1]
+        return whole
 
     def _speaks(self, at: int) -> _Choice | None:
         """The choice that says something more. A clean reason before that was none; after a cut nothing counts."""
@@ -347,10 +346,6 @@ def _tool_call(call: _Call) -> ToolCall:
         arguments=arguments(raw) if raw else call.given,
         closed=call.closed,
     )
-
-
-def _is_half(character: str) -> bool:
-    return "\ud800" <= character <= "\udbff"
 
 
 def paired(text: str) -> str:

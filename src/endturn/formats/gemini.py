@@ -40,6 +40,10 @@ _COUNTED: Final = (
     *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
     *("cachedContentTokenCount", "totalTokenCount"),
 )
+# Words by their numbers, which Google's older clients ask for (`$alt=json;enum-encoding=int`). Higher numbers mean one
+# thing to the Gemini API and another to Vertex AI.
+_FINISH_REASONS: Final = ("FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
+_BLOCK_REASONS: Final = ("BLOCKED_REASON_UNSPECIFIED", "SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT")
 
 
 @dataclass(slots=True)
@@ -95,13 +99,13 @@ class Reader:
                         else:
                             yield from self._part(part, first=place == 0)
                 if index or reason is not None:
-                    yield Reason(_word(reason), index)
+                    yield Reason(_word(reason, _FINISH_REASONS), index)
                 if index == 0 and reason is not None:
                     stopped = True
                     if token := text_or_none(member(candidate, "continuationToken")):
                         yield Token(token)
-            feedback = chunk.get("promptFeedback")
-            if feedback is not None and not stopped and (blocked := _word(member(feedback, "blockReason"))):
+            feedback = None if stopped else chunk.get("promptFeedback")
+            if feedback is not None and (blocked := _word(member(feedback, "blockReason"), _BLOCK_REASONS)):
                 yield Vocabulary(rows_of(NAME, "promptFeedback"))  # words of its own
                 yield Reason(blocked, detail="prompt")
             if error := chunk.get("error"):
@@ -198,8 +202,10 @@ def _camel_case(name: str) -> str:
     return re.sub("_([a-z])", lambda found: found[1].upper(), name)
 
 
-def _word(value: Any) -> str | None:
-    """A reason by its value: as it is in JSON, or (LangChain) the Python spelling of an enumeration's member."""
+def _word(value: Any, numbered: tuple[str, ...]) -> str | None:
+    """A reason as it is in JSON, of one by its number, or (LangChain) in an enumeration's Python spelling."""
+    if value.__class__ is int and 0 <= value < len(numbered):
+        return numbered[value]
     word = raw_text(value)
     return None if word is None else word.removeprefix("FinishReason.").removeprefix("BlockedReason.")
 

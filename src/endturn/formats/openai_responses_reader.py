@@ -119,6 +119,7 @@ class Reader:
         self._items: list[_Item] = []
         self._named: dict[tuple[str, object], _Item] = {}
         self._said: set[tuple[int, _Place, int]] = set()
+        self._last: dict[tuple[int, _Place], int] = {}  # the index of the last part that was said
         self._over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -235,8 +236,11 @@ class Reader:
             item.told |= {"call_id": item.call_id} if client else {}
             yield parts.Block((item.number,) if number is None else (_OUTPUT, number), item.told, begins=True)
         for name in () if begins else ("summary", "content"):
-            for index, part in enumerate(items(member(raw, name))):
+            listed = items(member(raw, name))
+            for index, part in enumerate(listed):
                 if place := _PARTS.get(text(member(part, "type"))):
+                    if len(listed) == 1:  # Bedrock's pieces of it have the item's index.
+                        index = self._last.get((item.number, place), 0)
                     yield from self._whole(item, place, {"content_index": index, "summary_index": index}, part)
 
     def _whole(self, item: _Item, place: _Place, where: Any, holder: Any) -> Iterator[Part]:
@@ -255,6 +259,7 @@ class Reader:
         if piece:
             at = (item.number, place, _index(place, where))
             self._said.add(at)
+            self._last[at[:2]] = at[2]
             if self._keep:
                 yield parts.Block(at, {"text": piece, "id": member(where, "item_id")})
 

@@ -16,8 +16,6 @@ from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
 _OPTIONAL: Final = frozenset({"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"})
 """Formats where something else may stand for messages: an earlier response, a managed prompt, tokens, nothing."""
-_NAMES: Final = frozenset({"prompt", "message"})
-"""Members that stand for a model: a managed prompt names it, and Cohere's first API has one of its own."""
 _IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
 """Formats whose answers are sent back part by part; of the others, the message is sent back."""
 _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
@@ -36,8 +34,7 @@ _PROMPTS: Final = ("prompt", "inputs", "inputText", "input", "text")
 """Members that say what is asked, where they are text; of several prompts, the message holds the first."""
 _USUAL: Final[tuple[Any, ...]] = (None, [], {"type": "text"})
 """What the tools and the form of an answer are where nothing is said of them."""
-_FREE: Final = {"tool_choice": "auto", "function_call": "auto"}
-"""How a model is told to choose among tools as it likes, which is left out where nothing is said of it."""
+_FREE: Final = {"tool_choice": "auto", "function_call": "auto"}  # what nothing means, too
 
 _CHOICES: Final = {"none": "none", "required": "required", "any": "required"}
 _SCHEMAS: Final = (
@@ -58,7 +55,8 @@ def request_of(format: Format, body: Json) -> Request:
     Raises:
         DecodeError: it is not in the format.
     """
-    named = text(first(body, "model", "model_id", "agent")) or body.keys() & _NAMES
+    # A managed prompt names it, and Cohere's first API has one of its own.
+    named = text(first(body, "model", "model_id", "agent")) or body.keys() & {"prompt", "message"}
     if not named and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request names its `model`")
     format = format if format.inner is None else format.inner(body)
