@@ -124,6 +124,9 @@ def test_the_fleet_is_made_of_what_there_is() -> None:
             assert source[0] != "." or (REPOSITORY / source).exists()
             mounted |= {source} if source[0] != "." else set()
         words = " ".join(map(str, [*service.get("command", []), *service.get("environment", {}).values()]))
+        for file in re.findall(r"--config=/etc/endturn/(\S+)", words):
+            needed = re.findall(r"\$\{env:(\w+)\}", (REPOSITORY / "collector" / file).read_text())
+            assert set(needed) <= service.get("environment", {}).keys(), "a variable without a default is set"
         hosts |= set(re.findall(r"([a-z]+(?:-\d)?):\d{4,5}\b", words))
     assert mounted == fleet["volumes"].keys()
     assert hosts - services == set()

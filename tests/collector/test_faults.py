@@ -25,6 +25,7 @@ from tests.support.processes import (
     free_port,
     metric,
     require_stack,
+    self_signed,
 )
 
 pytestmark = pytest.mark.stack
@@ -214,18 +215,7 @@ TOKEN = "planted-token"
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for this machine, signed by itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:{LOOPBACK}"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections import Counter
@@ -13,18 +12,16 @@ import pytest
 
 from tests.support.fleet import Fleet
 from tests.support.fleet_load import SPANS, Load, Turns, plain_turns, traces
+from tests.support.fleet_view import OWN, Labels, asked, firing
 from tests.support.processes import PrometheusClient, eventually, http, metric, settled
-from tests.test_queries import EVERYTHING, panel_queries
+from tests.test_queries import panel_queries
 
 pytestmark = pytest.mark.stack
 
-TURNS = int(os.environ.get("ENDTURN_FLEET_TURNS", "1000"))
+TURNS = 1000
 """Of the library; those without it come on top."""
 PERCENT = 25
 """Of turns that ended well, how many are kept."""
-Labels = frozenset[tuple[str, str]]
-OWN = {"tenant_id", "receive", "rule"}
-"""Labels that Thanos adds to all that it holds."""
 
 
 @dataclass(frozen=True)
@@ -117,19 +114,7 @@ def test_each_receiver_of_the_ring_holds_a_part(played: Played) -> None:
 def test_the_events_of_truncated_turns_are_there(played: Played) -> None:
     cut = {trace for trace, kind in played.turns.items() if kind != "whole"}
 
-    def told() -> set[str]:
-        return {record.get("traceId", "") for record in played.fleet.store.log_records()}
-
-    eventually(lambda: cut <= told(), what="an event of each truncated turn", timeout=60, every=1)
-
-
-VALUES = EVERYTHING | {"job": ".+", "window": "5m", "__rate_interval": "30s", "__interval": "5s", "__range": "5m"}
-
-
-def asked(text: str) -> str:
-    """The query as Grafana would send it."""
-    values = VALUES | {"__range_s": "300", "__interval_ms": "5000"}
-    return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda found: values.get(found[1], found[0]), text)
+    eventually(lambda: cut <= played.fleet.store.told(), what="an event of each truncated turn", timeout=60, every=1)
 
 
 def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
@@ -159,16 +144,6 @@ def answer(client: PrometheusClient, text: str, when: float) -> dict[Labels, flo
     found = client.query(text, time=when)
     return {
         frozenset((key, value) for key, value in each.labels.items() if key not in OWN): each.value for each in found
-    }
-
-
-def firing(client: PrometheusClient) -> set[Labels]:
-    """The alerts that fire, by their labels. Thanos spells the key with a capital."""
-    [alerts] = client.get("alerts").values()
-    return {
-        frozenset((key, value) for key, value in alert["labels"].items() if key not in OWN)
-        for alert in alerts or []
-        if alert["state"] == "firing"
     }
 
 

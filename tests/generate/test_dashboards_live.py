@@ -27,6 +27,7 @@ DRAWN: dict[tuple[str, int], Panel] = {
 }
 NO_SERVER = "no model server or gateway is scraped here"
 NOTHING_LOST = "nothing is lost or dropped here"
+NO_KAFKA = "nothing is read from Kafka here"
 NEITHER = "no listener fails and no label is unbounded"
 EMPTY: dict[tuple[str, int], str] = {
     ("continuations", 16): "the demo gives no prices",
@@ -43,6 +44,9 @@ EMPTY: dict[tuple[str, int], str] = {
     ("pipeline", 27): "nothing is sampled here",
     ("pipeline", 28): NOTHING_LOST,
     ("pipeline", 31): "no rule is loaded",
+    ("pipeline", 41): NO_KAFKA,
+    ("pipeline", 42): NO_KAFKA,
+    ("pipeline", 43): NO_KAFKA,
     ("stop-reasons", 51): NO_SERVER,
     ("stop-reasons", 52): NO_SERVER,
     ("stop-reasons", 53): NO_SERVER,

@@ -22,7 +22,7 @@ def milliseconds(text: str, times: int) -> str:
 
 def expression(text: str, times: int) -> str:
     """The same with every window and offset divided."""
-    text = re.sub(r"\[((?:\d+[smhd])+)\]", lambda found: f"[{milliseconds(found[1], times)}]", text)
+    text = re.sub(r"(?<=[\[:])(?:\d+[smhd])+(?=[\]:])", lambda found: milliseconds(found[0], times), text)
     return re.sub(r"offset ((?:\d+[smhd])+)", lambda found: f"offset {milliseconds(found[1], times)}", text)
 
 

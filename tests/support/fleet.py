@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import yaml
 
@@ -29,17 +29,19 @@ from tests.support.processes import (
     PrometheusClient,
     Server,
     Webhook,
+    Written,
     collector_files,
     eventually,
     free_port,
     metric,
-    otlp_items,
     require_stack,
 )
 
 PARTITIONS: Final = 12
 """Four for each gateway."""
 TURNS, TRUNCATED = "endturn.turns", "endturn.truncated"
+USER = ("endturn", "planted-password")
+"""Whom Kafka lets in where it asks."""
 TIMES: Final = 15
 """How much faster the rules' clock is: an export is a second."""
 OFFSET: Final = 2
@@ -47,25 +49,47 @@ OFFSET: Final = 2
 
 
 class Kafka(Server):
-    """One broker that is its own controller, in KRaft mode, with the two topics."""
+    """One broker that is its own controller, in KRaft mode, with the two topics. It deletes once a second."""
 
-    def __init__(self, folder: Path, *, partition_bytes: int = -1) -> None:
+    def __init__(self, folder: Path, *, certificate: tuple[Path, Path] | None = None) -> None:
+        """With a certificate and its key it also listens at `secured`, for `USER`."""
         require_stack("kafka")
-        self.port, controller = free_port(), free_port()
-        self.address = f"{LOOPBACK}:{self.port}"
+        self.port, secured, controller = free_port(), free_port(), free_port()
+        self.address, self.secured = f"{LOOPBACK}:{self.port}", f"{LOOPBACK}:{secured}"
         self._java = ["java", "-Xmx256m", "-Xlog:disable", "-cp", f"{build.recipes()['kafka'].folder}/*"]
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "kafka.properties"
-        file.write_text(
-            "process.roles=broker,controller\nnode.id=1\n"
-            f"controller.quorum.voters=1@{LOOPBACK}:{controller}\ncontroller.listener.names=CONTROLLER\n"
-            f"listeners=PLAINTEXT://{self.address},CONTROLLER://{LOOPBACK}:{controller}\n"
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
-            f"log.dirs={folder / 'kafka'}\nauto.create.topics.enable=false\n"
-            "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n"
-            "group.initial.rebalance.delay.ms=2000\n"
-        )
+        listeners = [f"PLAINTEXT://{self.address}", f"CONTROLLER://{LOOPBACK}:{controller}"]
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+            "log.dirs": str(folder / "kafka"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "3",
+            "group.initial.rebalance.delay.ms": "2000",
+            "log.retention.check.interval.ms": "1000",
+        }
         format_ = [*self._java, "kafka.tools.StorageTool", "format", "-t", "endturnendturnendturnA", "-c", str(file)]
+        if certificate is not None:
+            listeners.append(f"SASL_SSL://{self.secured}")
+            both = folder / "kafka.pem"
+            both.write_text("".join(part.read_text() for part in reversed(certificate)))
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(both),
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+                    "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+                ),
+            }
+            name, password = USER
+            format_ += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
+        settings["listeners"] = ",".join(listeners)
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         subprocess.run(format_, check=True, capture_output=True)
         super().__init__(
             "kafka",
@@ -83,18 +107,37 @@ class Kafka(Server):
         """As an operator does, once."""
         for topic in (TURNS, TRUNCATED):
             options = ["--partitions", str(PARTITIONS), "--replication-factor", "1"]
-            self._ask("TopicCommand", "--create", "--topic", topic, *options)
+            self._ask("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, *options)
+
+    def keep(self, **settings: int) -> None:
+        """Set how much of the turns' topic is kept, by settings of a topic; without any, as it is by default."""
+        change = ["--add-config", ",".join(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]
+        unset = ["--delete-config", "retention.bytes,segment.ms"]
+        entity = ["--entity-type", "topics", "--entity-name", TURNS]
+        self._ask("kafka.admin.ConfigCommand", "--alter", *entity, *(change if settings else unset))
 
     def lag(self) -> int:
         """How many records of the turns' topic the gateways have not yet said that they read."""
-        table = self._ask("consumer.group.ConsumerGroupCommand", "--describe", "--group", "endturn-turns")
-        head, *rows = [line.split() for line in table.splitlines() if line.strip()]
-        read = {row[head.index("PARTITION")]: row[head.index("LAG")] for row in rows}
-        assert len(read) == PARTITIONS
-        return sum(int(lag) if lag != "-" else 0 for lag in read.values())
+        return sum(int(row["LAG"]) if row["LAG"] != "-" else 0 for row in self._read().values())
+
+    def deleted(self) -> int:
+        """How many records are not there any more that the gateways have not said that they read."""
+        told = self._ask("org.apache.kafka.tools.GetOffsetShell", "--topic", TURNS, "--time", "earliest")
+        first = {partition: int(offset) for _, partition, offset in (line.split(":") for line in told.split())}
+        read = {partition: row["CURRENT-OFFSET"] for partition, row in self._read().items()}
+        return sum(max(0, first[each] - int(offset)) for each, offset in read.items() if offset != "-")
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        """What the broker says of each partition of the turns' topic and who reads it."""
+        group = "endturn-turns"
+        table = self._ask("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
+        head, *rows = [words for line in table.splitlines() if (words := line.split())[:1] in (["GROUP"], [group])]
+        found = {row["PARTITION"]: row for row in (dict(zip(head, row, strict=False)) for row in rows)}
+        assert len(found) == PARTITIONS
+        return found
 
     def _ask(self, tool: str, *options: str) -> str:
-        command = [*self._java, f"org.apache.kafka.tools.{tool}", "--bootstrap-server", self.address, *options]
+        command = [*self._java, tool, "--bootstrap-server", self.address, *options]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -126,11 +169,21 @@ class Member(Server):
         return metric(self.metrics_address, name, **labels)
 
 
+class Span(NamedTuple):
+    """What is looked at of a span in the store."""
+
+    trace: str
+    id: str
+    cut: bool
+    """Its call was cut off."""
+    copied: bool
+    """A copy of it comes through the topic of what was cut off."""
+
+
 class Store(Server):
     """In place of Tempo and Loki: a Collector with a way in, and a file, for each gateway; one for all logs."""
 
     def __init__(self, folder: Path, gateways: int) -> None:
-        self.folder = folder
         self.ports = [free_port() for _ in range(gateways)]
         self.logs_port, metrics, health = free_port(), free_port(), free_port()
         self.loki = f"http://{LOOPBACK}:{self.logs_port}"
@@ -160,6 +213,10 @@ class Store(Server):
                 },
             },
         }
+        self._files = [Written(folder / f"{way}.json", "resourceSpans", "scopeSpans", "spans") for way in ways]
+        self._log = Written(folder / "logs.json", "resourceLogs", "scopeLogs", "logRecords")
+        self._spans: list[list[Span]] = [[] for _ in ways]
+        self._told: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "store.yaml"
         file.write_text(yaml.safe_dump(config))
@@ -170,13 +227,18 @@ class Store(Server):
             ready=f"http://{LOOPBACK}:{health}/",
         )
 
-    def spans(self, gateway: int) -> list[dict[str, Any]]:
+    def spans(self, gateway: int) -> list[Span]:
         """Every span that a gateway has passed on."""
-        return otlp_items(self.folder / f"gateway_{gateway}.json", "resourceSpans", "scopeSpans", "spans")
+        for span in self._files[gateway].read():
+            cut = bool(span["attributes"].get("endturn.stop.truncated"))
+            copied = cut or bool(span["attributes"].get("endturn.turn.truncated"))
+            self._spans[gateway].append(Span(span["traceId"], span["spanId"], cut, copied))
+        return self._spans[gateway]
 
-    def log_records(self) -> list[dict[str, Any]]:
-        """Every log record of any agent."""
-        return otlp_items(self.folder / "logs.json", "resourceLogs", "scopeLogs", "logRecords")
+    def told(self) -> set[str]:
+        """The traces of which any agent has told an event."""
+        self._told.update(record.get("traceId", "") for record in self._log.read())
+        return self._told
 
 
 class Thanos(Server):

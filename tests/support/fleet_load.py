@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from threading import Thread
 from typing import Final
 
 from tests.support.fleet import Fleet, Member
@@ -18,6 +20,10 @@ SPANS: Final = {"truncated": 3, "continued": 4, "whole": 3}
 """A turn's: of the request, of the turn, and one for each call."""
 Turns = dict[str, str]
 """What kind each trace is of."""
+BATCH: Final = 100
+"""How many turns one request has spans of."""
+PLAYED: Final = 1000
+"""How many turns of a load the library plays at most: some tens a second, where two cores run the whole fleet, too."""
 CALL: Final[dict[str, Value]] = {
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": "openai",
@@ -62,11 +68,43 @@ class Load:
         self._told.close()
 
 
-def plain_turns(agents: Sequence[Member], count: int) -> Turns:
+class MixedLoad:
+    """Turns that are sent to all agents at once: some of the library, and in step with them those of an agent without.
+
+    Two processes play what the library does; what it would not play in time has no library in it, and costs little.
+    """
+
+    def __init__(self, agents: Sequence[Member], turns: int, service: str) -> None:
+        self.service = service
+        self.own = min(turns, PLAYED) // len(agents) * len(agents)
+        self.plain = f"{service}-plain"
+        self._agents = agents
+        self._loads = [Load(agent, turns=self.own // len(agents), service=service) for agent in agents]
+        self._plain: Turns = {}
+        self._sender = Thread(target=self._send, args=(turns - self.own,))
+        self._sender.start()
+
+    def played(self) -> float:
+        """What part of it has been played."""
+        return sum(len(load.played()) for load in self._loads) / self.own
+
+    def ended(self) -> tuple[Turns, Turns]:
+        """What was played of the library and of the others, once all of it was. Ask once."""
+        self._sender.join()
+        return {trace: kind for load in self._loads for trace, kind in load.ended().items()}, self._plain
+
+    def _send(self, count: int) -> None:
+        for first in range(0, count, BATCH):
+            while self.played() < first / count:
+                time.sleep(0.2)
+            self._plain |= plain_turns(self._agents, min(BATCH, count - first), service=self.plain)
+
+
+def plain_turns(agents: Sequence[Member], count: int, *, service: str = "elsewhere") -> Turns:
     """Turns of an agent that does not use endturn: spans of its own, each trace's sent through different agents."""
     turns: Turns = {}
-    for first in range(0, count, 100):
-        some, around, calls = halves(min(100, count - first), service="elsewhere")
+    for first in range(0, count, BATCH):
+        some, around, calls = halves(min(BATCH, count - first), service=service)
         send(agents[0], around)
         send(agents[-1], calls)
         turns |= some
@@ -98,6 +136,6 @@ def traces(fleet: Fleet) -> list[dict[str, set[str]]]:
     for n in range(len(fleet.gateways)):
         found: dict[str, set[str]] = {}
         for span in fleet.store.spans(n):
-            found.setdefault(span["traceId"], set()).add(span["spanId"])
+            found.setdefault(span.trace, set()).add(span.id)
         every.append(found)
     return every

@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -60,6 +60,21 @@ def free_port() -> int:
         if port not in _given:  # the kernel may offer one again before its taker listens
             _given.add(port)
             return port
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, signed by itself, and its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:{LOOPBACK}"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
 
 
 def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every: float = 0.1) -> T:
@@ -280,18 +295,33 @@ class Collector(Server):
         return self._items("metrics", "resourceMetrics", "scopeMetrics", "metrics")
 
     def _items(self, kind: str, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
-        return otlp_items(self.file(kind), resources, scopes, items)
+        return list(Written(self.file(kind), resources, scopes, items).read())
 
 
-def otlp_items(file: Path, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
-    """What a file exporter has written so far, item by item, attributes as plain dictionaries."""
-    # The last line may be half written: only what a newline ends is read.
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+class Written:
+    """What a file exporter writes, read on from where it ended the last time."""
+
+    def __init__(self, file: Path, resources: str, scopes: str, items: str) -> None:
+        self._file, self._names, self._end = file, (resources, scopes, items), 0
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Each item that is new, attributes as plain dictionaries."""
+        if not self._file.exists():
+            return
+        with self._file.open("rb") as written:
+            written.seek(self._end)
+            for line in written:
+                if not line.endswith(b"\n"):  # half written
+                    return
+                self._end += len(line)
+                yield from _otlp_items(line, *self._names)
+
+
+def _otlp_items(line: bytes, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
     return [
         item
         | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
         | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
-        for line in lines
         for resource in json.loads(line).get(resources, [])
         for scope in resource.get(scopes, [])
         for item in scope.get(items, [])

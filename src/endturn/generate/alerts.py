@@ -26,8 +26,10 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """The dashboards' variables, by the label that each one filters."""
 OTHERS: Final = {
-    "losses": '__name__=~"otelcol_((exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)'
-              '|deltatocumulative_datapoints)(_total)?",error=~"|limit"',
+    "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)'
+              '(_total)?"',
+    # Without `error` it counts what was added up.
+    "limited": '__name__=~"otelcol_deltatocumulative_datapoints(_total)?",error="limit"',
     "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",error_type!=""',
 }  # fmt: skip
 """What selects counters of others that are born at their first loss."""
@@ -114,7 +116,7 @@ def _values(cell: Cell, config: RuleConfig) -> dict[str, str]:
     return cell.limits.values | {
         "collector": config.collector,
         "service": ", ".join(SERVICE),
-        "losses": f'{OTHERS["losses"]},job=~"{config.collector}"',
+        **{name: f'{OTHERS[name]},job=~"{config.collector}"' for name in ("losses", "limited")},
         "drops": OTHERS["drops"],
         "seen": collectors(config),
         "who": WHO,

@@ -1,0 +1,57 @@
+"""kafka_tls.yaml: an agent and a gateway that prove to a real Kafka who they are, and one that cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.fleet import USER, Kafka, Member, Store
+from tests.support.otlp import Sent, post, spans
+from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, require_stack, self_signed
+
+pytestmark = pytest.mark.stack
+
+TLS = collector_files("kafka_tls")
+AGENT = (*ALL_IN_ONE, *collector_files("kafka_agent"), *TLS)
+GATEWAY = (*collector_files("kafka_gateway"), *TLS)
+
+
+def test_spans_go_through_a_kafka_that_asks_who_it_is(tmp_path: Path) -> None:
+    """Encrypted, with SCRAM. A wrong password, and a certificate that nobody vouches for, let nothing through."""
+    certificate, key = self_signed(tmp_path)
+    user, password = USER
+    with Kafka(tmp_path, certificate=(certificate, key)) as kafka, Store(tmp_path, 1) as store:
+        kafka.create_topics()
+        right = {
+            "ENDTURN_KAFKA": kafka.secured,
+            "ENDTURN_KAFKA_CA": str(certificate),
+            "ENDTURN_KAFKA_USER": user,
+            "ENDTURN_KAFKA_PASSWORD": password,
+        }
+        to_store = {"ENDTURN_TEMPO_ENDPOINT": f"{LOOPBACK}:{store.ports[0]}", "ENDTURN_SAMPLE_PERCENT": "100"}
+        with (
+            Member(tmp_path, "gateway", GATEWAY, **right, **to_store),
+            Member(tmp_path, "agent", AGENT, **right) as agent,
+            Member(tmp_path, "stranger", AGENT, **right | {"ENDTURN_KAFKA_PASSWORD": "another"}) as stranger,
+            Member(tmp_path, "doubter", AGENT, **right | {"ENDTURN_KAFKA_CA": ""}) as doubter,
+        ):
+            traces = {each.name: os.urandom(16) for each in (agent, stranger, doubter)}
+            for each in (agent, stranger, doubter):
+                assert post(f"{each.url}/v1/traces", spans([Sent(trace=traces[each.name])])) == 200
+            eventually(lambda: "SASL_AUTHENTICATION_FAILED" in stranger.log.read_text(), what="a refusal")
+            eventually(lambda: "certificate signed by unknown authority" in doubter.log.read_text(), what="a doubt")
+            eventually(lambda: store.spans(0), what="the span")
+            assert {span.trace for span in store.spans(0)} == {traces["agent"].hex()}
+            assert password not in agent.log.read_text()
+
+
+@pytest.mark.parametrize("files", [AGENT, GATEWAY], ids=["agent", "gateway"])
+def test_without_a_user_it_does_not_start(files: tuple[Path, ...]) -> None:
+    command = [str(require_stack("collector")["otelcol"]), "validate", *(f"--config={file}" for file in files)]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")}
+    refused = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    assert refused.returncode
+    assert "username is required" in refused.stderr

@@ -1,0 +1,59 @@
+"""What an operator of a fleet sees: the panels of the Pipeline dashboard and the alerts, asked of the whole ring."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from tests.support import faster
+from tests.support.fleet import TIMES
+from tests.support.processes import REPOSITORY, PrometheusClient
+from tests.test_queries import EVERYTHING
+
+Labels = frozenset[tuple[str, str]]
+OWN = {"tenant_id", "receive", "rule"}
+"""Labels that Thanos adds to all that it holds."""
+PANELS = {
+    panel["title"]: panel["targets"][:1] if panel["type"] == "table" else panel["targets"]
+    for panel in json.loads((REPOSITORY / "dashboards" / "pipeline.json").read_text())["panels"]
+    if "targets" in panel
+}
+
+
+def asked(text: str, *, seconds: int = 300) -> str:
+    """The query as Grafana would send it, of a time range that long."""
+    values = EVERYTHING | {"job": ".+", "window": "5m", "__rate_interval": "30s", "__interval": "5s"}
+    values |= {"__range": f"{seconds}s", "__range_s": f"{seconds}", "__interval_ms": "5000"}
+    named = re.compile(r"\$(?:(\w+)|\{(\w+)(?::\w+)?\})")
+    return named.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+
+
+def shown(client: PrometheusClient, title: str, legend: str, *, since: float, lately: float = 1) -> float:
+    """The most that a panel of the Pipeline dashboard has shown lately by this name; 0 where it shows nothing.
+
+    Its query is on the clock of the rules, its time range begins at `since`. A table has no names: its first column.
+    """
+    now = time.time()
+    most = [0.0]
+    for target in PANELS[title]:
+        text = asked(faster.expression(target["expr"], TIMES), seconds=int(now - since) + 1)
+        name = target.get("legendFormat", "{{job}}")
+        for series in client.query_range(text, start=now - lately, end=now, step=1):
+            if _named(name, series.labels) == legend:
+                most += [value for _, value in series.points]
+    return max(most)
+
+
+def _named(name: str, labels: dict[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), name)
+
+
+def firing(client: PrometheusClient) -> set[Labels]:
+    """The alerts that fire, by their labels. Thanos spells the key with a capital."""
+    [alerts] = client.get("alerts").values()
+    return {
+        frozenset((key, value) for key, value in alert["labels"].items() if key not in OWN)
+        for alert in alerts or []
+        if alert["state"] == "firing"
+    }
