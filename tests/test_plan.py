@@ -208,7 +208,7 @@ def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: 
     below = os.path.relpath(REPOSITORY / "kubernetes", overlay)
     written = run(capsys, "--values", "kustomize")
     (overlay / "kustomization.yaml").write_text(f"resources: [{below}]\nnamespace: endturn\n{written}\n")
-    command: list[str | Path] = [require_stack("kustomize")["kustomize"], "build", overlay]
+    command = [str(require_stack("kustomize")["kustomize"]), "build", str(overlay)]
     rendered = list(yaml.safe_load_all(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
     [gateway] = [each for each in rendered if each["kind"] == "StatefulSet"]
     assert gateway["spec"]["replicas"] == computed(turns=1000)["gateways"]
