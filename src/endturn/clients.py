@@ -23,16 +23,16 @@ from urllib.parse import urlsplit, urlunsplit
 
 from endturn import hooks, provider_calls, signing
 from endturn.chat import ChatResponse, Delta, Request
-from endturn.errors import DecodeError, ProviderError, ProviderTimeout, UsageError, did_you_mean
-from endturn.formats import TAIL, Context, Event, capabilities, dialect_in, format_of, framing, known_dialect
+from endturn.errors import DecodeError, ProviderError, UsageError, did_you_mean
+from endturn.formats import Context, Event, capabilities, dialect_in, format_of, framing, known_dialect
 from endturn.formats.errors import error_of, quota, request_id, shortened
 from endturn.formats.format import Format
-from endturn.provider_calls import cut_by, unreachable
+from endturn.provider_calls import announce_end, cut_by, stop_by, unreachable
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
 from endturn.replies import begins_stream
 from endturn.scopes import Layer, open_call
 from endturn.signing import Signer
-from endturn.stop import Stop, StopReason
+from endturn.stop import Stop
 
 __all__ = ["PROVIDERS", "AsyncClient", "Client"]
 
@@ -320,30 +320,16 @@ class _HttpCall:
             error.body = None if error.body is None else clean(error.body)
             if error.stop is not None and error.stop.detail is not None:
                 error.stop = replace(error.stop, detail=clean(error.stop.detail))
-        stop = getattr(error, "stop", None)
-        if not isinstance(error, Exception):  # cancelled, interrupted, or a consumer that closed the stream
-            stop = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
-        elif stop is None:
-            detail = "timeout" if isinstance(error, ProviderTimeout) else None
-            stop = Stop(StopReason.ERROR, detail=detail, terminal_seen=False, incomplete=True)
         partial = getattr(error, "partial", None) or self._decoder.close()
-        self._end(partial, stop, None if isinstance(error, GeneratorExit) else error)
+        self._end(partial, stop_by(error), None if isinstance(error, GeneratorExit) else error)
 
     def _end(self, response: ChatResponse, stop: Stop | None = None, error: BaseException | None = None) -> None:
         if self._scope is None or self._scope.ended:
             return
-        if hooks.takes_content():
-            self._scope.said(self._request, response, beside=self._context.asked.system is not None)
-        self._scope.end(
-            stop or response.stop,
-            usage=response.usage,
-            response_id=response.id,
-            response_model=response.model,
-            reasons=(response.stop.raw,),
-            output_chars=len(response.text),
-            tail=response.text[-TAIL:],
-            error=error,
-        )
+        announce_end(
+            self._scope, self._request, response, stop or response.stop, error,
+            raw=response.stop.raw, beside=self._context.asked.system is not None,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -10,8 +10,12 @@ from contextlib import AbstractContextManager
 from inspect import isawaitable
 from typing import Any, Final, Protocol
 
-from endturn.chat import ChatResponse, Delta
+from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import ProviderTimeout, ProviderUnavailable
+from endturn.formats import TAIL
+from endturn.hooks import takes_content
+from endturn.scopes import Call
+from endturn.stop import Stop, StopReason
 
 _END: Final = object()
 
@@ -117,3 +121,37 @@ def cut_by(lost: str | None, response: ChatResponse) -> ChatResponse:
     if lost is None or response.stop.detail not in (None, "stream_cut"):
         return response
     return response.with_stop(detail=lost)
+
+
+def stop_by(error: BaseException) -> Stop:
+    """The Stop of a call that raised: what the error says of it, else that it failed, or that the host left."""
+    said = getattr(error, "stop", None)
+    if isinstance(said, Stop):
+        return said
+    reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
+    detail = "timeout" if isinstance(error, ProviderTimeout) else None
+    return Stop(reason, detail=detail, terminal_seen=False, incomplete=True)
+
+
+def announce_end(
+    call: Call, request: Request, response: ChatResponse, stop: Stop, error: BaseException | None, *,
+    raw: str | None, beside: bool = False,
+) -> None:  # fmt: skip
+    """Announce what a call came to.
+
+    Args:
+        raw: the reason that the provider gave, verbatim.
+        beside: as in `Content`.
+    """
+    if takes_content():
+        call.said(request, response, beside=beside)
+    call.end(
+        stop,
+        usage=response.usage,
+        response_id=response.id,
+        response_model=response.model,
+        reasons=(raw,),
+        output_chars=len(response.text),
+        tail=response.text[-TAIL:],
+        error=error,
+    )

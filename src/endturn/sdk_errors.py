@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from endturn.formats.reading import count, member, text
+from endturn.tables import lines, shipped
 
 
 def is_of(kind: type, module: str, name: str) -> bool:
@@ -32,40 +33,25 @@ class ErrorAnswer:
     is_unread: bool = False
 
 
-_LOST: Final = (
-    *((module, "APIConnectionError") for module in ("openai", "anthropic", "google.genai", "groq", "together")),
-    *((module, "TransportError") for module in ("httpx", "httpx2")),
-    *(("requests", name) for name in ("ConnectionError", "Timeout", "ChunkedEncodingError")),
-    *(("botocore", name) for name in ("HTTPClientError", "ConnectionError")),
-    ("aiohttp", "ClientError"),
-    ("mistralai", "NoResponseError"),
-    ("urllib3", "HTTPError"),
-    *(("builtins", name) for name in ("ConnectionError", "TimeoutError")),
-)
-"""What is raised where the connection failed, or was lost: the module, and the class or one above it."""
-
-_UNREADABLE: Final = (
-    ("json", "JSONDecodeError"),
-    ("google.genai", "UnknownApiResponseError"),
-    *(("botocore", name) for name in ("ParserError", "ResponseParserError")),
-)
-"""What is raised where an answer that is no error is not in the format, and does not hold the answer."""
+SAID: Final = {(module, name): says for _, (module, name, says) in lines(shipped(), "exceptions.tsv", range(3, 4))}
+"""What exceptions say by what they are."""
 
 
 def lost(error: Exception) -> str | None:
     """How the connection failed: "timeout" or "connection"; None where it did not."""
-    if not _is_any(error, _LOST):
+    if not _says(error, "lost"):
         return None
     return "timeout" if any("Timeout" in kind.__name__ for kind in type(error).__mro__) else "connection"
 
 
-def _is_any(error: BaseException, known: tuple[tuple[str, str], ...]) -> bool:
-    return any(is_of(kind, module, name) for kind in type(error).__mro__ for module, name in known)
+def _says(error: BaseException, what: str) -> bool:
+    known = [of for of, says in SAID.items() if says == what]
+    return any(is_of(kind, *of) for kind in type(error).__mro__ for of in known)
 
 
 def answer_in(error: BaseException) -> ErrorAnswer | None:
     """The provider's answer in what an SDK raised; None where there is none."""
-    if _is_any(error, _UNREADABLE):
+    if _says(error, "unreadable"):
         return ErrorAnswer(200, {}, _bytes(getattr(error, "doc", "")), is_unread=True)
     answer: Any = getattr(error, "response", None)
     if isinstance(answer, Mapping):

@@ -278,10 +278,8 @@ class Recovered:
 
         A last nudge, which nothing answers, is left out. A call without a result is answered with an error.
         """
-        told = [*self.began.segments, *(entry.message for entry in self._entered)]
-        while told and told[-1].synthetic:
-            told.pop()
-        return tuple(_answered(told))
+        told = (*self.began.segments, *(entry.message for entry in self._entered))
+        return tuple(_answered(_split_prompts(told)[0]))
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -15,14 +15,12 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
-from endturn import formats
 from endturn.chat import ChatResponse, Delta, Request, ToolCall
 from endturn.continuation.result import CallProvider, MakeRoom, ToolRan, TurnResult
 from endturn.errors import ProviderError, UsageError
 from endturn.formats.content_parts import is_part
-from endturn.hooks import takes_content
+from endturn.provider_calls import announce_end, stop_by
 from endturn.scopes import Call, Layer, ToolRun, TurnScope, open_call, start_tool
-from endturn.stop import Stop, StopReason
 
 Item = Delta | TurnResult
 """What the consumer of a turn is given."""
@@ -239,26 +237,9 @@ def _end(
     """Announce what a call came to, unless a layer below did."""
     if call is None or response is None:
         return
-    stop = response.stop
-    if isinstance(error, ProviderError) and error.stop is not None:
-        stop = error.stop
-    elif isinstance(error, Exception):
-        stop = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
-    elif error is not None:
-        stop = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
-    if takes_content():
-        call.said(request, response)
+    stop = response.stop if error is None else stop_by(error)
     with scope.step():
-        call.end(
-            stop,
-            usage=response.usage,
-            response_id=response.id,
-            response_model=response.model,
-            reasons=(stop.raw,),
-            output_chars=len(response.text),
-            tail=response.text[-formats.TAIL :],
-            error=meant(error),
-        )
+        announce_end(call, request, response, stop, meant(error), raw=stop.raw)
 
 
 def _content(result: Any) -> str | list[dict[str, object]]:

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from endturn.chat import ChatResponse, Request, ToolCall
 from endturn.continuation import machine, result, termination
 from endturn.continuation.continuation_request import log_given_up, onward
-from endturn.continuation.limits import COUNTED, Progress, estimated
+from endturn.continuation.limits import COUNTED, Progress
 from endturn.continuation.machine import Signal
 from endturn.continuation.response import declines
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
@@ -151,8 +151,7 @@ def _as_text(call: ToolCall) -> str:
 def _count(state: TurnState, response: ChatResponse, signal: Signal) -> None:
     """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
     response, counters, turn = response.but(usage=state.reported), state.counters, state.turn
-    usage = state.measure(response)
-    guessed = estimated(response, usage)
+    usage, guessed = state.measure(response)
     if guessed is not None:  # it stands for the provider's own figure from here on
         turn.input_tokens += guessed.input_tokens or 0
         turn.output_tokens += guessed.output_tokens or 0

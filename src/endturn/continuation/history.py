@@ -22,17 +22,22 @@ def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | Non
     if len(calls) == len(response.tool_calls) and text is None:
         return message
     kept = {call.id for call in calls}
-    first: dict[str, ToolCall] = {}
-    for call in response.tool_calls:
-        if call.id in kept:
-            first.setdefault(call.id, call)
+    first = once(call for call in response.tool_calls if call.id in kept)
     reason = message.stop_reason if first else response.stop.promoted_from or message.stop_reason
     return message.but(
         content=response.text if text is None else text,
-        tool_calls=tuple(first.values()),
+        tool_calls=first,
         blocks=None,
         stop_reason=reason,
     )
+
+
+def once(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """The calls, of several with one id the first."""
+    first: dict[str, ToolCall] = {}
+    for call in calls:
+        first.setdefault(call.id, call)
+    return tuple(first.values())
 
 
 def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024) -> tuple[Message, ...]:

@@ -219,34 +219,26 @@ class Limits:
 # --- Usage --------------------------------------------------------------------------------------------------------
 
 
-def measured(response: ChatResponse, request: Request) -> Usage:
-    """A response's usage. Where the provider gave none, a token per 4 bytes of what was said, and asked.
+def measured(response: ChatResponse, request: Request) -> tuple[Usage, Usage | None]:
+    """A response's usage, and what of it is an estimate; None where the provider counted all of it.
 
-    A cut answer used its maximum. No input is estimated of a request that was refused, or whose answer is still being
-    made: that is counted when it is fetched. Of content parts in a format's own shape only the text counts.
+    Where the provider did not say, it is a token per 4 bytes of what was said, and asked. A cut answer used its
+    maximum. No input is estimated of a request that was refused, or whose answer is still being made: that is counted
+    when it is fetched. Of content parts in a format's own shape only the text counts.
     """
-    usage, stop = plausible(response.usage) or Usage(), response.stop
+    told, stop = plausible(response.usage) or Usage(), response.stop
     said = _size(response.text + (response.reasoning or ""), response.tool_calls)
-    if usage.output_tokens is None:
-        is_full = stop.reason is StopReason.MAX_TOKENS and request.max_tokens is not None
-        usage = replace(usage, output_tokens=request.max_tokens if is_full else -(-said // 4), estimated=True)
+    guessed: dict[str, int] = {}
+    if told.output_tokens is None:
+        is_full = stop.reason is StopReason.MAX_TOKENS
+        guessed["output_tokens"] = (is_full and request.max_tokens) or -(-said // 4)
     is_refused = not said and stop.reason in (StopReason.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED)
-    if usage.input_tokens is None and not is_refused and stop.resume is not Resume.RETRIEVE_SAME_ID:
+    if told.input_tokens is None and not is_refused and stop.resume is not Resume.RETRIEVE_SAME_ID:
         asked = sum(_size(message.text, message.tool_calls) for message in request.messages)
-        usage = replace(usage, input_tokens=-(-asked // 4), estimated=True)
-    return usage
-
-
-def estimated(response: ChatResponse, usage: Usage) -> Usage | None:
-    """What of a response's usage is an estimate; None where the provider counted all of it."""
-    if not usage.estimated:
-        return None
-    told = plausible(response.usage) or Usage()
-    return Usage(
-        input_tokens=usage.input_tokens if told.input_tokens is None else None,
-        output_tokens=usage.output_tokens if told.output_tokens is None else None,
-        estimated=True,
-    )
+        guessed["input_tokens"] = -(-asked // 4)
+    if not guessed and not told.estimated:
+        return told, None
+    return replace(told, **guessed, estimated=True), Usage(**guessed, estimated=True)
 
 
 def _size(text: str, calls: Iterable[ToolCall]) -> int:

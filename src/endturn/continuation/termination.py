@@ -153,7 +153,7 @@ def signal_in(text: str, mode: Mode) -> Finish | None:
         return None
     given = (found["given"] or "").strip()
     call = ToolCall(id="text", name=found["name"], arguments_raw=given)
-    is_torn = given.startswith("{") and isinstance(_loaded(given), str)
+    is_torn = given.startswith("{") and isinstance(loaded(given), str)
     return None if is_torn else signal_of(call, mode)
 
 
@@ -190,14 +190,14 @@ def _given(call: ToolCall) -> tuple[str, object]:
     given: Any = call.arguments
     text = (call.arguments_raw or "").strip()
     if given is None:
-        given = _loaded(text)
+        given = loaded(text)
     if not isinstance(given, dict):
         return (given if isinstance(given, str) else text), "done"
     summary, status = given.get("summary"), given.get("status") or "done"
     return ("" if summary is None else str(summary)), status if isinstance(status, str) else str(status)
 
 
-def _loaded(text: str) -> Any:
+def loaded(text: str) -> Any:
     """What a text says as JSON; itself where it is none."""
     try:
         return json.loads(text)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, Tool, ToolCall
+from endturn.continuation.history import once
 from endturn.continuation.policy import Dispatch
-from endturn.continuation.termination import TERMINATORS
+from endturn.continuation.termination import TERMINATORS, loaded
 from endturn.formats.reading import strict
 from endturn.stop import Resume, StopReason
 
@@ -114,7 +115,7 @@ def judge(
             if isinstance(parsed, ToolCall) and _has_arrived(call, is_last=is_cut and call is calls[-1])
         )
         if arrived:
-            return Run(_once(arrived))
+            return Run(once(arrived))
     match stop.reason:
         case StopReason.MAX_TOKENS:
             return Repair(issue, "truncated")
@@ -134,7 +135,7 @@ def judge(
         return Repair("incomplete_json", "invalid_json")
     if len({call.id for call in calls}) < len(calls):
         told = "two calls of this response have the same id; none of them was run"
-        return Answer(tuple((call, told) for call in _once(calls)), "duplicate_id")
+        return Answer(tuple((call, told) for call in once(calls)), "duplicate_id")
     if not faults:
         return Run(good)
     beside = "not run, because another call of the same response was not valid"
@@ -152,14 +153,6 @@ def _has_arrived(call: ToolCall, *, is_last: bool) -> bool:
 
 
 _ANY_PARSED: Final = frozenset({StopReason.TOOL_CALL, StopReason.END_TURN, StopReason.MAX_TOKENS})
-
-
-def _once(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls, of several with one id the first."""
-    first: dict[str, ToolCall] = {}
-    for call in calls:
-        first.setdefault(call.id, call)
-    return tuple(first.values())
 
 
 def parse(
@@ -205,11 +198,9 @@ def _summary(call: ToolCall, parameters: Json, *, whole: bool) -> Json | None:
     if parameters != TERMINATORS.get(call.name):
         return None
     text = (call.arguments_raw or "").strip()
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        # The beginning of an object or of a string is no summary, and half a plain text may go on with anything.
-        return {"summary": text} if whole and text[:1] not in '{["' else None
+    said = loaded(text)
+    if said is text and (not whole or text[:1] in '{["'):
+        return None  # the beginning of an object or of a string; and half a plain text may go on with anything
     return {"summary": said} if isinstance(said, str) else None
 
 

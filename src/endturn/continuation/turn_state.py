@@ -269,12 +269,12 @@ class TurnState:
         if price is not None:
             self.counters.cost += ((usage.input_tokens or 0) * price[0] + (usage.output_tokens or 0) * price[1]) / 1e6
 
-    def measure(self, response: ChatResponse) -> Usage:
-        """Add a response's usage, estimated where the provider gave none."""
+    def measure(self, response: ChatResponse) -> tuple[Usage, Usage | None]:
+        """Add a response's usage; returns it, and what of it had to be estimated."""
         sent = self.sent if self.sent.max_tokens is not None else self.sent.but(max_tokens=self.terms.maximum)
-        usage = measured(response, sent)
+        usage, guessed = measured(response, sent)
         self.spend(usage)
-        return usage
+        return usage, guessed
 
     # --- Text -----------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,10 @@ from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.paths import DATA
 from endturn.frameworks.rows import meaning, stop_of, tables_in
-from endturn.sdk_errors import answer_in
+from endturn.sdk_errors import SAID, answer_in
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
 from endturn.stop_reasons import COMPATIBLE
-from endturn.tables import lines, shipped
 
 DEPTH: Final = 5
 """How many exceptions are looked at behind the one that was raised."""
@@ -32,10 +31,7 @@ _COMPLETIONS: Final = (
 )
 """Where an exception keeps the response that it is about."""
 
-NAMED: Final = {
-    (package, name): StopReason(reason)
-    for _, (package, name, reason) in lines(shipped(), "exceptions.tsv", range(3, 4))
-}
+NAMED: Final = {of: StopReason(says) for of, says in SAID.items() if says in [*StopReason]}
 """Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
 
 # openai-agents: "Responses stream ended with terminal event `response.incomplete`. … incomplete_details=…(reason='…')"

@@ -20,8 +20,6 @@ from importlib import import_module
 from socketserver import TCPServer
 from typing import Any, Final
 
-import httpx
-
 from endturn.scripted.script import Ending
 
 log = logging.getLogger("endturn")
@@ -62,10 +60,10 @@ class Answer:
 Respond = Callable[[RequestSummary], Answer]
 
 
-class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+class Transport:
     """A transport for a client of httpx or httpx2, sync or async: nothing leaves the process.
 
-    Each request is answered with the types of the library that it came from.
+    It inherits from neither library's base class, and answers each request with the types of the library it came from.
     Read timeouts are honoured; the pauses of async answers need asyncio.
     """
 
@@ -85,6 +83,24 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         for pause_s in play.before():
             await asyncio.sleep(pause_s)
         return play.response()
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Transport:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
 
 
 def _summary(request: Any, body: bytes) -> RequestSummary:
