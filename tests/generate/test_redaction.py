@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from endturn.generate.collector import CONTENT
+from endturn.generate.ottl import CONTENT
 from tests.support.processes import REPOSITORY
 
 DELETES = re.compile(r'delete_matching_keys\(span\.attributes, (".*")\)')

@@ -69,8 +69,6 @@ def _anybody() -> Mapping[str, Row]:
         *(rows for name in FORMATS if name != "gemini_interactions" for rows in format_of(name).reasons.values()),
     ):
         for raw, row in rows.items():
-            if raw.isdecimal():  # Google's members of an enumeration: anybody else's number is another thing
-                continue
             found.setdefault(raw.lower(), row)
             # A part that means something else alone ("failed:…") is not found without what stands before it.
             found.setdefault(raw.lower().removeprefix("incomplete:"), row)

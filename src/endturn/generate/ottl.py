@@ -98,11 +98,8 @@ def judged(raw: str, provider: str = "") -> StopReason:
 
 @cache
 def _universe() -> frozenset[str]:
-    """Every raw value of every table, and the parts of composite ones that frameworks hand on alone.
-
-    Without Google's numbers: spans have the names that they stand for.
-    """
-    raws = {entry.raw for entry in reasons.table() if not entry.raw.isdecimal()}
+    """Every raw value of every table, and the parts of composite ones that frameworks hand on alone."""
+    raws = {entry.raw for entry in reasons.table()}
     return frozenset({*raws, *(raw.removeprefix("incomplete:") for raw in raws)} - {""})
 
 
@@ -178,7 +175,7 @@ def scalar(text: str) -> str:
 
 BEGINNINGS: Final = 800
 """Of the names in one regular expression, each a character; there is room for branches, and for what goes around."""
-_CONTENT: Final = yaml.safe_load(files(__package__).joinpath("content.yaml").read_text(encoding="utf-8"))
+CONTENT: Final = yaml.safe_load(files(__package__).joinpath("content.yaml").read_text(encoding="utf-8"))
 
 
 def statements() -> list[str]:
@@ -192,7 +189,7 @@ def items(text: str) -> str:
 
 
 def _names(kind: str) -> list[str]:
-    return [start + end for start, ends in _CONTENT[kind].items() for end in ends]
+    return [start + end for start, ends in CONTENT[kind].items() for end in ends]
 
 
 def _joined(names: Iterable[str], *, end: str = r"\s*") -> list[str]:
@@ -219,7 +216,7 @@ def _patterns(*kinds: str) -> list[str]:
     """The keys of these kinds of content; below the places where content is said, every deeper key, too."""
     found = _joined(name for kind in kinds for name in _names(kind))
     if "places" in kinds:
-        found += [*_joined(_names("trees"), end=r"(?:\s*|\.(?s:.*))"), rf"(?i)^\s*{_CONTENT['langfuse']}\s*$"]
+        found += [*_joined(_names("trees"), end=r"(?:\s*|\.(?s:.*))"), rf"(?i)^\s*{CONTENT['langfuse']}\s*$"]
     return found
 
 
@@ -238,7 +235,7 @@ TEMPLATES: Final = environment("otelcol")
 TEMPLATES.filters.update(scalar=scalar, items=items)
 TEMPLATES.globals.update(
     {each.__name__: each for each in (attribute, matches, there, cut, first_of, delete, condition, unmapped)},
-    schema=schema, content=_CONTENT, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
+    schema=schema, content=CONTENT, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
     reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]', fetched=FETCHED,
     parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL, kept=kept, quoted=quoted,
     states=states, aliases=aliases, by_provider=by_provider, common=common, classes=classes,
