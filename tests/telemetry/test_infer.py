@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -348,3 +351,73 @@ def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
     cleanup.later(lambda: done.append(1))
     cleanup.run()
     assert done == [1]
+
+
+# --- Many at once --------------------------------------------------------------------------------------------------
+
+
+def conversation(number: int, calls: list[tuple[events.CallEnded, events.CallEnded | None]]) -> Iterator[None]:
+    """One host's loop, which knows what each of its calls continues. Another may come in between, in a call too.
+
+    Half of them begin with one and the same prompt: their answers tell them apart.
+    """
+    order = random.Random(number)
+    history = [user("Write a report." if number % 2 else f"Question {number}")]
+    for turn in range(4):
+        cut: events.CallEnded | None = None
+        ways = ("prompt", "prefill", "id", "resend", "whole", "leave")
+        way = order.choice(ways[:3] if number % 2 and not turn else ways)
+        asked, more = history, dict[str, Any](maximum=100)
+        for part in range(3):
+            given = RequestSummary(**{"model": "m", "history": asked, "length": len(asked), **more})
+            call = open_call(Layer.CLIENT, given, provider="p", model="m")
+            assert call is not None
+            yield
+            text = f"Conversation {number} says in its turn {turn} part {part} that the"
+            whole = way == "whole" or part == 2
+            stop = Stop(StopReason.END_TURN if whole else StopReason.MAX_TOKENS)
+            ended = call.end(stop, tail=text[-64:], output_chars=1, response_id=f"{number}.{turn}.{part}")
+            assert ended is not None
+            calls.append((ended, cut))
+            cut = ended
+            history_after = [*asked, {"role": "assistant", "content": text}]
+            match way:
+                case "prompt":
+                    asked = [*history_after, CONTINUE]
+                case "prefill" if part == 0:
+                    asked = history_after
+                case "prefill":
+                    asked = [*asked[:-1], {"role": "assistant", "content": asked[-1]["content"] + text}]
+                case "id":
+                    asked, more = [CONTINUE], {"previous_id": ended.response_id}
+                case "resend":
+                    more = {"maximum": 200 + part}
+                case _:
+                    break
+            yield
+        history = [*history, {"role": "assistant", "content": text}, user(f"Question {number}.{turn}")]
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+def test_many_conversations_at_once(world: World, threads: int) -> None:
+    """Every call is assigned to its own turn, in whatever order they come and in whatever thread."""
+    seconds = count(0.0, 3.0)  # no call comes at once after another: one prompt has many askers
+    infer_with(TurnInference(clock=lambda: next(seconds), idle_s=1e9))
+    calls: list[tuple[events.CallEnded, events.CallEnded | None]] = []
+
+    def work(first: int) -> None:
+        order = random.Random(first)
+        running = [conversation(number, calls) for number in range(first, 320, threads)]
+        while running:
+            one = order.choice(running)
+            if next(one, running) is running:
+                running.remove(one)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    turns = {id(made.started.turn) for made, cut in calls if cut is None}
+    assert len(turns) == sum(cut is None for _, cut in calls) == 320 * 4
+    for made, cut in calls:
+        of = made.started.continuation and made.started.continuation.of
+        assert of == (cut and cut.started.number)
+        assert cut is None or made.started.turn is cut.started.turn

@@ -45,7 +45,7 @@ def way_of(where: str, way: str, *, slow: bool = False) -> Any:
     [
         way_of("main", "fork"),  # os.fork: gunicorn, below
         way_of("main", "forkserver", slow=True),
-        way_of("main", "spawn", slow=True),  # under one id: in test_configure
+        way_of("main", "spawn", slow=True),  # under one id: below
         way_of("task", "fork", slow=True),
         way_of("task", "forkserver"),
         way_of("endturn run", "fork", slow=True),
@@ -155,20 +155,14 @@ def answers(get: Any) -> bool:
         return False
 
 
-def test_ends_that_run_no_exit_handlers_need_a_flush(agents: World) -> None:
-    """`os._exit`: what was flushed before is there, the rest is lost."""
-    code = """
-import os, sys
-import endturn; telemetry = endturn.configure()
-sys.path.insert(0, "tests/apps")
-from bare import ask
-ask("done", "1")
-telemetry.force_flush()
-ask("done", "2")
-os._exit(0)
-"""
-    agents.run(sys.executable, "-c", code)
-    agents.saw(done=1, cut=0)
+def test_workers_under_one_configured_id_are_told_apart(agents: World) -> None:
+    """Four spawned processes: four ids, and each process's own sums under its own."""
+    code = "from bare import ask; import endturn; endturn.configure()\n" + "ask('done', '1')\n" * 3
+    variables = agents.variables(**ONE_ID, PYTHONPATH=str(APPS))
+    workers = [subprocess.Popen([sys.executable, "-c", code], env=variables) for _ in range(4)]
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    assert [sums["endturn.responses"] for sums in agents.received.sums.values()] == [3] * 4
+    assert all(INSTANCE.fullmatch(name) for name in agents.received.sums)
 
 
 # --- trio ----------------------------------------------------------------------------------------------------------
