@@ -354,7 +354,7 @@ def test_what_may_not_be_the_history_is_not_taken_for_it(
 def test_a_call_that_does_not_fit_the_signature_raises_what_it_did(records: Records) -> None:
     """Python says what is wrong with it."""
 
-    observed = observe(ask)
+    observed: Callable[..., Any] = observe(ask)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'messages'"):
         observed("m")
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4 were given"):
