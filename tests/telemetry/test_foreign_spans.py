@@ -129,8 +129,8 @@ def shown(spans: Sequence[ReadableSpan]) -> Iterator[str]:
     scopes = {span.context.span_id: span_conventions.scope_of(span) for span in spans if span.context}
     for span in spans:
         known = span.attributes or {}
-        told = known.get(REASON) or known.get("endturn.turn.outcome", "-")
-        calls = f" {known['endturn.turn.iterations']}" if "endturn.turn.iterations" in known else ""
+        told = str(known.get(REASON) or known.get("endturn.turn.outcome", "-"))
+        calls = " " + str(known["endturn.turn.iterations"]) if "endturn.turn.iterations" in known else ""
         within = f" in {scopes[span.parent.span_id]}" if span.parent else ""
         yield f"{span_conventions.scope_of(span)} {told}{calls}{within}" + " *" * bool(known.get("endturn.counted"))
 

@@ -126,9 +126,9 @@ def test_a_controllers_turn_within_is_a_part_of_the_observed_one(records: Record
     assert [record.turn.id for record in records if isinstance(record, ContinuationAttempted)] == [turn.id] * 2
 
 
-def run(*script: Any) -> object:
+def run(*script: Any) -> None:
     with suppress(ProviderUnavailable):
-        return ContinuationController(Played(*script)).run(ask())
+        ContinuationController(Played(*script)).run(ask())
 
 
 GONE = ProviderUnavailable("gone")
@@ -138,11 +138,11 @@ WITHIN: dict[str, tuple[Any, TurnOutcome, int]] = {
     "raised": (lambda: run(GONE), TurnOutcome.PROVIDER_ERROR, 1),
     "refused": (lambda: run(said("", StopReason.REFUSED)), TurnOutcome.REFUSED, 1),
     "asked elsewhere then": (
-        lambda: (run(GONE), chat(body(WHOLE)).chat.completions.create(model="m", messages=asked("hi"))),
+        lambda: [run(GONE), chat(body(WHOLE)).chat.completions.create(model="m", messages=asked("hi"))],
         TurnOutcome.COMPLETED,
         2,
     ),
-    "tried again": (lambda: (run(GONE), run(said("Yes"))), TurnOutcome.COMPLETED, 2),
+    "tried again": (lambda: [run(GONE), run(said("Yes"))], TurnOutcome.COMPLETED, 2),
 }
 """What is done in an observed function, how its turn ends, and after how many calls."""
 

@@ -78,36 +78,6 @@ def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
         assert all(INSTANCE.fullmatch(name) for name in counted)
 
 
-@pytest.mark.skipif(
-    sys.version_info[:3] == (3, 13, 0),
-    reason="CPython 3.13.0 crashes in such a child with openai alone, too: it collects a suspended generator",
-)
-def test_what_the_parent_reads_is_its_own(agents: World) -> None:
-    """A stream and a cut turn that are open when a process forks end in the parent, once."""
-    code = """
-import os, sys, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-import endturn, openai
-endturn.configure()
-ask = dict(max_tokens=8, messages=[{"role": "user", "content": "?"}])
-client = openai.OpenAI(max_retries=0)
-client.chat.completions.create(model="cut", **ask)
-stream = client.chat.completions.create(model="done", stream=True, **ask)
-next(iter(stream))
-child = os.fork()
-if not child:
-    client = openai.OpenAI(max_retries=0)
-    client.chat.completions.create(model="done", max_tokens=8, messages=[{"role": "user", "content": "child"}])
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-for chunk in stream:
-    pass
-"""
-    agents.run(sys.executable, "-c", code)
-    agents.saw(done=2, cut=1)
-    assert sorted(sums.get("endturn.responses", 0) for sums in agents.received.sums.values()) == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("where", "preload"),
     [
