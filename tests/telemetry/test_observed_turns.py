@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -126,9 +125,11 @@ def test_a_controllers_turn_within_is_a_part_of_the_observed_one(records: Record
     assert [record.turn.id for record in records if isinstance(record, ContinuationAttempted)] == [turn.id] * 2
 
 
-def run(*script: Any) -> None:
-    with suppress(ProviderUnavailable):
-        ContinuationController(Played(*script)).run(ask())
+def run(*script: Any) -> object:
+    try:
+        return ContinuationController(Played(*script)).run(ask())
+    except ProviderUnavailable as error:
+        return error
 
 
 GONE = ProviderUnavailable("gone")
