@@ -138,7 +138,6 @@ telemetry.shutdown()
 def test_spans_and_events_outlive_a_collector_that_is_away(agents: World) -> None:
     """For longer than an exporter waits by itself; the metrics say all in their next export."""
     code = """
-import urllib.request
 telemetry = endturn.configure()
 for _ in range(600):
     call()
