@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from openai.types.responses import Response
 
 from endturn.chat import Json
 from endturn.events import Turn, TurnKind, TurnOutcome
@@ -39,21 +39,64 @@ def no_job_is_left() -> Iterator[None]:
     assert not background_responses.are_pending()
 
 
-def test_a_job_is_over_when_it_is_fetched(records: Records) -> None:
-    """Created, asked for twice, fetched: one call, whose reason is the last that was fetched."""
-    client = chat(body(QUEUED), body(RUNNING), body(FINAL), body(FINAL))
-    job = client.responses.create(**JOB)
-    assert job.status == "queued"
-    client.responses.retrieve(job.id)
-    assert records.started
-    assert not records.ended
-    assert type(client.responses.retrieve(job.id)) is Response
-    ended = records.only()
-    assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "incomplete:max_output_tokens")
-    assert ended.usage is not None
-    assert ended.usage.output_tokens == 17
-    client.responses.retrieve(job.id)
-    assert len(records.started) == len(records.ended) == 1
+ID = "resp_68a1"
+STEPS: dict[str, Callable[[Any], object]] = {
+    "create": lambda responses: responses.create(**JOB),
+    "stream": lambda responses: list(responses.create(**JOB, stream=True)),
+    "begin": lambda responses: leave(responses.create(**JOB, stream=True)),
+    "get": lambda responses: responses.retrieve(ID),
+    "follow": lambda responses: list(responses.retrieve(ID, stream=True)),
+    "look": lambda responses: leave(responses.retrieve(ID, stream=True)),
+    "take up": lambda responses: list(responses.retrieve(ID, stream=True, starting_after=3)),
+    "cancel": lambda responses: responses.cancel(ID),
+}
+CANCELLED = replies.body([], "cancelled", background=True, usage=None)
+FAILED = replies.named({"type": "error", "code": "server_error", "message": "try again", "param": None})
+JOBS: dict[str, list[tuple[str, Callable[[], httpx2.Response | Exception], int]]] = {
+    "it is over when it is fetched whole": [
+        ("create", lambda: body(QUEUED), 0),
+        ("get", lambda: body(RUNNING), 0),
+        ("get", lambda: body(FINAL), 1),
+        ("get", lambda: body(FINAL), 1),
+    ],
+    "it is done at once": [("create", lambda: body(FINAL), 1)],
+    "it is streamed to its end": [("stream", lambda: events(*JOB_STREAM), 1)],
+    # To leave a job's stream does not end the job: it is over where its stream, taken up again, tells its end.
+    "its stream is taken up again": [
+        ("begin", lambda: events(*JOB_STREAM), 0),
+        ("take up", lambda: events(*JOB_STREAM[4:]), 1),
+    ],
+    # A fetch that fails, is lost, is left or brings an error says nothing of the response.
+    "what happens to a fetch alone": [
+        ("create", lambda: body(QUEUED), 0),
+        ("get", lambda: body({"error": {"message": "overloaded"}}, 500), 0),
+        ("get", lambda: httpx2.ConnectError("refused"), 0),
+        ("follow", lambda: events(*JOB_STREAM[:3], error=httpx2.ReadError("gone")), 0),
+        ("look", lambda: events(*JOB_STREAM), 0),
+        ("follow", lambda: events(*JOB_STREAM[:2], *FAILED), 0),
+        ("get", lambda: body(FINAL), 1),
+    ],
+    "it is cancelled": [("create", lambda: body(QUEUED), 0), ("cancel", lambda: body(CANCELLED), 1)],
+    "it is another process's": [("get", lambda: body(FINAL), 0)],
+}
+"""What a host does, what it is answered, and how many calls have ended then."""
+
+
+@pytest.mark.parametrize("steps", JOBS.values(), ids=JOBS)
+def test_a_job(records: Records, steps: list[tuple[str, Callable[[], Any], int]]) -> None:
+    """One call, however often it is fetched, whose reason is the last that was fetched."""
+    responses = chat(*(answer() for _, answer, _ in steps)).responses
+    for name, _, ended in steps:
+        with suppress(openai.APIError):
+            STEPS[name](responses)
+        settle()
+        assert len(records.ended) == ended
+    assert len(records.started) == len(records.ended)
+    for call in records.ended:
+        is_cancelled = steps[-1][0] == "cancel"
+        assert call.stop.reason is (StopReason.CANCELLED if is_cancelled else StopReason.MAX_TOKENS)
+        assert is_cancelled or call.stop.raw == "incomplete:max_output_tokens"
+        assert is_cancelled or (call.usage is not None and call.usage.output_tokens == 17)
 
 
 async def test_an_async_job(records: Records) -> None:
@@ -65,60 +108,6 @@ async def test_an_async_job(records: Records) -> None:
     async with client.responses.with_streaming_response.retrieve(job.id) as raw:
         await raw.read()
     assert records.only().stop.reason is StopReason.MAX_TOKENS
-
-
-def test_a_job_that_is_done_at_once(records: Records) -> None:
-    """A server that answers a job with its result, or streams it to its end, has ended the call."""
-    chat(body(FINAL)).responses.create(**JOB)
-    list(chat(events(*JOB_STREAM)).responses.create(**JOB, stream=True))
-    assert records.reasons() == [StopReason.MAX_TOKENS] * 2
-
-
-def test_a_job_s_stream_that_is_taken_up_again(records: Records) -> None:
-    """To leave a job's stream does not end the job: it is over where its stream, taken up again, tells its end."""
-    client = chat(events(*JOB_STREAM), events(*JOB_STREAM[4:]))
-    stream: Any = client.responses.create(**JOB, stream=True)
-    next(stream)
-    next(stream)
-    del stream
-    settle()
-    assert not records.ended
-    again = client.responses.retrieve("resp_68a1", stream=True, starting_after=3)
-    assert len(list(again)) == len(JOB_STREAM) - 4
-    assert records.only().stop.reason is StopReason.MAX_TOKENS
-
-
-def test_what_happens_to_a_fetch_alone(records: Records) -> None:
-    """A fetch that fails, is lost, is left or brings an error says nothing of the response."""
-    error = replies.named({"type": "error", "code": "server_error", "message": "try again", "param": None})
-    client = chat(
-        body(QUEUED),
-        body({"error": {"message": "overloaded"}}, 500),
-        httpx2.ConnectError("refused"),
-        events(*JOB_STREAM[:3], error=httpx2.ReadError("gone")),
-        events(*JOB_STREAM),
-        events(*JOB_STREAM[:2], *error),
-        body(FINAL),
-    )
-    job = client.responses.create(**JOB)
-    with pytest.raises(openai.InternalServerError):
-        client.responses.retrieve(job.id)
-    with pytest.raises(openai.APIConnectionError):
-        client.responses.retrieve(job.id)
-    with pytest.raises(openai.APIConnectionError):
-        list(client.responses.retrieve(job.id, stream=True))
-    leave(client.responses.retrieve(job.id, stream=True))
-    list(client.responses.retrieve(job.id, stream=True))
-    assert not records.ended
-    client.responses.retrieve(job.id)
-    assert records.only().stop.reason is StopReason.MAX_TOKENS
-
-
-def test_a_job_that_is_cancelled(records: Records) -> None:
-    """What `responses.cancel` answers is the end."""
-    client = chat(body(QUEUED), body(replies.body([], "cancelled", background=True, usage=None)))
-    client.responses.cancel(client.responses.create(**JOB).id)
-    assert records.only().stop.reason is StopReason.CANCELLED
 
 
 def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,12 +128,6 @@ def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyP
     assert {(ended.stop.reason, ended.stop.raw) for ended in records.ended} == {(StopReason.PAUSED, "queued")}
     assert {turn.outcome for turn in records.turns} == {TurnOutcome.LEFT_PAUSED}
     assert not background_responses.are_pending()
-
-
-def test_a_job_of_another_process(records: Records) -> None:
-    """What this process did not begin, it does not count."""
-    chat(body(FINAL)).responses.retrieve("resp_68a1")
-    assert not records
 
 
 def test_a_job_in_a_controller_s_turn(records: Records) -> None:

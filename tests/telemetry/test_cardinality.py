@@ -96,17 +96,6 @@ def test_a_bound_is_the_product_of_its_labels() -> None:
     assert durations.total == 133 * 2 * 2 * (12 + 3)
 
 
-def test_each_run_of_a_short_job_adds_its_series() -> None:
-    """A new `service.instance.id` with each: the same sets again, so what grows is runs × the series of one."""
-    runs = []
-    for _ in range(3):
-        stage = Stage()
-        stage.call(stage.turn(), usage=USAGE)
-        runs.append(series(stage.points()))
-    assert runs[0] == runs[1] == runs[2]
-    assert sum(runs[0].values()) < 200
-
-
 @pytest.mark.stack
 def test_a_collector_that_counts_short_jobs_adds_none(tmp_path: Path) -> None:
     """What stops it: spans alone, counted by the Collector, which leaves the process's id out."""

@@ -38,37 +38,7 @@ SYSTEM, TOOLS, CUT = schema.SYSTEM_INSTRUCTIONS.key, schema.TOOL_DEFINITIONS.key
 DETAILS = schema.INFERENCE_DETAILS.name
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "How?"}]}
 
-PARTS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["type"],
-        "allOf": [
-            {
-                "if": {"properties": {"type": {"const": kind}}},
-                "then": {"required": members, "properties": {name: {"type": "string"} for name in texts}},
-            }
-            for kind, members, texts in (
-                ("text", ["content"], ["content"]),
-                ("reasoning", ["content"], ["content"]),
-                ("tool_call", ["name"], ["name"]),
-                ("tool_call_response", ["response"], []),
-                ("blob", ["modality", "content"], ["modality", "content"]),
-                ("uri", ["modality", "uri"], ["modality", "uri"]),
-                ("file", ["modality", "file_id"], ["modality", "file_id"]),
-            )
-        ],
-    },
-}
-MESSAGES = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["role", "parts"],
-        "properties": {"role": {"enum": ["system", "user", "assistant", "tool"]}, "parts": PARTS},
-    },
-}
-DEFINITIONS = {"type": "array", "items": {"type": "object", "required": ["type", "name"]}}
+PARTS, MESSAGES, DEFINITIONS = json.loads(Path(__file__).with_name("content_schemas.json").read_text()).values()
 SCHEMAS = {SYSTEM: PARTS, INPUT: MESSAGES, OUTPUT: MESSAGES, TOOLS: DEFINITIONS}
 """What the conventions' JSON schemas demand."""
 
@@ -157,18 +127,6 @@ def test_where_content_goes(word: str, on_span: bool, on_event: bool, by: str, m
         assert json.loads(json.dumps(structured)) == expected
         assert event["gen_ai.request.model"] == "m"
         assert event["gen_ai.response.finish_reasons"] == ("stop",)
-
-
-@pytest.mark.parametrize(("word", "warned"), [("everything", 1), ("false", 0), ("", 0)])
-def test_an_unknown_word_is_warned_of_once(
-    word: str, warned: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The warning names the variable and the words that it takes."""
-    monkeypatch.setenv(CAPTURE, word)
-    for _ in range(3):
-        ContentPolicy.of(None, None, None)
-    assert len(caplog.records) == warned
-    assert not warned or (CAPTURE in caplog.text and "SPAN_ONLY" in caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +227,8 @@ def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) 
     found = ContentPolicy.of("SPAN_AND_EVENT", None, None).attributes(scope.content(stop))
     for key, value in found.items():
         jsonschema.validate(value, SCHEMAS[key])
+        for each in value if SCHEMAS[key] is MESSAGES else ():
+            jsonschema.validate(each["parts"], PARTS)
     (answer,) = found.pop(OUTPUT)
     assert answer["parts"] == ([TEXT] if plain else [THOUGHT, TEXT, CALLED])
     assert answer["finish_reason"] == ("length" if plain else "tool_call")
@@ -424,15 +384,32 @@ def test_arguments_are_bounded_whatever_they_are(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "longest", "warned"), [("5", 5, False), ("", 8192, False), ("-1", 8192, True), ("many", 8192, True)]
+    ("variable", "word", "longest", "warned"),
+    [
+        (MAX_CHARS, "5", 5, False),
+        (MAX_CHARS, "", 8192, False),
+        (MAX_CHARS, "-1", 8192, True),
+        (MAX_CHARS, "many", 8192, True),
+        (CAPTURE, "everything", None, True),
+        (CAPTURE, "false", None, False),
+        (CAPTURE, "", None, False),
+    ],
 )
-def test_the_length_by_variable(
-    word: str, longest: int, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_variable_that_cannot_be_used_is_warned_of_once(
+    variable: str,
+    word: str,
+    longest: int | None,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A number, 1 or more; anything else is warned of and stands for the default."""
-    monkeypatch.setenv(MAX_CHARS, word)
-    assert ContentPolicy.of("SPAN_ONLY", None, None).longest == longest
-    assert (MAX_CHARS in caplog.text) is warned
+    """The warning names the variable, and the words that it takes; the default stands."""
+    monkeypatch.setenv(variable, word)
+    for _ in range(3):
+        policy = ContentPolicy.of(None if variable == CAPTURE else "SPAN_ONLY", None, None)
+    assert longest is None or policy.longest == longest
+    assert len(caplog.records) == warned
+    assert not warned or (variable in caplog.text and (variable == MAX_CHARS or "SPAN_ONLY" in caplog.text))
 
 
 @pytest.mark.parametrize(

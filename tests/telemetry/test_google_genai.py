@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from google import genai
 
-from endturn import hooks
-from endturn.events import CallEnded, CallStarted, Record, TurnEnded
-from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.events import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
+from tests.support.announced import Announced, observed
 
 pytestmark = [
     # Where aiohttp is installed, the SDK asks through a class of its own that aiohttp warns of.
@@ -36,41 +35,18 @@ INTERACTIONS = "gemini_interactions"
 WORDS = "One two three four five six seven"
 
 
-class Told(list[Record]):
-    """What was announced."""
-
-    def of(self, kind: type) -> list[Any]:
-        """The records of one kind."""
-        return [record for record in self if isinstance(record, kind)]
-
-    def reasons(self) -> list[StopReason]:
-        """Of the calls that ended, what was dropped among them."""
-        gc.collect()
-        cleanup.run()
-        return [ended.stop.reason for ended in self.of(CallEnded)]
-
-    def only(self) -> CallEnded:
-        """The one call that was announced, started and ended once."""
-        assert len(self.reasons()) == 1
-        (started,), (ended,) = self.of(CallStarted), self.of(CallEnded)
-        assert ended.started is started
-        found: CallEnded = ended
-        return found
-
-
 @pytest.fixture
-def told() -> Iterator[Told]:
+def told() -> Iterator[Announced]:
     """Everything that is announced while the SDK is instrumented; nothing of ours may fail."""
-    found = Told()
-    stop = hooks.subscribe(found.append)
-    instrument()
-    try:
-        with hooks.strict():
-            yield found
-    finally:
-        uninstrument()
-        cleanup.run()
-        stop()
+    with observed() as found:
+        yield found
+
+
+def reasons(told: Announced) -> list[StopReason]:
+    """Of the calls that ended, what was dropped among them."""
+    gc.collect()
+    cleanup.run()
+    return [ended.stop.reason for ended in told.calls]
 
 
 @contextmanager
@@ -133,7 +109,7 @@ SITUATIONS: dict[str, tuple[Reply, bool, StopReason]] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("reply", "stream", "reason"), SITUATIONS.values(), ids=SITUATIONS)
 async def test_what_is_asked_is_one_record(
-    told: Told, way: Way, reply: Reply, stream: bool, reason: StopReason
+    told: Announced, way: Way, reply: Reply, stream: bool, reason: StopReason
 ) -> None:
     """Each attempt, with the right reason, whatever the SDK raises."""
     # google-genai 2 asks once more for an interaction where it is told to ask once.
@@ -142,9 +118,9 @@ async def test_what_is_asked_is_one_record(
             await way.read(asking, stream)
         if way.asynchronous:
             await asking.aio.aclose()
-    assert set(told.reasons()) == {reason}
-    assert len(told.of(CallStarted)) == len(told.of(CallEnded)) <= (2 if reason is StopReason.ERROR else 1)
-    started = told.of(CallStarted)[0]
+    assert set(reasons(told)) == {reason}
+    assert len(told.calls) <= (2 if reason is StopReason.ERROR else 1)
+    started = told.calls[0].started
     assert (started.provider, started.model, started.maximum) == ("gcp.gemini", "gemini-3-flash", 1000)
     assert (started.operation, started.stream) == ("chat" if way.format == INTERACTIONS else "generate_content", stream)
 
@@ -152,33 +128,33 @@ async def test_what_is_asked_is_one_record(
 # --- What it makes of its own ----------------------------------------------------------------------------------------
 
 
-def test_tools_that_the_sdk_runs(told: Told) -> None:
+def test_tools_that_the_sdk_runs(told: Announced) -> None:
     """Automatic function calling makes several calls; each is one record, and the tools run between them."""
     seen: list[int] = []
 
     def clock() -> str:
         """The time."""
-        seen.append(len(told.of(CallEnded)))
+        seen.append(len([record for record in told.records if isinstance(record, CallEnded)]))
         return "12:00"
 
     with client(call("clock", {}), say("Noon.")) as asking:
         answer = asking.models.generate_content(model="m", contents="hi", config={"tools": [clock]})
     assert answer.text == "Noon."
     assert seen == [1]
-    assert told.reasons() == [StopReason.TOOL_CALL, StopReason.END_TURN]
-    assert len(told.of(TurnEnded)) == 2
+    assert reasons(told) == [StopReason.TOOL_CALL, StopReason.END_TURN]
+    assert len(told.turns) == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("format", ["gemini", INTERACTIONS])
-async def test_tokens_that_the_sdk_follows(told: Told, format: str, stream: bool) -> None:
+async def test_tokens_that_the_sdk_follows(told: Announced, format: str, stream: bool) -> None:
     """Each hop of a long answer is a call of the provider, with its own reason, which the SDK hides from its host."""
     with client(pause("One "), say("two."), format=format) as asking:
         await Way(format, asynchronous=False).read(asking, stream)
-    assert told.reasons() == [StopReason.PAUSED, StopReason.END_TURN]
+    assert reasons(told) == [StopReason.PAUSED, StopReason.END_TURN]
 
 
-def test_an_interaction_in_the_background(told: Told) -> None:
+def test_an_interaction_in_the_background(told: Announced) -> None:
     """It is one call, which the first fetch ends that shows how it ended."""
     states = iter(["queued", "in_progress", "incomplete"])
 
@@ -191,7 +167,7 @@ def test_an_interaction_in_the_background(told: Told) -> None:
         asking = genai.Client(api_key="none", http_options={"base_url": url})
         asking.interactions.create(**TALK, background=True)
         asking.interactions.get("v1_a")
-        assert not told.of(CallEnded)
+        assert not any(isinstance(record, CallEnded) for record in told.records)
         asking.interactions.get(id="v1_a")
         asking.close()
     ended = told.only()

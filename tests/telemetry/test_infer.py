@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import events, hooks
 from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
-from endturn.scopes import Layer, infer_with, open_call, start_turn
+from endturn.scopes import Layer, TurnScope, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, fingerprints
 from endturn.telemetry.fingerprints import ContinuePrompts
@@ -23,11 +28,10 @@ from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from tests.telemetry.mocked import Records
 
-SYSTEM = {"role": "system", "content": "Be brief."}
-HI = {"role": "user", "content": "Tell me of the tides."}
-HISTORY = [SYSTEM, HI]
-HISTORIES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("histories.json").read_text())
-FORMATS, CONTINUING, REFUSING, LEAVING, OTHERS = HISTORIES.values()
+HERE = Path(__file__).parent
+SCENARIOS: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "turns.yaml").read_text())
+TEXTS = json.loads((HERE / "continue_prompts.json").read_text())
+FORMATS, CONTINUING, REFUSING, LEAVING, OTHERS = json.loads((HERE / "histories.json").read_text()).values()
 HALF = "The tides are the rise and fall of the sea that the moon and"
 REST = " the sun together cause."
 
@@ -36,56 +40,36 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def answer(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
-
-
-class Clock:
-    """Seconds, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
+HISTORY = [{"role": "system", "content": "Be brief."}, user("Tell me of the tides.")]
+CONTINUE = user("Continue exactly from where you left off.")
+GOING_ON = [*HISTORY, {"role": "assistant", "content": HALF}, CONTINUE]
 
 
 class World:
-    """An inference that is in place, and calls made within it."""
+    """An inference that is in place, with a clock that is moved by hand, and calls made within it."""
 
-    def __init__(self, **options: Any) -> None:
-        self.clock = Clock()
+    def __init__(self) -> None:
+        self.now = 1_000.0
         self.records = Records()
-        self.inferring = TurnInference(clock=self.clock, **options)
+        self.inferring = TurnInference(clock=lambda: self.now)
 
     def call(
         self,
-        history: list[Any],
+        history: list[Any] | RequestSummary,
         text: str = "",
         reason: StopReason = StopReason.END_TURN,
         *,
-        error: Exception | None = None,
-        model: str = "m",
-        previous_id: str | None = None,
         response_id: str | None = None,
-        conversation_id: str | None = None,
-        maximum: int | None = None,
-        system: Any = None,
         during: Callable[[], object] = lambda: None,
+        **asked: Any,
     ) -> events.CallEnded:
         """Make a call with this history, which is answered so."""
-        asked = RequestSummary(
-            model=model,
-            maximum=maximum,
-            system=system,
-            history=history,
-            length=len(history),
-            previous_id=previous_id,
-            conversation_id=conversation_id,
-        )
-        call = open_call(Layer.CLIENT, asked, provider="p", model="m")
+        if isinstance(history, list):
+            history = RequestSummary(**{"model": "m", "history": history, "length": len(history), **asked})
+        call = open_call(Layer.CLIENT, history, provider="p", model="m")
         assert call is not None
         during()
+        error = RuntimeError("503") if reason is StopReason.ERROR else None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
         assert ended is not None
         return ended
@@ -101,10 +85,6 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
-    yield from placed(made)
-
-
-def placed(made: World) -> Iterator[World]:
     stop = hooks.subscribe(made.records.append)
     infer_with(made.inferring)
     try:
@@ -116,33 +96,61 @@ def placed(made: World) -> Iterator[World]:
         made.inferring.forget()
 
 
-# --- Turns of one call ---------------------------------------------------------------------------------------------
+# --- Calls one after another ---------------------------------------------------------------------------------------
+
+ROLES = {"> ": "user", "< ": "assistant", "! ": "system"}
 
 
-@pytest.mark.parametrize(
-    ("reason", "outcome"),
-    [
-        pytest.param(StopReason.END_TURN, TurnOutcome.COMPLETED, id="end_turn"),
-        pytest.param(StopReason.TOOL_CALL, TurnOutcome.COMPLETED, id="tool_call"),
-        pytest.param(StopReason.REFUSED, TurnOutcome.REFUSED, id="refused"),
-        pytest.param(StopReason.SAFETY_BLOCKED, TurnOutcome.SAFETY_BLOCKED, id="safety_blocked"),
-        pytest.param(StopReason.CANCELLED, TurnOutcome.CANCELLED, id="cancelled"),
-        pytest.param(StopReason.UNKNOWN, TurnOutcome.UNKNOWN_REASON, id="unknown"),
-        pytest.param(StopReason.ERROR, TurnOutcome.PROVIDER_ERROR, id="error"),
-    ],
-)
-def test_a_call_that_was_not_cut_ends_its_turn(world: World, reason: StopReason, outcome: TurnOutcome) -> None:
-    """An implicit turn of one call is over with it, and says how."""
-    ended = world.call(HISTORY, "x", reason, error=RuntimeError("503") if reason is StopReason.ERROR else None)
-    assert world.outcomes == [outcome]
-    assert ended.started.turn.kind is TurnKind.IMPLICIT
-    assert not ended.started.turn.inferred
-    assert world.inferring.open_turns == 0
+def message(written: Any) -> Any:
+    return written if isinstance(written, dict) else {"role": ROLES[written[:2]], "content": written[2:]}
 
 
-# --- Continuations -------------------------------------------------------------------------------------------------
+def how(turn: events.TurnEnded) -> str:
+    is_told = turn.turn.unfinished and turn.outcome is not TurnOutcome.NOT_CONTINUED
+    return turn.outcome.value + " unfinished" * is_told
 
-CONTINUE = user("Continue exactly from where you left off.")
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
+    """As turns.yaml says of them."""
+    scopes: dict[str, TurnScope] = {}
+    calls: list[events.CallEnded] = []
+    for given in SCENARIOS[name]:
+        step = dict(given)
+        before = len(world.records.turns)
+        ends, continues, expected_open = step.pop("ends", None), step.pop("is", None), step.pop("open", None)
+        if "wait" in step:
+            world.now += step["wait"]
+            world.inferring.sweep()
+        elif "close" in step:
+            world.inferring.close()
+        elif "end" in step:
+            scopes[step["end"]].end(TurnOutcome.COMPLETED)
+        else:
+            world.now += step.pop("after", 0.0)
+            within = step.pop("in", None)
+            if within is not None and within not in scopes:
+                scopes[within] = start_turn(Turn(kind=TurnKind.OBSERVED))
+            history, reason = [message(each) for each in step.pop("ask")], StopReason(step.pop("stop", "end_turn"))
+            text = step.pop("says", "the sun.")
+            with nullcontext() if within is None else scopes[within].step():
+                made = world.call(history, text, reason, **step)
+            started = made.started
+            if continues is None:
+                assert started.continuation is None
+                assert within is not None or started.turn not in [call.started.turn for call in calls]
+            else:
+                strategy, index, _, of = continues.split()
+                cut = calls[int(of)].started
+                assert started.continuation == Continuation(int(index), Strategy(strategy), cut.number)
+                assert started.turn is cut.turn
+            assert started.turn.inferred is (continues is not None and within is None)
+            assert within is None or started.turn is scopes[within].turn
+            calls.append(made)
+            ends = (["completed"] if reason is StopReason.END_TURN else []) if ends is None else ends
+        assert [how(turn) for turn in world.records.turns[before:]] == (ends or [])
+        assert expected_open is None or world.inferring.open_turns == expected_open
+    assert len(world.records.attempts) == sum("is" in step for step in SCENARIOS[name])
 
 
 @pytest.mark.parametrize("name", CONTINUING)
@@ -159,84 +167,18 @@ def test_a_call_that_continues(world: World, name: str) -> None:
     assert attempt.continuation is ended.started.continuation
     assert (attempt.provider, attempt.model, attempt.output_chars) == ("p", "m", len(HALF))
     (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete) == (TurnOutcome.COMPLETED, True)
-    assert turn.turn.inferred
-    assert turn.turn.continuations == 1
+    assert (turn.outcome, turn.complete, turn.turn.continuations) == (TurnOutcome.COMPLETED, True, 1)
     # The attempt is said before the call that makes it.
     assert world.records.index(attempt) < world.records.index(ended.started)
-
-
-@pytest.mark.parametrize(
-    ("after_s", "maximum", "continues"),
-    [
-        pytest.param(0.5, 100, True, id="at once"),
-        pytest.param(10.0, 100, False, id="later"),
-        pytest.param(10.0, 200, True, id="later, with a larger limit"),
-        pytest.param(10.0, None, True, id="later, without a limit"),
-        pytest.param(10.0, 50, False, id="later, with a smaller limit"),
-    ],
-)
-def test_the_same_prompt_again(world: World, after_s: float, maximum: int | None, continues: bool) -> None:
-    """Asked again at once, or with more room, it is a resend; later and as before it is another turn's prompt."""
-    cut = world.cut(HISTORY, maximum=100)
-    world.clock.now += after_s
-    ended = world.call(HISTORY, REST, maximum=maximum)
-    assert (ended.started.turn is cut.started.turn) is continues
-    assert world.inferring.open_turns == (0 if continues else 1)
-
-
-def test_a_prompt_that_is_asked_many_times_is_not_one_turn(world: World) -> None:
-    """A batch job's: cut again with the same limit, asking once more continues nothing."""
-    for _ in range(10):
-        world.cut(HISTORY, maximum=100)
-    world.inferring.close()
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 5
-
-
-def test_what_was_taken_for_a_continuation_and_was_none(world: World) -> None:
-    """A redirect that its client follows by another request: what was cut waits for that."""
-    cut = world.cut(HISTORY)
-    history = [*HISTORY, answer(HALF), CONTINUE]
-    call = open_call(
-        Layer.CLIENT, RequestSummary(model="m", history=history, length=len(history)), provider="p", model="m"
-    )
-    assert call is not None
-    call.withdraw()
-    assert world.outcomes == []
-    ended = world.call(history, REST)
-    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
-    assert world.outcomes == [TurnOutcome.COMPLETED]
-
-
-def test_a_pause_that_the_host_takes_up(world: World) -> None:
-    """What a provider paused is sent back unchanged, and goes on: nothing was cut, and one turn is completed."""
-    paused = world.call(HISTORY, HALF, StopReason.PAUSED)
-    assert world.outcomes == []
-    ended = world.call([*HISTORY, answer(HALF)], REST)
-    assert ended.started.continuation == Continuation(1, Strategy.RESEND, paused.started.number)
-    (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete, turn.turn.truncated) == (TurnOutcome.COMPLETED, True, False)
-
-
-def test_a_pause_that_is_left(world: World) -> None:
-    """By asking something else, or by doing nothing for long."""
-    world.call(HISTORY, HALF, StopReason.PAUSED)
-    world.call([*HISTORY, answer(HALF), user("And the moon?")])
-    assert world.outcomes == [TurnOutcome.LEFT_PAUSED, TurnOutcome.COMPLETED]
-    world.call([user("Another.")], HALF, StopReason.PAUSED)
-    world.clock.now += IDLE_S
-    world.inferring.sweep()
-    assert world.outcomes[2:] == [TurnOutcome.LEFT_PAUSED]
 
 
 @pytest.mark.parametrize("added", REFUSING.values(), ids=REFUSING.keys())
 def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[Any]) -> None:
     """The model is asked for it again: a repair, which completes the turn."""
-    cut = world.call(HISTORY, "", StopReason.MAX_TOKENS)
+    cut = world.cut(HISTORY, "")
     ended = world.call([*HISTORY, *added], "Done.")
     assert ended.started.continuation == Continuation(1, Strategy.REPAIR, cut.started.number)
-    (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.COMPLETED, True, False)
+    assert [turn.complete for turn in world.records.turns] == [True]
 
 
 @pytest.mark.parametrize("history", LEAVING.values(), ids=LEAVING.keys())
@@ -244,8 +186,6 @@ def test_a_call_that_goes_on_without_continuing(world: World, history: list[Any]
     """The same conversation, something else: the cut turn was left, and the call is a turn of its own."""
     cut = world.cut(HISTORY)
     ended = world.call(history, "…")
-    assert ended.started.turn is not cut.started.turn
-    assert ended.started.continuation is None
     assert [(turn.turn, turn.outcome) for turn in world.records.turns] == [
         (cut.started.turn, TurnOutcome.NOT_CONTINUED),
         (ended.started.turn, TurnOutcome.COMPLETED),
@@ -259,110 +199,37 @@ def test_a_call_of_somebody_else(world: World, history: list[Any]) -> None:
     world.cut(HISTORY)
     world.call(history, "…")
     assert world.outcomes == [TurnOutcome.COMPLETED]
-    assert world.inferring.open_turns == 1
-    assert world.call([*HISTORY, answer(HALF), CONTINUE]).started.continuation is not None
+    assert world.call(GOING_ON).started.continuation is not None
 
 
-def test_one_prompt_for_several_models(world: World) -> None:
-    """An answer that was cut is not continued by asking another model the same."""
-    world.cut(HISTORY)
-    assert world.call(HISTORY, model="another").started.continuation is None
-    assert world.inferring.open_turns == 1
+@pytest.mark.parametrize("name", FORMATS)
+def test_histories_of_every_format(world: World, name: str) -> None:
+    """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
+    format_name, first, second = FORMATS[name].values()
+    asking = json.loads(json.dumps(second).replace("Continue.", "Why?"))
+    asked = [format_of(format_name).request_summary({"model": "m", **each}) for each in (first, second, first, asking)]
+    cut = world.cut(asked[0])  # type: ignore[arg-type]
+    ended = world.call(asked[1], REST)
+    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
+    world.cut(asked[2])  # type: ignore[arg-type]
+    world.call(asked[3], REST)
+    assert world.outcomes == [TurnOutcome.COMPLETED, TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
-@pytest.mark.parametrize(
-    "third",
-    [
-        pytest.param([*HISTORY, answer(HALF), CONTINUE, answer(" the sun"), CONTINUE], id="segments"),
-        pytest.param([*HISTORY, answer(HALF + " the sun"), CONTINUE], id="merged"),
-        pytest.param([*HISTORY, answer(HALF + " the sun")], id="merged prefill"),
-    ],
-)
-def test_a_turn_that_is_continued_twice(world: World, third: list[Any]) -> None:
-    """Hosts append each part, or merge the parts into one: both are found."""
-    first = world.cut(HISTORY)
-    second = world.cut([*HISTORY, answer(HALF), CONTINUE], " the sun")
-    ended = world.call(third, " together cause.")
-    assert {call.started.turn for call in (first, second, ended)} == {first.started.turn}
-    assert ended.started.continuation is not None
-    assert (ended.started.continuation.index, ended.started.continuation.of) == (2, second.started.number)
-    assert world.outcomes == [TurnOutcome.COMPLETED]
+# --- What happens meanwhile ----------------------------------------------------------------------------------------
 
 
-def test_a_continuation_that_fails_may_be_tried_again(world: World) -> None:
-    """An error leaves the answer as cut as it was; the same request again is a retry."""
-    world.cut(HISTORY)
-    history = [*HISTORY, answer(HALF), CONTINUE]
-    world.call(history, reason=StopReason.ERROR, error=RuntimeError("503"))
+def test_what_was_taken_for_a_continuation_and_was_none(world: World) -> None:
+    """A redirect that its client follows by another request: what was cut waits for that."""
+    cut = world.cut(HISTORY)
+    asked = RequestSummary(model="m", history=GOING_ON, length=len(GOING_ON))
+    call = open_call(Layer.CLIENT, asked, provider="p", model="m")
+    assert call is not None
+    call.withdraw()
     assert world.outcomes == []
-    ended = world.call(history, REST)
-    assert ended.started.continuation is not None
-    assert (ended.started.continuation.index, ended.started.continuation.strategy) == (2, Strategy.RETRY)
+    ended = world.call(GOING_ON, REST)
+    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
     assert world.outcomes == [TurnOutcome.COMPLETED]
-
-
-@pytest.mark.parametrize(
-    ("reason", "outcome"),
-    [(StopReason.ERROR, TurnOutcome.PROVIDER_ERROR), (StopReason.REFUSED, TurnOutcome.REFUSED)],
-)
-def test_a_continuation_that_fails_for_good(world: World, reason: StopReason, outcome: TurnOutcome) -> None:
-    """A turn that its host leaves then ended with that, and on a cut answer."""
-    error = RuntimeError("503") if reason is StopReason.ERROR else None
-    world.cut(HISTORY)
-    world.call([*HISTORY, answer(HALF), CONTINUE], reason=reason, error=error)
-    world.inferring.close()
-    (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete, turn.turn.unfinished) == (outcome, False, True)
-
-
-TOOL_RESULT = {"type": "function_call_output", "call_id": "c", "output": "42"}
-
-
-@pytest.mark.parametrize(
-    ("history", "continued"),
-    [
-        pytest.param([user("continue")], Strategy.PROMPT, id="asks to go on"),
-        pytest.param([], Strategy.PREFILL, id="says nothing"),
-        pytest.param([user("And the moon?")], None, id="another question"),
-        pytest.param([TOOL_RESULT], None, id="took the cut response for a whole one"),
-    ],
-)
-def test_found_by_the_response_s_id(world: World, history: list[Any], continued: Strategy | None) -> None:
-    """A stateful provider's call carries the id instead of the history: it continues what was cut, or leaves it."""
-    cut = world.cut([HI], response_id="resp_1")
-    ended = world.call(history, REST, previous_id="resp_1")
-    assert ended.started.continuation == (continued and Continuation(1, continued, cut.started.number))
-    assert world.outcomes == ([] if continued else [TurnOutcome.NOT_CONTINUED]) + [TurnOutcome.COMPLETED]
-
-
-def test_two_conversations_that_a_server_keeps(world: World) -> None:
-    """Where a call says only what is new, the same words after another response are another conversation's."""
-    cut = world.call([user("yes")], HALF, StopReason.MISSING, previous_id="resp_a", response_id="resp_b")
-    other = world.call([user("yes")], previous_id="resp_x")
-    assert other.started.turn is not cut.started.turn
-    again = world.call([user("yes")], previous_id="resp_a")
-    assert again.started.turn is cut.started.turn
-
-
-def test_found_by_the_conversation_that_a_server_keeps(world: World) -> None:
-    """A call that names a conversation continues what was cut in it last, if it asks to go on; else it leaves it."""
-    cut = world.cut([HI], conversation_id="conv_1")
-    elsewhere = world.call([user("continue")], conversation_id="conv_2")
-    assert elsewhere.started.turn is not cut.started.turn
-    ended = world.call([user("continue")], REST, conversation_id="conv_1")
-    assert ended.started.turn is cut.started.turn
-    world.cut([HI], conversation_id="conv_1")
-    world.call([user("And the moon?")], conversation_id="conv_1")
-    assert world.outcomes[-2:] == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
-
-
-def test_an_answer_that_could_not_be_seen(world: World) -> None:
-    """Where the model only thought, a host has nothing to send back: asking to go on alone is a continuation."""
-    cut = world.cut(HISTORY, "")
-    elsewhere = world.call([*HISTORY, answer("Another answer."), CONTINUE])
-    assert elsewhere.started.turn is not cut.started.turn
-    ended = world.call([*HISTORY, CONTINUE], HALF)
-    assert ended.started.turn is cut.started.turn
 
 
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
@@ -371,7 +238,7 @@ def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
     seen: list[events.CallEnded] = []
 
     def meanwhile() -> None:
-        world.clock.now += IDLE_S + 1
+        world.now += IDLE_S + 1
         world.inferring.sweep()
         seen.append(world.call(HISTORY, "x"))
 
@@ -384,24 +251,8 @@ def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
 def test_what_the_host_appends_later_does_not_count(world: World) -> None:
     """The history is the host's own list; what it held at the time is what was asked."""
     history = list(HISTORY)
-    world.cut(history, during=lambda: history.append(answer("appended while it ran")))
+    world.cut(history, during=lambda: history.append(user("appended while it ran")))
     assert world.call(list(HISTORY)).started.continuation is not None
-
-
-# --- The end of waiting --------------------------------------------------------------------------------------------
-
-
-def test_an_idle_turn_ends(world: World) -> None:
-    """After 30 seconds a turn that nobody continued was left."""
-    world.cut(HISTORY)
-    world.clock.now += IDLE_S - 0.1
-    world.inferring.sweep()
-    assert world.outcomes == []
-    world.clock.now += 0.2
-    world.inferring.sweep()
-    (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete) == (TurnOutcome.NOT_CONTINUED, False)
-    assert world.call(HISTORY).started.continuation is None
 
 
 def test_an_idle_turn_ends_before_a_collection(world: World) -> None:
@@ -412,7 +263,7 @@ def test_an_idle_turn_ends_before_a_collection(world: World) -> None:
     world.cut([user("x")], "y")
     reader.collect()
     assert world.outcomes == []
-    world.clock.now += IDLE_S
+    world.now += IDLE_S
     reader.collect()
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 2
     assert made is not None
@@ -441,173 +292,47 @@ def test_a_forked_child_does_not_end_its_parent_s_turns(world: World) -> None:
     assert world.inferring.open_turns == 1
 
 
-# --- Declared turns ------------------------------------------------------------------------------------------------
-
-
-def test_within_an_observed_turn_continuations_are_recognised(world: World) -> None:
-    """Its calls belong to it; the one that finishes a cut answer says so; its end is its owner's."""
-    scope = start_turn(Turn(kind=TurnKind.OBSERVED))
-    with scope.step():
-        world.cut(HISTORY)
-        ended = world.call([*HISTORY, answer(HALF), CONTINUE], REST)
-        other = world.call([user("an unrelated question")])
-    assert ended.started.turn is scope.turn
-    assert ended.started.continuation is not None
-    assert other.started.turn is scope.turn
-    assert other.started.continuation is None
-    assert world.outcomes == []
-    assert not scope.turn.inferred
-    assert len(world.records.attempts) == 1
-
-
-def test_an_observed_turn_is_not_ended_by_waiting(world: World) -> None:
-    """Only its owner ends it."""
-    scope = start_turn(Turn(kind=TurnKind.OBSERVED))
-    with scope.step():
-        world.cut(HISTORY)
-    world.inferring.close()
-    assert world.outcomes == []
-    scope.end(TurnOutcome.NOT_CONTINUED)
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED]
-
-
-def test_turns_do_not_take_each_other_s_calls(world: World) -> None:
-    """A cut call of one declared turn is not continued by another's."""
-    first, second = (start_turn(Turn(kind=TurnKind.OBSERVED)) for _ in range(2))
-    with first.step():
-        world.cut(HISTORY)
-    with second.step():
-        assert world.call(HISTORY).started.continuation is None
-    assert world.call(HISTORY).started.continuation is None
-
-
 def test_a_controller_says_itself_what_it_continues(world: World) -> None:
     """Nothing is inferred within its turn, and the texts that it goes on with are known from then on."""
     turn = Turn(kind=TurnKind.CONTROLLER)
     scope = start_turn(turn)
-    words = user("Bitte den Faden wieder aufnehmen.")
+    going_on = [*GOING_ON[:-1], user("Bitte den Faden wieder aufnehmen.")]
     with scope.step():
         world.cut(HISTORY)
         assert world.call(HISTORY).started.continuation is None
         turn.continuation = Continuation(1, Strategy.PROMPT, 1)
-        assert world.call([*HISTORY, answer(HALF), words]).started.continuation is turn.continuation
+        assert world.call(going_on).started.continuation is turn.continuation
     assert not world.records.attempts
     world.cut(HISTORY)
-    assert world.call([*HISTORY, answer(HALF), words]).started.continuation is not None
-
-
-# --- Cost ----------------------------------------------------------------------------------------------------------
+    assert world.call(going_on).started.continuation is not None
 
 
 def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ordinary call costs no hash."""
-
-    def hashed(*args: object) -> Any:
-        raise AssertionError("hashed")
-
-    monkeypatch.setattr("endturn.telemetry.turn_inference.digests", hashed)
+    monkeypatch.setattr("endturn.telemetry.turn_inference.digests", lambda *args: pytest.fail("hashed"))
     world.call(HISTORY, "x")
 
 
-# --- Every format's histories --------------------------------------------------------------------------------------
-
-GO_ON = "Continue."
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_histories_of_every_format(world: World, name: str) -> None:
-    """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
-    format_name, first, second = FORMATS[name].values()
-
-    def call(given: dict[str, Any], text: str, reason: StopReason) -> events.CallEnded:
-        call = open_call(
-            Layer.CLIENT, format_of(format_name).request_summary({"model": "m", **given}), provider="p", model="m"
-        )
-        assert call is not None
-        ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
-        assert ended is not None
-        return ended
-
-    cut = call(first, HALF, StopReason.MAX_TOKENS)
-    ended = call(second, REST, StopReason.END_TURN)
-    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
-    (turn,) = world.records.turns
-    assert turn.outcome is TurnOutcome.COMPLETED
-
-    cut = call(first, HALF, StopReason.MAX_TOKENS)
-    asking = json.loads(json.dumps(second).replace(GO_ON, "Why?"))
-    assert call(asking, REST, StopReason.END_TURN).started.turn is not cut.started.turn
-    assert [turn.outcome for turn in world.records.turns[1:]] == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+# --- Fingerprints --------------------------------------------------------------------------------------------------
 
 
 def test_a_question_in_parts_is_a_question() -> None:
     """What tells questions apart reads Gemini's parts too."""
-    first, second = ({"role": "user", "parts": [{"text": text}]} for text in ("One?", "Two?"))
-    marks = [
-        fingerprints.question_of(RequestSummary(history=[each], length=1))
-        for each in (first, second, {"role": "user", "parts": []})
-    ]
-    assert marks[0] != marks[1]
-    assert None not in marks[:2]
-    assert marks[2] is None
+    parts: list[list[Any]] = [[{"text": "One?"}], [{"text": "Two?"}], []]
+    asked = [RequestSummary(history=[{"role": "user", "parts": each}], length=1) for each in parts]
+    first, second, none = map(fingerprints.question_of, asked)
+    assert first != second
+    assert first is not None
+    assert none is None
 
 
-# --- Texts that ask to go on ----------------------------------------------------------------------------------------
-
-
-TEXTS = json.loads(Path(__file__).with_name("continue_prompts.json").read_text())
-
-
-@pytest.mark.parametrize("text", TEXTS["asks to go on"])
-def test_a_text_that_asks_to_go_on(text: str) -> None:
-    """What hosts send to have a cut answer finished."""
-    assert ContinuePrompts().is_one(user(text))
-
-
-@pytest.mark.parametrize("text", TEXTS["does not"])
-def test_a_text_that_does_not(text: str) -> None:
-    """What a person may well ask next."""
-    assert not ContinuePrompts().is_one(user(text))
-
-
-def timed(at: str) -> dict[str, Any]:
-    """A system prompt that says what time it is."""
-    return {"role": "system", "content": f"Be brief. It is {at}."}
-
-
-@pytest.mark.parametrize("last", [[CONTINUE], []], ids=["prompt", "prefill"])
-def test_a_system_prompt_that_is_written_anew(world: World, last: list[Any]) -> None:
-    """What is said again after another system prompt, the cut answer with it, is continued."""
-    cut = world.cut([timed("9:00"), HI])
-    again = world.cut([timed("9:01"), HI, answer(HALF), *last], " the sun")
-    ended = world.call([timed("9:02"), HI, answer(HALF + " the sun"), CONTINUE], REST)
-    assert cut.started.turn is again.started.turn is ended.started.turn
-    assert world.outcomes == [TurnOutcome.COMPLETED]
-
-
-def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) -> None:
-    """The same where a format keeps it apart."""
-    cut = world.cut([HI], system=timed("9:00"))
-    ended = world.call([HI, answer(HALF), CONTINUE], REST, system=timed("9:01"))
-    assert ended.started.turn is cut.started.turn
-
-
-def test_an_agent_with_other_instructions_is_another(world: World) -> None:
-    """One question put to two agents is two turns: nothing but the cut answer itself makes them one."""
-    first = world.cut([timed("9:00"), HI])
-    same = world.call([timed("9:01"), HI], REST)
-    other = world.call([timed("9:01"), HI, answer("Something else."), CONTINUE], REST)
-    unseen = world.cut([timed("9:00"), user("Another.")], "")
-    elsewhere = world.call([timed("9:01"), user("Another."), CONTINUE], REST)
-    assert len({id(ended.started.turn) for ended in (first, same, other, unseen, elsewhere)}) == 5
-    assert world.inferring.open_turns == 2
-
-
-def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> None:
-    """It shows that the cut answer was left."""
-    world.cut([timed("9:00"), HI])
-    world.call([timed("9:01"), HI, answer(HALF), user("And who discovered that?")], "Newton.")
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [*((text, True) for text in TEXTS["asks to go on"]), *((text, False) for text in TEXTS["does not"])],
+)
+def test_a_text_that_asks_to_go_on(text: str, is_one: bool) -> None:
+    """What hosts send to have a cut answer finished, and what a person may well ask next."""
+    assert ContinuePrompts().is_one(user(text)) is is_one
 
 
 def test_remembered_texts_are_few() -> None:
@@ -626,3 +351,73 @@ def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
     cleanup.later(lambda: done.append(1))
     cleanup.run()
     assert done == [1]
+
+
+# --- Many at once --------------------------------------------------------------------------------------------------
+
+
+def conversation(number: int, calls: list[tuple[events.CallEnded, events.CallEnded | None]]) -> Iterator[None]:
+    """One host's loop, which knows what each of its calls continues. Another may come in between, in a call too.
+
+    Half of them begin with one and the same prompt: their answers tell them apart.
+    """
+    order = random.Random(number)
+    history = [user("Write a report." if number % 2 else f"Question {number}")]
+    for turn in range(4):
+        cut: events.CallEnded | None = None
+        ways = ("prompt", "prefill", "id", "resend", "whole", "leave")
+        way = order.choice(ways[:3] if number % 2 and not turn else ways)
+        asked, more = history, dict[str, Any](maximum=100)
+        for part in range(3):
+            given = RequestSummary(**{"model": "m", "history": asked, "length": len(asked), **more})
+            call = open_call(Layer.CLIENT, given, provider="p", model="m")
+            assert call is not None
+            yield
+            text = f"Conversation {number} says in its turn {turn} part {part} that the"
+            whole = way == "whole" or part == 2
+            stop = Stop(StopReason.END_TURN if whole else StopReason.MAX_TOKENS)
+            ended = call.end(stop, tail=text[-64:], output_chars=1, response_id=f"{number}.{turn}.{part}")
+            assert ended is not None
+            calls.append((ended, cut))
+            cut = ended
+            history_after = [*asked, {"role": "assistant", "content": text}]
+            match way:
+                case "prompt":
+                    asked = [*history_after, CONTINUE]
+                case "prefill" if part == 0:
+                    asked = history_after
+                case "prefill":
+                    asked = [*asked[:-1], {"role": "assistant", "content": asked[-1]["content"] + text}]
+                case "id":
+                    asked, more = [CONTINUE], {"previous_id": ended.response_id}
+                case "resend":
+                    more = {"maximum": 200 + part}
+                case _:
+                    break
+            yield
+        history = [*history, {"role": "assistant", "content": text}, user(f"Question {number}.{turn}")]
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+def test_many_conversations_at_once(world: World, threads: int) -> None:
+    """Every call is assigned to its own turn, in whatever order they come and in whatever thread."""
+    seconds = count(0.0, 3.0)  # no call comes at once after another: one prompt has many askers
+    infer_with(TurnInference(clock=lambda: next(seconds), idle_s=1e9))
+    calls: list[tuple[events.CallEnded, events.CallEnded | None]] = []
+
+    def work(first: int) -> None:
+        order = random.Random(first)
+        running = [conversation(number, calls) for number in range(first, 320, threads)]
+        while running:
+            one = order.choice(running)
+            if next(one, running) is running:
+                running.remove(one)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    turns = {id(made.started.turn) for made, cut in calls if cut is None}
+    assert len(turns) == sum(cut is None for _, cut in calls) == 320 * 4
+    for made, cut in calls:
+        of = made.started.continuation and made.started.continuation.of
+        assert of == (cut and cut.started.number)
+        assert cut is None or made.started.turn is cut.started.turn

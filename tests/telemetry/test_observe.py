@@ -267,73 +267,64 @@ MORE: list[dict[str, Any]] = [
 ]
 
 
+LEFT: list[ChatResponse] = []
+observe = observe_provider_call(provider="p")
+
+
+def ask(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+    return LEFT.pop(0)
+
+
+async def ask_later(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+    return LEFT.pop(0)
+
+
+def streamed(model: str, messages: list[Any], max_tokens: int = 7) -> Iterator[ChatResponse]:
+    yield LEFT.pop(0)
+
+
+def any_arguments(*args: Any, max_tokens: int = 7, **kwargs: Any) -> ChatResponse:
+    return LEFT.pop(0)
+
+
+def renamed(history: list[Any], model: str = "m", stop: tuple[str, ...] = ("END",), max_tokens: int = 7) -> Any:
+    return LEFT.pop(0)
+
+
 class Provider:
     """Functions that are found in other ways than as plain ones."""
 
-    def __init__(self) -> None:
-        self.left = [CUT, WHOLE]
-
     def method(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
-        return self.left.pop(0)
+        return LEFT.pop(0)
 
-    @observe_provider_call(provider="p")
-    def decorated(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
-        return self.left.pop(0)
-
-    @observe_provider_call(provider="p")
-    @staticmethod
-    def static(left: list[ChatResponse], model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
-        return left.pop(0)
-
-    def __call__(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
-        return self.left.pop(0)
+    __call__ = method
+    decorated = observe(method)
+    static = observe(staticmethod(ask))
 
 
-def ways_to_ask() -> dict[str, Callable[[list[Any]], Any]]:
-    """Functions of the messages alone; the model is always "m", the limit 7."""
-    observe = observe_provider_call(provider="p")
-    provider = Provider()
-
-    def ask(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
-        return provider.left.pop(0)
-
-    async def ask_later(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
-        return provider.left.pop(0)
-
-    def streamed(model: str, messages: list[Any], max_tokens: int = 7) -> Iterator[ChatResponse]:
-        yield provider.left.pop(0)
-
-    def any_arguments(*args: Any, max_tokens: int = 7, **kwargs: Any) -> ChatResponse:
-        return provider.left.pop(0)
-
-    def history(history: list[Any], model: str = "m", stop: tuple[str, ...] = ("END",), max_tokens: int = 7) -> Any:
-        return provider.left.pop(0)
-
-    plain, later, items = observe(ask), observe(ask_later), observe(streamed)
-    method, called, by_position = observe(provider.method), observe(provider), observe(partial(ask, "m"))
-    loose, renamed = observe(any_arguments), observe(history)
-    return {
-        "by name": lambda messages: plain(model="m", messages=messages),
-        "by position": lambda messages: plain("m", messages, 7),
-        "coroutine": lambda messages: asyncio.run(later("m", messages)),
-        "generator": lambda messages: list(items("m", messages=messages)),
-        "bound method": lambda messages: method("m", messages),
-        "method": lambda messages: provider.decorated("m", messages),
-        "static method": lambda messages: provider.static(provider.left, "m", messages),
-        "callable object": lambda messages: called("m", messages),
-        "partial": by_position,
-        "no names": lambda messages: loose(messages, model="m"),
-        "another name": renamed,
-        "another name, by name": lambda messages: renamed(history=messages),
-    }
+WAYS: dict[str, Callable[[list[Any]], Any]] = {
+    "by name": lambda messages: observe(ask)(model="m", messages=messages),
+    "by position": lambda messages: observe(ask)("m", messages, 7),
+    "coroutine": lambda messages: asyncio.run(observe(ask_later)("m", messages)),
+    "generator": lambda messages: list(observe(streamed)("m", messages=messages)),
+    "bound method": lambda messages: observe(Provider().method)("m", messages),
+    "method": lambda messages: Provider().decorated("m", messages),
+    "static method": lambda messages: Provider().static("m", messages),
+    "callable object": lambda messages: observe(Provider())("m", messages),
+    "partial": lambda messages: observe(partial(ask, "m"))(messages),
+    "no names": lambda messages: observe(any_arguments)(messages, model="m"),
+    "another name": lambda messages: observe(renamed)(messages),
+    "another name, by name": lambda messages: observe(renamed)(history=messages),
+}
+"""Functions of the messages alone; the model is always "m", the limit 7."""
 
 
-@pytest.mark.parametrize("way", ways_to_ask())
-def test_a_request_is_found_whatever_is_decorated(records: Records, way: str) -> None:
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_request_is_found_whatever_is_decorated(records: Records, way: Callable[[list[Any]], Any]) -> None:
     """The model, the limit and the messages; so what asks for the rest is known as a continuation."""
-    ask = ways_to_ask()[way]
-    ask(HISTORY)
-    ask(MORE)
+    LEFT[:] = [CUT, WHOLE]
+    way(HISTORY)
+    way(MORE)
     first, second = records.started
     assert [(started.model, started.maximum) for started in (first, second)] == [("m", 7), ("m", 7)]
     assert first.continuation is None
@@ -363,14 +354,11 @@ def test_what_may_not_be_the_history_is_not_taken_for_it(
 def test_a_call_that_does_not_fit_the_signature_raises_what_it_did(records: Records) -> None:
     """Python says what is wrong with it."""
 
-    def ask(model: str, messages: list[Any]) -> ChatResponse:
-        return WHOLE
-
-    observed: Callable[..., Any] = observe_provider_call(provider="p")(ask)
+    observed: Callable[..., Any] = observe(ask)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'messages'"):
         observed("m")
-    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):
-        observed("m", HISTORY, 3)
+    with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4 were given"):
+        observed("m", HISTORY, 3, 4)
     with pytest.raises(TypeError, match="got multiple values for argument 'model'"):
         observed("m", HISTORY, model="n")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -126,43 +125,38 @@ def test_a_controllers_turn_within_is_a_part_of_the_observed_one(records: Record
     assert [record.turn.id for record in records if isinstance(record, ContinuationAttempted)] == [turn.id] * 2
 
 
-@pytest.mark.parametrize(
-    ("script", "outcome"),
-    [
-        pytest.param([cut("a ")] * 4, TurnOutcome.RETRY_LIMIT, id="given up"),
-        pytest.param([cut("a "), ProviderUnavailable("gone")], TurnOutcome.PROVIDER_ERROR, id="failed later"),
-        pytest.param([ProviderUnavailable("gone")], TurnOutcome.PROVIDER_ERROR, id="raised"),
-        pytest.param([said("", StopReason.REFUSED)], TurnOutcome.REFUSED, id="refused"),
-    ],
-)
+def run(*script: Any) -> object:
+    try:
+        return ContinuationController(Played(*script)).run(ask())
+    except ProviderUnavailable as error:
+        return error
+
+
+GONE = ProviderUnavailable("gone")
+WITHIN: dict[str, tuple[Any, TurnOutcome, int]] = {
+    "given up": (lambda: run(*[cut("a ")] * 4), TurnOutcome.RETRY_LIMIT, 4),
+    "failed later": (lambda: run(cut("a "), GONE), TurnOutcome.PROVIDER_ERROR, 2),
+    "raised": (lambda: run(GONE), TurnOutcome.PROVIDER_ERROR, 1),
+    "refused": (lambda: run(said("", StopReason.REFUSED)), TurnOutcome.REFUSED, 1),
+    "asked elsewhere then": (
+        lambda: [run(GONE), chat(body(WHOLE)).chat.completions.create(model="m", messages=asked("hi"))],
+        TurnOutcome.COMPLETED,
+        2,
+    ),
+    "tried again": (lambda: [run(GONE), run(said("Yes"))], TurnOutcome.COMPLETED, 2),
+}
+"""What is done in an observed function, how its turn ends, and after how many calls."""
+
+
+@pytest.mark.parametrize(("work", "outcome", "calls"), WITHIN.values(), ids=WITHIN)
 def test_what_became_of_the_controllers_turn_is_what_became_of_the_outer(
-    records: Records, script: list[Any], outcome: TurnOutcome
+    records: Records, work: Any, outcome: TurnOutcome, calls: int
 ) -> None:
-    """Where the function itself says nothing else."""
-    with suppress(ProviderUnavailable):
-        observe_turn(lambda: ContinuationController(Played(*script)).run(ask()))()
+    """Where the function itself says nothing else; a host that asks again or elsewhere then has its answer."""
+    observe_turn(work)()
     (ended,) = records.turns
-    assert (ended.outcome, ended.complete) == (outcome, False)
-
-
-def test_a_whole_answer_after_a_failed_part_counts(records: Records) -> None:
-    """A host that asks elsewhere when the controller gave up has its answer; so has one whose second turn goes well."""
-
-    @observe_turn
-    def falls_back() -> None:
-        with suppress(ProviderUnavailable):
-            ContinuationController(Played(ProviderUnavailable("gone"))).run(ask())
-        chat(body(WHOLE)).chat.completions.create(model="m", messages=asked("hi"))
-
-    @observe_turn
-    def tries_again() -> None:
-        with suppress(ProviderUnavailable):
-            ContinuationController(Played(ProviderUnavailable("gone"))).run(ask())
-        ContinuationController(Played(said("Yes"))).run(ask())
-
-    falls_back()
-    tries_again()
-    assert [(ended.outcome, ended.turn.iterations) for ended in records.turns] == [(TurnOutcome.COMPLETED, 2)] * 2
+    assert (ended.outcome, ended.turn.iterations) == (outcome, calls)
+    assert ended.complete is (outcome is TurnOutcome.COMPLETED)
 
 
 def test_a_turn_that_is_streamed_out_of_the_observed_function_ends_it(records: Records) -> None:

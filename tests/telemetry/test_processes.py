@@ -45,7 +45,7 @@ def way_of(where: str, way: str, *, slow: bool = False) -> Any:
     [
         way_of("main", "fork"),  # os.fork: gunicorn, below
         way_of("main", "forkserver", slow=True),
-        way_of("main", "spawn", slow=True),  # under one id: in test_configure
+        way_of("main", "spawn", slow=True),  # under one id: below
         way_of("task", "fork", slow=True),
         way_of("task", "forkserver"),
         way_of("endturn run", "fork", slow=True),
@@ -76,36 +76,6 @@ def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
     assert sorted(count for count in counted.values() if count) == [2, 3, 3] if parent else [3, 3]
     if where in ("main", "task"):
         assert all(INSTANCE.fullmatch(name) for name in counted)
-
-
-@pytest.mark.skipif(
-    sys.version_info[:3] == (3, 13, 0),
-    reason="CPython 3.13.0 crashes in such a child with openai alone, too: it collects a suspended generator",
-)
-def test_what_the_parent_reads_is_its_own(agents: World) -> None:
-    """A stream and a cut turn that are open when a process forks end in the parent, once."""
-    code = """
-import os, sys, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-import endturn, openai
-endturn.configure()
-ask = dict(max_tokens=8, messages=[{"role": "user", "content": "?"}])
-client = openai.OpenAI(max_retries=0)
-client.chat.completions.create(model="cut", **ask)
-stream = client.chat.completions.create(model="done", stream=True, **ask)
-next(iter(stream))
-child = os.fork()
-if not child:
-    client = openai.OpenAI(max_retries=0)
-    client.chat.completions.create(model="done", max_tokens=8, messages=[{"role": "user", "content": "child"}])
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-for chunk in stream:
-    pass
-"""
-    agents.run(sys.executable, "-c", code)
-    agents.saw(done=2, cut=1)
-    assert sorted(sums.get("endturn.responses", 0) for sums in agents.received.sums.values()) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -155,20 +125,14 @@ def answers(get: Any) -> bool:
         return False
 
 
-def test_ends_that_run_no_exit_handlers_need_a_flush(agents: World) -> None:
-    """`os._exit`: what was flushed before is there, the rest is lost."""
-    code = """
-import os, sys
-import endturn; telemetry = endturn.configure()
-sys.path.insert(0, "tests/apps")
-from bare import ask
-ask("done", "1")
-telemetry.force_flush()
-ask("done", "2")
-os._exit(0)
-"""
-    agents.run(sys.executable, "-c", code)
-    agents.saw(done=1, cut=0)
+def test_workers_under_one_configured_id_are_told_apart(agents: World) -> None:
+    """Four spawned processes: four ids, and each process's own sums under its own."""
+    code = "from bare import ask; import endturn; endturn.configure()\n" + "ask('done', '1')\n" * 3
+    variables = agents.variables(**ONE_ID, PYTHONPATH=str(APPS))
+    workers = [subprocess.Popen([sys.executable, "-c", code], env=variables) for _ in range(4)]
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    assert [sums["endturn.responses"] for sums in agents.received.sums.values()] == [3] * 4
+    assert all(INSTANCE.fullmatch(name) for name in agents.received.sums)
 
 
 # --- trio ----------------------------------------------------------------------------------------------------------

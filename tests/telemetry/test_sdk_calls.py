@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import anthropic
@@ -24,15 +23,13 @@ from endturn.instrumentation.instrument import uninstrument
 from endturn.scripted import ScriptedProvider, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.formats.replies import DONE_EVENT, anthropic_stream, message, named, said, say, used
+from tests.formats.replies import DONE_EVENT, anthropic_stream, message, named, said, say
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
-    CUT,
     CUT_STREAM,
     STREAM,
     WHOLE,
-    Answer,
     Records,
     body,
     chat,
@@ -100,49 +97,6 @@ def test_a_route(records: Records, library: Any, ask: Callable[[Any], None], sai
     assert records.reasons() == [StopReason.MAX_TOKENS] * 2
     assert [started.stream for started in records.started] == [False, True]
     assert {(started.provider, started.model, started.operation) for started in records.started} == {said}
-
-
-# --- Helpers -------------------------------------------------------------------------------------------------------
-
-
-@anthropic.beta_tool
-def clock(zone: str) -> str:
-    """What time it is.
-
-    Args:
-        zone: where.
-    """
-    return f"noon in {zone}"
-
-
-def run_tools() -> None:
-    asked = used("toolu_1", "clock", '{"zone": ', '"Europe"}')
-    client = claude(events(*anthropic_stream([asked], "tool_use")), events(*CUT_MESSAGES))
-    for answer in client.beta.messages.tool_runner(**CLAUDE, tools=[clock], stream=True):
-        list(answer)
-
-
-def choke() -> None:
-    replied = events(*anthropic_stream([said('{"val')], "max_tokens"))
-    with claude(replied).messages.stream(**CLAUDE, output_format=Answer) as stream:
-        stream.until_done()
-
-
-HELPERS: dict[str, tuple[Callable[[], object], list[StopReason]]] = {
-    "openai: parse, cut": (lambda: chats(body(CUT)).parse(**ASK, response_format=Answer), [StopReason.MAX_TOKENS]),
-    "claude: tools": (run_tools, [StopReason.TOOL_CALL, StopReason.MAX_TOKENS]),
-    # It parses at a block's end, before any reason has come.
-    "claude: stream that chokes on a cut text": (choke, [StopReason.CANCELLED]),
-}
-
-
-@pytest.mark.parametrize(("ask", "reasons"), HELPERS.values(), ids=HELPERS)
-def test_a_helper(records: Records, ask: Callable[[], object], reasons: list[StopReason]) -> None:
-    """Whatever it makes of an answer, or raises of a cut one: each request is one record with the answer's reason."""
-    with suppress(ValueError, openai.LengthFinishReasonError):
-        ask()
-    settle()
-    assert [ended.stop.reason for ended in records.ended] == reasons
 
 
 # --- The end of a stream -------------------------------------------------------------------------------------------
