@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from typing import Any
@@ -194,7 +194,7 @@ def said(attribute: Attribute, value: str) -> dict[str, Any]:
     return {attribute.label: value}
 
 
-def demo(endpoint: str, *options: Sequence[str], **variables: str) -> Any:
+def demo(endpoint: str, *options: str, **variables: str) -> Any:
     """What the demo prints, of whose agents an endpoint is told."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(
