@@ -83,7 +83,8 @@ def test_spans_of_others_are_understood(collector: Collector) -> None:
         )
         for name, case in CASES.items()
     }
-    found, wrong = through(collector, sent), {}
+    found = through(collector, sent)
+    wrong: dict[str, Any] = {}
     for name, case in CASES.items():
         reason, raw = case["="]
         want = {"endturn.stop.reason": reason, "endturn.stop.raw": raw, **case.get("also", {})}
