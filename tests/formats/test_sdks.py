@@ -144,11 +144,11 @@ def by_invoke(url: str, *, stream: bool, model: str = CLAUDE) -> Iterator[Any]:
             yield from events
 
 
-OPENAI, TEXT = (openai.OpenAI, "/v1"), {"model": "m", "max_tokens": 1000}
+OPENAI = (openai.OpenAI, "/v1")
 SDKS: dict[str, tuple[str, str, Ask]] = {
     "openai chat": ("openai_chat", "", stainless(*OPENAI, "chat.completions.create", **CHAT)),
     "openai responses": ("openai_responses", "", stainless(*OPENAI, "responses.create", model="m", input="hi")),
-    "openai completions": ("completions", "", stainless(*OPENAI, "completions.create", prompt="hi", **TEXT)),
+    "openai completions": ("completions", "", stainless(*OPENAI, "completions.create", model="m", prompt="hi")),
     "groq": ("openai_chat", "groq", stainless(groq.Groq, "", "chat.completions.create", **CHAT)),
     "together": ("openai_chat", "together", stainless(together.Together, "", "chat.completions.create", **CHAT)),
     "mistral": ("openai_chat", "mistral", by_mistral),

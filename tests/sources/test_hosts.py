@@ -194,7 +194,7 @@ def test_what_can_have_no_effect_is_told(
     caplog.set_level(logging.WARNING, "endturn")
     said = []
     try:
-        provider = ScriptedProvider(call("finish_task", {"summary": "s"}))
+        provider = ScriptedProvider(say("All of it.") if told else call("finish_task", {"summary": "s"}))
         result = ContinuationController(provider, **settings).run(ask(tools=tools))
         assert told or [asked.name for asked in result.calls] == ["finish_task"]
     except UsageError as error:

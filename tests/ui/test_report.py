@@ -67,7 +67,11 @@ def test_a_condition_fails_a_build(file: Path, report: Report, condition: str, s
 def test_what_a_file_counted_is_judged_however_old(tmp_path: Path, report: Report) -> None:
     """A counter that began long before the file did, and a span without a start, hide nothing of what is in it."""
     now, file = time.time_ns(), tmp_path / "run.jsonl"
-    labels = {schema.TRUNCATED.key: True, schema.CONTINUED.key: True, schema.OUTCOME.key: "not_continued"}
+    labels: dict[str, Any] = {
+        schema.TRUNCATED.key: True,
+        schema.CONTINUED.key: True,
+        schema.OUTCOME.key: "not_continued",
+    }
     old: Any = ((now - 7200 * SECOND, now, 10),)
     sums = [counted(*old, metric=m, attributes=pairs(labels)) for m in (schema.TURNS, schema.TRUNCATION_EXITS)]
     file.write_text("".join(f"{json.dumps(request)}\n" for request in (*sums, span(start_ns=0))))

@@ -36,7 +36,7 @@ def test_a_counter_is_what_it_grew_by(page: Served) -> None:
     """From zero, past a restart under its id, through exports that come twice or late."""
     begun = NOW - 100 * SECOND
     for at, value, started in ((1, 0, 0), (2, 3, 0), (2, 3, 0), (4, 5, 0), (3, 4, 0), (5, 2, 4), (6, 7, 4)):
-        times = {"at_ns": begun + at * SECOND, "started_ns": begun + started * SECOND}
+        times: dict[str, Any] = {"at_ns": begun + at * SECOND, "started_ns": begun + started * SECOND}
         write(page.store, point(schema.TURNS, value, **times, **TRUNCATED))
     assert numbers(page.store).total(TURNS) == 5 + 7
 
@@ -45,7 +45,7 @@ def test_what_counted_long_before_the_page_saw_it_is_only_where_it_begins(page: 
     """A process that is a week old has not done all its turns now; one that is a minute old has."""
     for instance, age, value, ago in (("old", 7 * DAY_NS, 1000, 2), ("old", 7 * DAY_NS, 1001, 1),
                                       ("young", 60 * SECOND, 4, 1)):  # fmt: skip
-        times = {"at_ns": NOW - ago * SECOND, "started_ns": NOW - age}
+        times: dict[str, Any] = {"at_ns": NOW - ago * SECOND, "started_ns": NOW - age}
         write(page.store, point(schema.TURNS, value, instance=instance, **times, **TRUNCATED))
     assert numbers(page.store).total(TURNS) == 1 + 4
 
@@ -198,7 +198,7 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
 def test_a_second_process_on_one_file_is_told_who_has_it(tmp_path: Path) -> None:
     """With exit status 2, and the holder's process id."""
     path = tmp_path / "page.duckdb"
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", path]
+    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", str(path)]
     with closing(Store(path)):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
