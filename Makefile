@@ -62,8 +62,8 @@ down:  ## stop them; the data stays (ARGS=--volumes drops it)
 bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixed floor
 	$(PY) benchmarks/overhead.py $(ARGS)
 
-fuzz: $(VENV)/.dev  ## damaged replies into every decoder, for a minute (ARGS='--seconds 600')
-	$(PY) -m tests.formats.fuzz $(ARGS)
+fuzz: $(VENV)/.dev  ## damaged replies into every decoder, a hundred thousand of them and others each time
+	$(PYTEST) tests/formats/test_format_laws.py -k damaged --hypothesis-profile=long $(ARGS)
 
 lock: $(VENV)/.base  ## move constraints.txt to the newest versions that fit (ARGS='--upgrade-package openai': one)
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --extra all --extra demo --group dev --no-annotate \

@@ -9,51 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.otlp import Sent, body, pairs, post, spans
 from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, StartError, collector_files, eventually
 
 pytestmark = pytest.mark.stack
 
-_CONTENT = """
-gen_ai.input.messages gen_ai.output.messages gen_ai.system_instructions gen_ai.tool.definitions
-gen_ai.tool.call.arguments gen_ai.tool.call.result gen_ai.tool.input gen_ai.tool.output gen_ai.tool.message
-gen_ai.prompt gen_ai.prompt.0.content gen_ai.completion.0.content gen_ai.content.prompt gen_ai.event.content
-gen_ai.request.messages gen_ai.response.text gen_ai.evaluation.explanation gen_ai.memory.query
-gen_ai.retrieval.query.text genai.prompt GEN_AI.INPUT.MESSAGES
-retrieval.documents.0.document.content reranker.query reranker.input_documents.0.document.content
-embedding.embeddings.0.embedding.text embedding.text llm.invocation_parameters llm.function_call llm.prompts
-llm.input_messages.0.message.content message.content input.value output.value
-ai.value ai.values ai.prompt ai.prompt.messages ai.response.text ai.response.reasoning ai.response.files
-ai.toolCall.args ai.result.text traceloop.entity.input traceloop.prompt.template
-langfuse.observation.input langfuse.trace.output langfuse.trace.metadata.x mlflow.spanInputs mlflow.chat.messages
-gcp.vertex.agent.llm_request gcp.vertex.agent.llm_response gcp.vertex.agent.tool_call_args gcp.vertex.agent.data
-langsmith.inputs braintrust.input lk.user_input lk.response.text crewai.task.description logfire.msg events
-prompt user_prompt response request_text response_text function_args arguments output tool_input tool_output
-tool_parameters tool.output new_context response.model_output user_system_prompt final_result http.request.body
-exception.message exception.stacktrace error.message error_message
-"""
-_KEPT = """
-gen_ai.prompt.name gen_ai.response.model gen_ai.output.type llm.model_name llm.finish_reason input.mime_type
-gen_ai.completion.0.finish_reason llm.completions.0.finish_reason error.type exception.type ai.model.id
-mlflow.spanType langfuse.observation.type gen_ai.tool.name tool_name url.path endturn.stop.raw
-"""
-CONTENT, KEPT = _CONTENT.split(), _KEPT.split()
-PROGRAMS = {
-    "gen_ai.user.message": ("content",),
-    "gen_ai.agent.message": ("content",),
-    "gen_ai.choice": ("message",),
-    "gen_ai.client.inference.exception": ("exception.message", "exception.stacktrace"),
-    "gemini_cli.user_prompt": ("prompt",),
-    "gemini_cli.api_request": ("request_text",),
-    "gemini_cli.api_response": ("response_text",),
-    "gemini_cli.api_error": ("error", "error_message"),
-    "gemini_cli.tool_call": ("function_args",),
-    "claude_code.user_prompt": ("prompt",),
-    "claude_code.tool_result": ("tool_input", "tool_parameters", "error"),
-    "codex.user_prompt": ("prompt",),
-    "codex.tool_result": ("arguments", "output"),
-}
+WORDS = yaml.safe_load(Path(__file__).with_name("content.yaml").read_text())
+CONTENT, KEPT, PROGRAMS = WORDS["content"].split(), WORDS["kept"].split(), WORDS["programs"]
 
 
 def planted(where: str, *keys: str) -> dict[str, str]:

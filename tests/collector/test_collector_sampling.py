@@ -53,44 +53,24 @@ def names(gateway: Collector, trace: bytes) -> set[str]:
     return {span["name"] for span in gateway.spans() if span["traceId"] == trace.hex()}
 
 
-KEPT: dict[str, Sent] = {
-    "a truncated answer of another language": Sent(attributes=CUT),
-    "a truncated turn": Sent(attributes={"endturn.turn.truncated": True}),
-    "a continued turn": Sent(attributes={"endturn.turn.continued": True}),
-    "an unfinished turn": Sent(attributes={"endturn.turn.complete": False}),
-    "a continuation": Sent(attributes=CHAT | {"endturn.stop.reason": "end_turn", "endturn.continuation.index": 1}),
-    "a suspected truncation": Sent(
-        attributes=PLAIN | {"gen_ai.usage.output_tokens": 9, "gen_ai.request.max_tokens": 9}
-    ),
-    "a repaired tool payload": Sent(events=["endturn.tool_payload_repair"]),
-    "blocked tool calls": Sent(events=["endturn.tool_dispatch_blocked"]),
-    "a filtered answer": Sent(attributes=CHAT | {"gen_ai.response.finish_reasons": ["content_filter"]}),
-    "a value without a row": Sent(attributes=CHAT | {"gen_ai.response.finish_reasons": ["because"]}),
-    "a failed call": Sent(failed=True),
-}
-DROPPED: dict[str, Sent] = {
-    "a plain answer": Sent(attributes=PLAIN),
-    "a whole turn": Sent(
-        attributes={"endturn.turn.truncated": False, "endturn.turn.continued": False, "endturn.turn.complete": True}
-    ),
-    "a tool call": Sent(attributes=CHAT | {"gen_ai.response.finish_reasons": ["tool_calls"]}),
-    "no answer of a model": Sent(attributes={"http.request.method": "GET"}),
-}
+TRACES = yaml.safe_load(Path(__file__).with_name("sampling.yaml").read_text())
 
 
-def around(sent: Sent, trace: bytes) -> tuple[Sent, ...]:
+def around(told: dict[str, Any], trace: bytes) -> tuple[Sent, ...]:
     """A trace: the span in question, and an unremarkable one beside it."""
-    told = Sent(name="told", trace=trace, attributes=sent.attributes, failed=sent.failed, events=sent.events)
-    return told, Sent(name="beside", trace=trace)
+    how = {key: told[key] for key in ("failed", "events") if key in told}
+    attributes = {key: value for key, value in told.items() if key not in how}
+    return Sent(name="told", trace=trace, attributes=attributes, **how), Sent(name="beside", trace=trace)
 
 
 def test_traces_are_kept_and_dropped_whole(gateway: Collector) -> None:
     """Each kind of unfinished or repaired turn keeps all of its trace; of the rest only the share (here none) stays."""
-    traces = {name: os.urandom(16) for name in KEPT | DROPPED}
-    send(gateway, *(span for name, sent in (KEPT | DROPPED).items() for span in around(sent, traces[name])))
+    every = TRACES["kept"] | TRACES["dropped"]
+    traces = {name: os.urandom(16) for name in every}
+    send(gateway, *(span for name, told in every.items() for span in around(told, traces[name])))
     whole = {"told", "beside"}
-    eventually(lambda: all(names(gateway, traces[name]) == whole for name in KEPT), what="the kept traces")
-    assert [name for name in DROPPED if names(gateway, traces[name])] == []
+    eventually(lambda: all(names(gateway, traces[name]) == whole for name in TRACES["kept"]), what="the kept traces")
+    assert [name for name in TRACES["dropped"] if names(gateway, traces[name])] == []
 
 
 def test_a_turn_below_a_root_that_has_ended_is_kept_whole(gateway: Collector) -> None:

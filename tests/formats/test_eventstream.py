@@ -34,9 +34,10 @@ def header(name: str, kind: int, value: bytes) -> bytes:
     return bytes([len(name.encode())]) + name.encode() + bytes([kind]) + value
 
 
-def string(name: str, value: str) -> bytes:
-    """A header that is text."""
-    return header(name, 7, struct.pack(">H", len(value.encode())) + value.encode())
+def strings(**values: str) -> bytes:
+    """Headers that are text; the names of AWS begin with a colon, and have hyphens."""
+    pairs = ((f":{name.replace('_', '-')}", value.encode()) for name, value in values.items())
+    return b"".join(header(name, 7, struct.pack(">H", len(value)) + value) for name, value in pairs)
 
 
 def read(*chunks: bytes) -> list[Event]:
@@ -53,17 +54,12 @@ def botocores(data: bytes) -> list[tuple[dict[str, Any], bytes]]:
 
 def test_botocore_reads_what_ours_writes() -> None:
     """Events and exceptions arrive at botocore with the headers that AWS gives them, and their payload."""
+    text = b'{"delta":{"text":"Gr\\u00fcezi \\ud83d\\udc4b\\ud83c\\udffd\\n"},"contentBlockIndex":0}'
+    as_json = {":content-type": "application/json"}
     assert botocores(message(DELTA) + message(BROKEN)) == [
+        ({":event-type": "contentBlockDelta", ":message-type": "event", **as_json}, text),
         (
-            {":event-type": "contentBlockDelta", ":content-type": "application/json", ":message-type": "event"},
-            b'{"delta":{"text":"Gr\\u00fcezi \\ud83d\\udc4b\\ud83c\\udffd\\n"},"contentBlockIndex":0}',
-        ),
-        (
-            {
-                ":exception-type": "throttlingException",
-                ":content-type": "application/json",
-                ":message-type": "exception",
-            },
+            {":exception-type": "throttlingException", ":message-type": "exception", **as_json},
             b'{"message":"Too many requests"}',
         ),
     ]
@@ -76,68 +72,47 @@ def test_bytes_travel_as_base64() -> None:
         message(Event(None, {"chunk": object()}))
 
 
-EVERY_TYPE = b"".join(
-    [
-        header("true", 0, b""),
-        header("false", 1, b""),
-        header("byte", 2, b"\xff"),
-        header("short", 3, struct.pack(">h", -2)),
-        header("integer", 4, struct.pack(">i", 3)),
-        header("long", 5, struct.pack(">q", 4)),
-        header("bytes", 6, struct.pack(">H", 3) + b":ev"),
-        header("time", 8, struct.pack(">q", 1763700000000)),
-        header("uuid", 9, bytes(range(16))),
-        string(":event-type", "messageStop"),
-        string("schlüssel", "Zürich"),
-        string(":message-type", "event"),
-    ]
+OTHER_TYPES = (
+    *((0, b""), (1, b""), (2, b"\xff"), (3, struct.pack(">h", -2)), (4, struct.pack(">i", 3))),
+    *((5, struct.pack(">q", 4)), (6, struct.pack(">H", 3) + b":ev"), (8, struct.pack(">q", 1763700000000))),
+    (9, bytes(range(16))),
 )
 
 
 def test_headers_of_every_type_are_passed_over() -> None:
     """The text that matters is found among headers of all ten types, which botocore reads from the same bytes."""
-    data = built(EVERY_TYPE, b'{"stopReason":"end_turn"}')
+    odd = b"".join(header(f"schlüssel {kind}", kind, value) for kind, value in OTHER_TYPES)
+    data = built(odd + strings(event_type="messageStop", message_type="event"), b'{"stopReason":"end_turn"}')
     assert read(data) == [STOP]
     ((headers, _),) = botocores(data)
-    assert (headers[":event-type"], len(headers)) == ("messageStop", 12)
+    assert (headers[":event-type"], len(headers)) == ("messageStop", 11)
 
 
 @pytest.mark.parametrize(
     ("headers", "payload", "expected"),
     [
-        pytest.param(
-            string(":message-type", "error")
-            + string(":error-code", "InternalError")
-            + string(":error-message", "Something broke"),
-            b"",
-            {"InternalError": {"message": "Something broke"}},
-            id="an error that the model does not know",
-        ),
-        pytest.param(string(":message-type", "error"), b"", {"error": {"message": "error"}}, id="an error, bare"),
-        pytest.param(
-            string(":message-type", "exception") + string(":exception-type", "xException"),
-            b'{"message":"no"}',
-            {"xException": {"message": "no"}},
-            id="an exception",
-        ),
-        pytest.param(string(":event-type", "metadata"), b"", {"metadata": {}}, id="no payload"),
-        pytest.param(b"", b"{}", {"": {}}, id="no header"),
+        ({"message_type": "error", "error_code": "InternalError", "error_message": "Broke"}, b"",
+         {"InternalError": {"message": "Broke"}}),
+        ({"message_type": "error"}, b"", {"error": {"message": "error"}}),
+        ({"message_type": "exception", "exception_type": "xException"}, b'{"message":"no"}',
+         {"xException": {"message": "no"}}),
+        ({"event_type": "metadata"}, b"", {"metadata": {}}),
+        ({}, b"{}", {"": {}}),
     ],
-)
-def test_kinds_of_messages(headers: bytes, payload: bytes, expected: Any) -> None:
+    ids=["an error that the model does not know", "an error, bare", "an exception", "no payload", "no header"],
+)  # fmt: skip
+def test_kinds_of_messages(headers: dict[str, str], payload: bytes, expected: Any) -> None:
     """Every kind of message is an event, named after what it is."""
-    assert read(built(headers, payload)) == [Event(None, expected)]
+    assert read(built(strings(**headers), payload)) == [Event(None, expected)]
 
 
 _NAMES = st.text(min_size=1, max_size=20).filter(
     lambda name: len(name.encode()) < 100 and not name.endswith("Exception")
 )
+_VALUES = st.integers() | st.text(max_size=9) | st.booleans()
 
 
-@given(
-    name=_NAMES,
-    payload=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9) | st.booleans(), max_size=4),
-)
+@given(name=_NAMES, payload=st.dictionaries(st.text(max_size=5), _VALUES, max_size=4))
 def test_any_event_is_read_alike(name: str, payload: dict[str, Any]) -> None:
     """Whatever an event is called and holds, ours reads it back, and botocore finds its name."""
     raw = message(Event(None, {name: payload}))
@@ -158,39 +133,29 @@ def test_one_damaged_byte_is_noticed(at: int, flip: int) -> None:
         botocores(bytes(bad))
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        pytest.param(header("x", 10, b""), id="a type that is none"),
-        pytest.param(header("x", 7, struct.pack(">H", 99) + b"short"), id="text beyond the end"),
-        pytest.param(header("x", 5, b"\x00"), id="a number beyond the end"),
-        pytest.param(b"\x09x", id="a name beyond the end"),
-        pytest.param(header("x", 7, b"\x00"), id="half a length"),
-        pytest.param(header("x", 7, struct.pack(">H", 1) + b"\xff"), id="no UTF-8"),
-    ],
-)
-def test_headers_that_cannot_be_read(headers: bytes) -> None:
-    """Headers that do not add up are the provider's fault, and are said so."""
-    with pytest.raises(DecodeError, match="a header cannot be read"):
-        read(built(headers))
-
-
-@pytest.mark.parametrize("total", [0, 15, 2**31], ids=["nothing", "less than its frame", "too long"])
-def test_lengths_that_cannot_be(total: int) -> None:
-    """A length that no message has is not waited for."""
+def _of_length(total: int) -> bytes:
     prelude = struct.pack(">II", total, 0)
-    with pytest.raises(DecodeError, match=f"a message of {total} bytes"):
-        read(prelude + struct.pack(">I", binascii.crc32(prelude)))
+    return prelude + struct.pack(">I", binascii.crc32(prelude))
 
 
-def test_a_payload_that_is_not_json() -> None:
-    """It is a DecodeError that keeps the payload, without keys in it."""
-    with pytest.raises(DecodeError, match="not JSON") as raised:
-        read(built(string(":event-type", "chunk"), b"<html> sk-live-abcdef1234567890"))
-    assert raised.value.body == "<html> [removed]"
+UNREADABLE = {
+    "a type that is none": (built(header("x", 10, b"")), "a header cannot be read"),
+    "text beyond the end": (built(header("x", 7, struct.pack(">H", 99) + b"short")), "a header cannot be read"),
+    "a number beyond the end": (built(header("x", 5, b"\x00")), "a header cannot be read"),
+    "a name beyond the end": (built(b"\x09x"), "a header cannot be read"),
+    "half a length": (built(header("x", 7, b"\x00")), "a header cannot be read"),
+    "no UTF-8": (built(header("x", 7, struct.pack(">H", 1) + b"\xff")), "a header cannot be read"),
+    "no length": (_of_length(0), "a message of 0 bytes"),
+    "a length less than its frame": (_of_length(15), "a message of 15 bytes"),
+    "too long": (_of_length(2**31), f"a message of {2**31} bytes"),
+    "text, as a proxy might send it": (b'data: {"contentBlockDelta": {}}\n\n', "damaged"),
+    "no JSON": (built(strings(event_type="chunk"), b"<html> sk-live-abcdef1234567890"), "not JSON"),
+}
 
 
-def test_an_sse_stream_is_not_taken_for_one() -> None:
-    """Text, as a proxy might send it, is damage from its first bytes."""
-    with pytest.raises(DecodeError, match="damaged"):
-        read(b'data: {"contentBlockDelta": {}}\n\n')
+@pytest.mark.parametrize(("data", "says"), UNREADABLE.values(), ids=list(UNREADABLE))
+def test_what_does_not_add_up_is_the_providers_fault(data: bytes, says: str) -> None:
+    """It is said so, and not waited for; the payload is kept, without keys in it."""
+    with pytest.raises(DecodeError, match=says) as raised:
+        read(data)
+    assert says != "not JSON" or raised.value.body == "<html> [removed]"

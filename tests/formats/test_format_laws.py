@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -11,13 +13,15 @@ from hypothesis import given, strategies as st
 
 from endturn.chat import ChatResponse, Message, Request
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import Context, Event, Framing, framing
+from endturn.formats import Context, Event, Framing, format_of, framing, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
-from endturn.stop import Stop, StopReason
+from endturn.stop import Stop, StopReason, raw_text
 from endturn.stop_reasons import apis
+from tests.formats import damage
 from tests.formats.recorded import RECORDED, Recorded
+from tests.replies.record import HERE
 
 each_format = pytest.mark.parametrize("recorded", [pytest.param(each, id=name) for name, each in RECORDED.items()])
 
@@ -124,6 +128,52 @@ def test_a_response_of_another_format_is_resumed_by_its_text(recorded: Recorded)
 
 
 # --- Damage ---
+
+
+@each_format
+@given(seed=st.integers(0, 2**32))
+def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
+    """Forty of them: a response or a ProviderError each, read alike by client and telemetry, after every event too.
+
+    None is an `end_turn` that nobody said.
+    """
+    api, rng = recorded.format, random.Random(seed)
+    for _ in range(40):
+        name = rng.choice([*recorded.contexts])
+        ctx = recorded.contexts[name]
+        with suppress(ProviderError):
+            if name in recorded.streams:
+                decoder, summarizer = api.decoder(ctx), api.summarizer(ctx)
+                for event in damage.damaged_events(recorded.streams[name], api.framing, rng):
+                    list(decoder.feed(event))
+                    summarizer.feed(event)
+                    assert summarizer.close().stop == decoder.close().stop
+                stop = decoder.close().stop
+            else:
+                body, others = recorded.bodies[name], list(recorded.bodies.values())
+                if rng.random() < 0.5:
+                    body = damage.damaged_json(body, others, rng)
+                else:
+                    body = framing.parse(damage.damaged_bytes(json.dumps(body).encode(), rng))
+                stop = api.decode(body, ctx=ctx).stop
+                assert summarized(api, [body], ctx) == summarize(api, ctx, body).stop == stop
+            assert stop.reason is not StopReason.END_TURN or raw_text(stop.raw) is not None
+
+
+BODIES = [
+    (path.parent.parent.name, case["body"])
+    for path in sorted(HERE.glob("*/requests/body.json"))
+    for case in json.loads(path.read_text())
+]
+
+
+@given(at=st.sampled_from(BODIES), seed=st.integers(0, 2**32))
+def test_a_damaged_request_is_survived(at: tuple[str, Any], seed: int) -> None:
+    """A Request, or a DecodeError."""
+    name, body = at
+    damaged = damage.damaged_json(body, [body], random.Random(seed))
+    with suppress(DecodeError):
+        request_of(format_of(name), damaged if isinstance(damaged, dict) else {})
 
 
 def _words(thing: Any) -> set[str]:

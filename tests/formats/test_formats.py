@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 from ollama import Options
 
-from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
 from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of
 from endturn.formats.completions import SHAPES
-from endturn.formats.openai_chat import FORMAT as chat
 from endturn.stop import Resume, Stop, StopReason
 from endturn.stop_reasons import rows_of
 from tests.formats.recorded import RECORDED
 
-HI = (Message(role="user", content="hi"),)
-completions, ollama, responses = (format_of(name) for name in ("completions", "ollama", "openai_responses"))
+bedrock_invoke, chat, completions = (format_of(name) for name in ("bedrock_invoke", "openai_chat", "completions"))
 DIALECTS = [pytest.param(dialect, id=dialect or "openai") for dialect in SHAPES]
 
 
@@ -33,9 +31,6 @@ def streamed(name: str, events: list[Event], ctx: Context) -> ChatResponse:
     return decoder.close()
 
 
-# Calls without an id
-
-
 @pytest.mark.parametrize(
     ("name", "shows", "another"),
     [
@@ -45,8 +40,8 @@ def streamed(name: str, events: list[Event], ctx: Context) -> ChatResponse:
 )
 def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, another: Json) -> None:
     """What is minted differs within a response and between responses, and stands in the block too."""
-    body, ctx = RECORDED[name].bodies[shows], Context()
-    first, again = (format_of(name).decode(each, ctx=ctx) for each in (body, {**body, **another}))
+    body = RECORDED[name].bodies[shows]
+    first, again = (format_of(name).decode(each, ctx=Context()) for each in (body, {**body, **another}))
     ids = [call.id for response in (first, again) for call in response.tool_calls]
     assert len(set(ids)) == len(ids) == 4
     assert all(id_.startswith("call_") for id_ in ids)
@@ -54,21 +49,7 @@ def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, ano
     assert [call["id"] for call in first.blocks.items[0]["tool_calls"]] == ids[:2]
 
 
-# Requests
-
-
-@pytest.mark.parametrize("name", [name for name in FORMATS if not format_of(name).fetches])
-def test_a_format_that_cannot_fetch_says_so(name: str) -> None:
-    """A response has no id there to fetch it by."""
-    with pytest.raises(UsageError, match="cannot fetch a response"):
-        format_of(name).encode(Request(model="m", messages=HI, retrieve="resp_1"))
-
-
-@pytest.mark.parametrize("dialect", ["titan", "llama", "mistral", "command", "ai21", "claude_text"])
-def test_bedrocks_families_have_no_path_of_their_own(dialect: str) -> None:
-    """They are reached through `bedrock_invoke`."""
-    with pytest.raises(UsageError, match="bedrock_invoke"):
-        completions.route(Request(model="m", messages=()), stream=False, dialect=dialect)
+# --- Requests -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "cohere", "ollama"])
@@ -99,7 +80,7 @@ def test_sentinels_of_sdks_are_as_good_as_nothing(kwargs: Json) -> None:
 def test_ollamas_options_may_be_an_object(kind: Any) -> None:
     """The SDK's own, or any."""
     options = kind(num_predict=64, temperature=0.5, top_p=0.9, seed=7)
-    asked = ollama.request_summary({"model": "m", "options": options})
+    asked = format_of("ollama").request_summary({"model": "m", "options": options})
     assert (asked.maximum, asked.temperature, asked.top_p, asked.seed) == (64, 0.5, 0.9, 7)
 
 
@@ -107,26 +88,48 @@ def test_the_hosts_own_lists_are_not_grown() -> None:
     """What a stream says of pictures is joined elsewhere."""
     images = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]
     delta = {"content": "", "images": images}
-    events = [Event(None, {"id": "1", "choices": [{"index": 0, "delta": delta}]})] * 2
-    response = streamed("openai_chat", events, Context())
+    response = streamed("openai_chat", [Event(None, {"choices": [{"index": 0, "delta": delta}]})] * 2, Context())
     assert response.blocks is not None
     assert response.blocks.items[0]["images"] == images * 2
     assert len(images) == 1
 
 
-# The vocabulary
+FAMILIES = {
+    "claude": "anthropic.claude-3-haiku-20240307-v1:0 us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+    " arn:aws:bedrock:eu-west-1:111122223333:inference-profile/eu.anthropic.claude-opus-4-20250514-v1:0",
+    "claude_text": "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-v2 anthropic.claude-instant-v1",
+    "nova": "apac.amazon.nova-pro-v1:0",
+    "titan": "amazon.titan-text-lite-v1",
+    "llama": "us.meta.llama4-scout-17b-instruct-v1:0",
+    "mistral": "mistral.mistral-7b-instruct-v0:2",
+    "command": "cohere.command-text-v14 cohere.command-light-text-v14",
+    "command_r": "cohere.command-r-v1:0",
+    "ai21": "ai21.j2-mid-v1",
+    "text": "us.deepseek.r1-v1:0",
+    "chat": "mistral.mistral-large-2407-v1:0 us.mistral.pixtral-large-2502-v1:0 ai21.jamba-1-5-large-v1:0"
+    " deepseek.v3-v1:0 openai.gpt-oss-20b-1:0 qwen.qwen3-32b-v1:0 claudia"
+    " arn:aws:bedrock:us-east-1:1:imported-model/abc",
+}
 
-EVIDENCE = list(
-    csv.DictReader(
-        (Path(__file__).parent.parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t"
-    )
+
+@pytest.mark.parametrize(
+    ("model", "family"), [(m, family) for family, models in FAMILIES.items() for m in models.split()]
 )
+def test_a_bedrock_models_id_tells_its_family(model: str, family: str) -> None:
+    """Without the region that a profile begins with, and the ARN around it; an unknown one is asked as chat."""
+    asked = Request(model=model, messages=(Message(role="user", content="Once upon"),), temperature=0.5)
+    assert bedrock_invoke.encode(asked) == bedrock_invoke.encode(asked.but(model=""), dialect=family)
+
+
+# --- The vocabulary -----------------------------------------------------------------------------------------------
+
+EVIDENCE = (Path(__file__).parents[1] / "data" / "stop_reasons.tsv").read_text().splitlines()
 UPSTREAM = ("anthropic.messages", "google.generateContent", "bedrock.converse", "cohere.v2", "cohere.v1")
-NATIVE = [row for row in EVIDENCE if row["api"] in UPSTREAM]
+NATIVE = [row for row in csv.DictReader(EVIDENCE, delimiter="\t") if row["api"] in UPSTREAM]
 
 
 @pytest.mark.parametrize("dialect", ["openrouter", "litellm", "a gateway nobody knows"])
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row['api']}-{row['raw']}") for row in NATIVE])
+@pytest.mark.parametrize("row", NATIVE, ids=[f"{row['api']}-{row['raw']}" for row in NATIVE])
 def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: Json, dialect: str) -> None:
     """Each upstream's word means through a gateway what it means at home; only its own way of resuming is left out."""
     native = {"native_finish_reason": row["raw"]}
@@ -134,8 +137,7 @@ def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: Json, dialec
     stop = chat.decode({"choices": [choice]}, ctx=Context(dialect=dialect)).stop
     assert (stop.reason, stop.raw) == (row["normalized"], row["raw"])
     assert stop.incomplete is (row["incomplete"] == "yes")
-    assert stop.resume in (row["resume"], Resume.NONE)
-    assert stop.resume not in (Resume.NATIVE_TOKEN, Resume.RESEND_UNCHANGED, Resume.SERVER)
+    assert stop.resume in {row["resume"], Resume.NONE} - {Resume.NATIVE_TOKEN, Resume.RESEND_UNCHANGED, Resume.SERVER}
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != chat.name])
@@ -145,34 +147,37 @@ def test_no_gateway_word_means_something_else_at_home(name: str) -> None:
     assert [raw for raw in home.keys() & gateway.keys() if home[raw].reason is not gateway[raw].reason] == []
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "completions"])
+@pytest.mark.parametrize("name", ["openai_chat", "completions", "bedrock_invoke"])
 def test_no_word_means_two_things(name: str) -> None:
-    """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union."""
-    every = rows_of(name, "never heard of")
+    """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union.
+
+    Of Bedrock's families some do: under "" stands what no two of them dispute.
+    """
+    every = format_of(name).reasons[""] if name == "bedrock_invoke" else rows_of(name, "never heard of")
+    assert {"end_turn", "MAX_TOKENS"} <= every.keys() or name != "bedrock_invoke"
     for rows in format_of(name).reasons.values():
-        for raw, row in rows.items():
-            other = every[raw]
-            assert (other.reason, other.incomplete) == (row.reason, row.incomplete), raw
-            assert name == "completions" or other.detail == row.detail, raw
+        for raw in rows.keys() & every.keys() if name == "bedrock_invoke" else rows:
+            assert (every[raw].reason, every[raw].incomplete) == (rows[raw].reason, rows[raw].incomplete), raw
+            assert name != "openai_chat" or every[raw].detail == rows[raw].detail, raw
 
 
-# Completions in every service's words
+# --- Completions in every service's words -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_nobody_need_say_whose_completion_it_is(dialect: str) -> None:
     """Without a dialect a reply is known by its members, and judged by its own service's words."""
     recorded = RECORDED["completions"]
-    ours = [name for name, ctx in recorded.contexts.items() if ctx.dialect == dialect]
+    ours = {name: ctx for name, ctx in recorded.contexts.items() if ctx.dialect == dialect}
     assert ours
-    for name in recorded.bodies.keys() & ours:
-        ctx = recorded.contexts[name]
-        stop = completions.decode(recorded.bodies[name], ctx=replace(ctx, dialect="")).stop
-        assert stop == completions.decode(recorded.bodies[name], ctx=ctx).stop
-    for name in recorded.streams.keys() & ours:
-        ctx = recorded.contexts[name]
-        stop = streamed("completions", recorded.streams[name], replace(ctx, dialect="")).stop
-        assert stop == streamed("completions", recorded.streams[name], ctx).stop
+    for name, ctx in ours.items():
+        stops = [
+            completions.decode(recorded.bodies[name], ctx=each).stop
+            if name in recorded.bodies
+            else streamed("completions", recorded.streams[name], each).stop
+            for each in (ctx, replace(ctx, dialect=""))
+        ]
+        assert stops[0] == stops[1]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -194,46 +199,3 @@ def test_completions_in_every_dialect(dialect: str, reason: str) -> None:
     for each in read:
         assert (each.text, each.stop.reason) == (response.text, reason)
         assert each.usage is None or each.usage.output_tokens == 9
-
-
-# Scripted replies of the Responses API
-
-
-def test_the_events_of_a_response() -> None:
-    """The API's whole sequence, numbered from 0, each event named by its type."""
-    calls = (ToolCall(id="c", name="f", arguments={}),)
-    stop = Stop(StopReason.TOOL_CALL, "completed")
-    response = ChatResponse(reasoning="Hm", text="So it is.", tool_calls=calls, stop=stop, id="resp_1", model="m")
-    events: Any = responses.reply(response, stream=True)
-    assert [event.data["sequence_number"] for event in events] == list(range(len(events)))
-    assert all(event.name == event.data["type"] for event in events)
-    assert [event.name.removeprefix("response.") for event in events] == [
-        *("created", "in_progress"),
-        *("output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta"),
-        *("reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done"),
-        *("output_item.added", "content_part.added", *["output_text.delta"] * 3),
-        *("output_text.done", "content_part.done", "output_item.done"),
-        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
-        "completed",
-    ]
-
-
-def test_a_cut_response_leaves_its_last_item_open() -> None:
-    """Neither the part nor the item is done, and nothing ends the response."""
-    stop = Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
-    events: Any = responses.reply(ChatResponse(reasoning="Hm", text="So far", stop=stop), stream=True)
-    names = [event.name.removeprefix("response.") for event in events]
-    assert names[-1] == "output_text.delta"
-    assert names.count("output_item.done") == 1
-
-
-def test_usage_of_a_response_is_whole() -> None:
-    """The SDK's types have every member: what is not known is zero."""
-    written: Any = responses.reply(ChatResponse(stop=Stop(StopReason.END_TURN), usage=Usage(7, 9)), stream=False)
-    assert written["usage"] == {
-        "input_tokens": 7,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 9,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 16,
-    }

@@ -119,36 +119,7 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
     assert "EndturnBudgetBurning" in names
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("[alerts]\nobjctive = 0.9", "there is no key 'alerts.objctive'; did you mean 'objective'?"),
-        ("[alerts]\nobjective = 1", "alerts.objective: input should be less than 1, not 1"),
-        ("[alerts]\nobjective = 0.9", "alerts: with an objective of 0.9 nothing could burn 14.4 times as fast"),
-        ("[services.a]\nobjective = 0.9", "services.a: with an objective of 0.9 nothing could"),
-        ("[alerts]\npage = false\nobjective = 0.5", "alerts.objective: input should be greater than 0.5"),
-        ('[services."shop*"]\npage = true', "write one name, without patterns"),
-        ('[services."a"]\npag = true', "there is no key 'services.\"a\".pag'; did you mean 'page'?"),
-        ('[services."a".environments.b]\ntruncated = 7', '"a".environments."b".truncated: input should be less than 1'),
-        ('[services."a".environments."*"]\npage = true', 'what holds in every environment stands in [services."a"]'),
-        ('[services.a]\nenvironments = "x"', 'write [services."a".environments."its name"] and its keys below'),
-        ('[services."a^b"]\npage = true', "without patterns, quotes, backslashes, control"),
-        ('[services."a"]\nenvironment = 1', "did you mean 'environments'?"),
-        ("[services]\na = 1", 'write [services."a"] and its keys below'),
-        ('[services."a{{b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
-        ('[services."a\\nb"]\npage = false', """[services."a\\nb"]': write one name, without"""),
-        ('[services."a"]\npage = "yes"', "services.\"a\".page: input should be a valid boolean, not 'yes'"),
-        ('[alerts]\ntruncated = "0.3"', "alerts.truncated: input should be a valid number, not '0.3'"),
-        ("[alerts]\nunfinished = true", "alerts.unfinished: input should be a valid integer, not True"),
-        ("alerts = 1", "alerts: input should be a valid dictionary or instance of Limits, not 1"),
-        ('period = "3x"', "period: a duration"),
-        ('period = "0s"', "period: input should be greater than 0"),
-        ('collector = "a{{"', "collector: a regular expression without quotes, backslashes, doubled braces"),
-        (r"collector = 'a\b'", "collector: a regular expression without quotes, backslashes"),
-        ('grafana = "grafana"', "grafana: string should match pattern"),
-        ("period = ", "cannot be read as TOML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "complaint"), yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text()))
 def test_what_cannot_be_is_refused(text: str, complaint: str, tmp_path: Path) -> None:
     """The message names the file, the key and what it should be."""
     with pytest.raises(UsageError, match=re.escape(complaint)) as refused:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
-import subprocess
-import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.generate.test_dashboards import BY_NAME, Panel, drawn, targets
-from tests.support.processes import LOOPBACK, REPOSITORY, Collector, Prometheus, Series, eventually, free_port
+from tests.support.processes import LOOPBACK, Collector, Prometheus, Series, eventually, free_port
+from tests.ui.support import demo
 
 pytestmark = pytest.mark.stack
 
@@ -25,43 +24,15 @@ STEP = 10
 DRAWN: dict[tuple[str, int], Panel] = {
     (name, panel["id"]): panel for name, board in BY_NAME.items() for panel in drawn(board) if targets(panel)
 }
-NO_SERVER = "no model server or gateway is scraped here"
-NOTHING_LOST = "nothing is lost or dropped here"
-NO_KAFKA = "nothing is read from Kafka here"
-NEITHER = "no listener fails and no label is unbounded"
-EMPTY: dict[tuple[str, int], str] = {
-    ("continuations", 16): "the demo gives no prices",
-    ("continuations", 62): "no repair of the demo fails: zeros",
-    ("model", 13): "fewer than a hundred turns",
-    ("model", 42): "the demo's model that is chosen here does not stream",
-    ("model", 44): "no call fails before it answers",
-    ("overview", 14): "no rule is loaded",
-    ("overview", 17): "no rule is loaded",
-    ("pipeline", 12): NEITHER,
-    ("pipeline", 13): NEITHER,
-    ("pipeline", 14): NOTHING_LOST,
-    ("pipeline", 24): NOTHING_LOST,
-    ("pipeline", 27): "nothing is sampled here",
-    ("pipeline", 28): NOTHING_LOST,
-    ("pipeline", 31): "no rule is loaded",
-    ("pipeline", 41): NO_KAFKA,
-    ("pipeline", 42): NO_KAFKA,
-    ("pipeline", 43): NO_KAFKA,
-    ("stop-reasons", 51): NO_SERVER,
-    ("stop-reasons", 52): NO_SERVER,
-    ("stop-reasons", 53): NO_SERVER,
-    ("stop-reasons", 54): NO_SERVER,
-}
-"""Panels that have nothing to show here, or only zeros, and why."""
-PARTLY: dict[tuple[str, int], str] = {
-    ("stop-reasons", 41): "there was no day before",
-    ("overview", 21): "no rule is loaded, so no budget is known",
-}
-"""Panels of which some query is empty, and why."""
+SILENT = yaml.safe_load(Path(__file__).with_name("silent.yaml").read_text())
+EMPTY, PARTLY = (
+    {(board, id_): why for board, panels in SILENT[which].items() for id_, why in panels.items()}
+    for which in ("empty", "partly")
+)
 
 
 @dataclass(frozen=True)
-class Path_:
+class Played:
     """The running path after the demo has played, and what the demo itself printed."""
 
     prometheus: Prometheus
@@ -101,7 +72,7 @@ class Path_:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("live")
     port = free_port()
     with (
@@ -109,17 +80,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
         Collector(folder, prometheus=prometheus.url, metrics_port=port) as collector,
     ):
         begin = math.floor(time.time()) - STEP
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
-            "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=shop,service.version=1.2.3,deployment.environment.name=test",
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", "endturn.cli", "demo", "--once", "--json"],
-            env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        played: dict[str, Any] = json.loads(done.stdout)
+        played = demo(
+            collector.url,
+            "--once",
+            OTEL_METRIC_EXPORT_INTERVAL="1000",
+            OTEL_RESOURCE_ATTRIBUTES="service.namespace=shop,service.version=1.2.3,deployment.environment.name=test",
+        )
         responses = sum(sum(row["responses"].values()) for row in played["models"])
         # The demo's counters are stale once it has ended: the last sample of each is what it sent at its exit.
         eventually(
@@ -132,11 +98,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
         # The last step ends after everything.
         end = begin + math.ceil((time.time() - begin) / STEP) * STEP
         eventually(lambda: time.time() > end, what="the end of the last step", timeout=2 * STEP)
-        yield Path_(prometheus, played, begin, end)
+        yield Played(prometheus, played, begin, end)
 
 
 @pytest.mark.parametrize(("board", "id_"), DRAWN, ids=[f"{board}-{id_}" for board, id_ in DRAWN])
-def test_every_panel_answers(path: Path_, board: str, id_: int) -> None:
+def test_every_panel_answers(path: Played, board: str, id_: int) -> None:
     """Each query runs; what comes back empty, or only as zeros, is declared with the reason; nothing is NaN."""
     panel = DRAWN[board, id_]
     answers = [path.ask(board, target) for target in panel["targets"]]
@@ -162,7 +128,7 @@ def test_declared_panels_exist(declared: dict[tuple[str, int], str]) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_variable_offers_something(path: Path_, name: str) -> None:
+def test_every_variable_offers_something(path: Played, name: str) -> None:
     """Each filter offers the demo's services, environments, providers and models; the hidden ones its parts."""
     rows = path.played["models"]
     wanted = {
@@ -186,7 +152,7 @@ def test_every_variable_offers_something(path: Path_, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_annotation_runs(path: Path_, name: str) -> None:
+def test_every_annotation_runs(path: Played, name: str) -> None:
     """The demo's version is marked as deployed."""
     marks = {each["name"]: path.plain(each["target"]["expr"]) for each in BY_NAME[name]["annotations"]["list"]}
     times = {"start": path.begin, "end": path.end, "step": 1.0}
@@ -195,7 +161,7 @@ def test_every_annotation_runs(path: Path_, name: str) -> None:
     assert path.prometheus.client.query_range(marks["Alerts"], **times) == []
 
 
-def test_tiles_are_what_the_demo_printed(path: Path_) -> None:
+def test_tiles_are_what_the_demo_printed(path: Played) -> None:
     """Truncated, unfinished, continued: exactly."""
     rows = path.played["models"]
     responses = sum(sum(row["responses"].values()) for row in rows)
@@ -209,7 +175,7 @@ def test_tiles_are_what_the_demo_printed(path: Path_) -> None:
     assert path.shown("continuations", 11) == {(): truncated}
 
 
-def test_turns_without_an_attempt_are_those_that_were_not_continued(path: Path_) -> None:
+def test_turns_without_an_attempt_are_those_that_were_not_continued(path: Played) -> None:
     """The bucket *none* holds what the turns themselves say: asking for a cut tool call again is an attempt, too."""
     ended = (
         'sum by (endturn_turn_continued) (max_over_time(endturn_turns_total{endturn_turn_truncated="true"}[$__range]))'
@@ -221,7 +187,7 @@ def test_turns_without_an_attempt_are_those_that_were_not_continued(path: Path_)
     assert attempts[math.inf] == turns["false"] + turns["true"]
 
 
-def test_tables_are_what_the_demo_printed(path: Path_) -> None:
+def test_tables_are_what_the_demo_printed(path: Played) -> None:
     """By service, by model, and by model and reason: exactly."""
     rows = path.played["models"]
     service = ("test", "shop/endturn-demo")
@@ -236,7 +202,7 @@ def test_tables_are_what_the_demo_printed(path: Path_) -> None:
     }
 
 
-def test_bars_add_up_to_what_the_demo_printed(path: Path_) -> None:
+def test_bars_add_up_to_what_the_demo_printed(path: Played) -> None:
     """Each response is in one step."""
     rows = path.played["models"]
     reasons = {reason for row in rows for reason in row["responses"]}

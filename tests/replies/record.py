@@ -19,6 +19,7 @@ That is for a behaviour whose promise changes: the difference shows it. Nothing 
 `<format>/requests/<kind>.json` is a list of what happens before and beside replies:
 
 - `encode`: a request of ours, `how` it is sent → its body, what its summary says, and its route.
+- `reply`: a response of ours, `how` it is sent → the body, or the events, that a scripted provider answers with.
 - `resume`: a request, the response to it that was cut, `how` it is to go on → the next request.
 - `body`: what a server gets → our request, and what its summary says; `arguments`: what an SDK's method is called with.
 - `path`: method and path → what they say, null where the format is not spoken there.
@@ -147,6 +148,7 @@ def _error(api: Format, case: Json) -> Any:
 REQUESTS: Final[Mapping[str, Callable[[Format, Json], Any]]] = {
     "encode": _encode,
     "resume": _resume,
+    "reply": lambda api, case: api.reply(_response(case["response"]), **case["how"]),
     "body": _body,
     "arguments": lambda api, case: _summary(api, case["body"]),
     "path": lambda api, case: api.routed(case["method"], case["path"]),

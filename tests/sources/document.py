@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-REQUIREMENTS: Final = Path(__file__).with_name("requirements.tsv")
 PAGE: Final = ROOT / "docs" / "sources.md"
 
 INTRODUCTION: Final = """\
@@ -30,13 +28,7 @@ HEAD: Final = "| | requirement | shown by | what differs, and why |\n| --- | ---
 
 
 class Requirement(NamedTuple):
-    """One row.
-
-    Attributes:
-        source: the design; number: its place among that design's.
-        tests: `path::name` of each test that shows it, without parameters.
-        difference: what the controller does instead, and why; empty where it does just this.
-    """
+    """One row: `path::name` of each test (or row of turns) that shows it, and what is done instead, and why."""
 
     source: str
     number: int
@@ -47,20 +39,17 @@ class Requirement(NamedTuple):
 
 def requirements() -> list[Requirement]:
     """All rows, in order."""
-    with REQUIREMENTS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    with Path(__file__).with_name("requirements.tsv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
     return [
-        Requirement(
-            row["source"], int(row["number"]), row["requirement"], tuple(row["test"].split()), row["difference"]
-        )
-        for row in rows
+        Requirement(source, int(number), says, tuple(tests.split()), but) for source, number, says, tests, but in rows
     ]
 
 
-def page(rows: Iterable[Requirement]) -> str:
+def page() -> str:
     """The document."""
     parts = [INTRODUCTION]
-    for source, group in groupby(rows, key=lambda row: row.source):
+    for source, group in groupby(requirements(), key=lambda row: row.source):
         parts.append(f"## {source}\n\n{HEAD}{''.join(map(_line, group))}")
     return "\n".join(parts)
 
@@ -81,16 +70,12 @@ def _link(test: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or say whether it is current."""
-    written = page(requirements())
-    if arguments == ["--check"]:
-        current = PAGE.exists() and PAGE.read_text(encoding="utf-8") == written
-        print(f"docs/sources.md is {'current' if current else 'not current: run tests/sources/document.py'}")
-        return 0 if current else 1
-    if arguments:
-        print("usage: document.py [--check]", file=sys.stderr)
-        return 2
-    PAGE.write_text(written, encoding="utf-8")
-    return 0
+    if arguments != ["--check"]:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    current = PAGE.read_text(encoding="utf-8") == page()
+    print(f"docs/sources.md is {'current' if current else 'not current: run tests/sources/document.py'}")
+    return not current
 
 
 if __name__ == "__main__":

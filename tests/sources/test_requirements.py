@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from functools import cache
 from itertools import groupby
 
@@ -15,10 +15,9 @@ ROWS = document.requirements()
 
 @cache
 def names_in(path: str) -> frozenset[str]:
-    """The names of a file's test functions."""
-    tree = ast.parse((document.ROOT / path).read_text(encoding="utf-8"))
-    found = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return frozenset(name for name in found if name.startswith("test_"))
+    """The names of a file's test functions, or of its rows."""
+    pattern = r"^(\w+):" if path.endswith(".yaml") else r"^\s*(?:async )?def (test_\w+)"
+    return frozenset(re.findall(pattern, (document.ROOT / path).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.source} {row.number}" for row in ROWS])
@@ -27,7 +26,6 @@ def test_a_requirement_is_shown_by_tests_that_exist(row: document.Requirement) -
     assert row.tests or row.difference
     for test in row.tests:
         path, name = test.split("::")
-        assert (document.ROOT / path).is_file(), path
         assert name in names_in(path), test
     assert row.requirement.endswith(".")
     assert not row.difference or row.difference.endswith(".")
@@ -35,11 +33,9 @@ def test_a_requirement_is_shown_by_tests_that_exist(row: document.Requirement) -
 
 def test_the_requirements_of_each_design_are_numbered() -> None:
     """From 1, without a gap, each design in one piece."""
-    groups = [(source, [row.number for row in group]) for source, group in groupby(ROWS, key=lambda row: row.source)]
-    assert [source for source, _ in groups] == list(dict.fromkeys(row.source for row in ROWS))
+    groups = [[row.number for row in group] for _, group in groupby(ROWS, key=lambda row: row.source)]
+    assert groups == [list(range(1, len(numbers) + 1)) for numbers in groups]
     assert len(groups) == 5
-    for _, numbers in groups:
-        assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_the_page_of_the_sources_is_current() -> None:

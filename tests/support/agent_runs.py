@@ -42,6 +42,22 @@ TOOL_LOOPS = pytest.mark.parametrize(
 )
 
 
+def checks_of(answering: Sequence[Agent], with_tools: Sequence[Agent]) -> tuple[Any, Any]:
+    """The tests of an environment's agents: of those that answer, and of those that have a tool."""
+
+    @ANSWERS
+    @pytest.mark.parametrize("agent", answering)
+    def test_an_answer(agent: Agent, replies: Sequence[Reply]) -> None:
+        check_each_request_counts_once(agent, replies)
+
+    @TOOL_LOOPS
+    @pytest.mark.parametrize("agent", with_tools)
+    def test_a_tool_loop(agent: Agent, replies: Sequence[Reply]) -> None:
+        check_each_request_counts_once(agent, replies)
+
+    return test_an_answer, test_a_tool_loop
+
+
 def weather(city: str) -> str:
     """Say what the weather is.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import time
@@ -13,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from endturn.telemetry import schema
-from endturn.ui import otlp, server
+from endturn.ui import server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
-from tests.ui.support import SECOND, Served, point, said, span
+from tests.ui.support import CUT, SECOND, TRUNCATED, Served, batch, point, said, span
 
 pytestmark = pytest.mark.browser
 
@@ -50,40 +49,33 @@ def tab(browser: Browser) -> Iterator[Page]:
 
 def fill(page: Served, *, model: str = "gpt-5", service: str = "agent") -> None:
     """A cut and continued turn, an unfinished one, and their metrics."""
-    cut = {"endturn.stop.reason": "max_tokens", "endturn.stop.raw": "length", "endturn.stop.truncated": True,
-           "gen_ai.request.max_tokens": 40, "gen_ai.usage.output_tokens": 40, "gen_ai.request.model": model,
-           "gen_ai.output.messages": '[{"parts": [{"type": "text", "content": "the end is ne"}]}]'}  # fmt: skip
-    rest = {"endturn.continuation.index": 1, "endturn.turn.iteration": 2, "gen_ai.request.model": model,
-            "gen_ai.usage.output_tokens": 8,
-            "gen_ai.output.messages": '[{"parts": [{"type": "text", "content": "ar, and here it is."}]}]'}  # fmt: skip
+    known = {"gen_ai.request.model": model}
+    cut = CUT | known | {"gen_ai.request.max_tokens": 40, "gen_ai.usage.output_tokens": 40, **words("the end is ne")}
+    rest = known | {"endturn.continuation.index": 1, "endturn.turn.iteration": 2, "gen_ai.usage.output_tokens": 8}
+    rest |= words("ar, and here it is.")
     begun = time.time_ns() - 10 * SECOND
-    for request in (
-        span(spanId="a1" * 8, start_ns=begun, attributes=cut),
-        span(spanId="a2" * 8, start_ns=begun + SECOND, attributes=rest),
-        span(spanId="a3" * 8, start_ns=begun, attributes=cut | {"endturn.turn.id": "t2"}),
-    ):
-        request["resourceSpans"][0]["resource"]["attributes"][0]["value"]["stringValue"] = service
+    for id_, start, attributes in (
+        ("a1", begun, cut), ("a2", begun + SECOND, rest), ("a3", begun, cut | {"endturn.turn.id": "t2"})
+    ):  # fmt: skip
+        request = span(spanId=id_ * 8, start_ns=start, attributes=attributes, resource={"service.name": service})
         assert page.post("traces", request).status == 200
-    labels: dict[str, Any] = {schema.REQUEST_MODEL.label: model}
-    turns: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed", **labels}
-    page.store.write(
-        Batch(
-            points=[
-                point(schema.TURNS, 4, time.time_ns(), service=service, **turns),
-                point(
-                    schema.TRUNCATION_EXITS,
-                    1,
-                    time.time_ns(),
-                    service=service,
-                    **said(schema.OUTCOME, "not_continued"),
-                    **labels,
-                ),
-                point(
-                    schema.RESPONSES, 5, time.time_ns(), service=service, **said(schema.REASON, "max_tokens"), **labels
-                ),
-            ]
-        )
-    )
+    labels: dict[str, Any] = {"service": service, schema.REQUEST_MODEL.label: model}
+    points = [
+        point(schema.TURNS, 4, **TRUNCATED, **labels),
+        point(schema.TRUNCATION_EXITS, 1, **said(schema.OUTCOME, "not_continued"), **labels),
+        point(schema.RESPONSES, 5, **said(schema.REASON, "max_tokens"), **labels),
+    ]
+    page.store.write(Batch(points=points))
+
+
+def words(text: str) -> dict[str, str]:
+    """The attribute that has what a model said."""
+    return {"gen_ai.output.messages": f'[{{"parts": [{{"type": "text", "content": "{text}"}}]}}]'}
+
+
+def seen(tab: Page, page: Served) -> None:
+    """Wait until the tab shows all that the page has been told."""
+    expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
 
 
 def test_an_empty_page_copies_its_setup_and_fills_by_itself(page: Served, tab: Page) -> None:
@@ -104,9 +96,7 @@ def test_news_come_in_without_a_jump(page: Served, tab: Page) -> None:
     expect(tab.get_by_text("live", exact=True)).to_be_visible()
     heading = tab.get_by_role("heading", name="Turn duration, continued and plain")
     before = heading.bounding_box()
-    more: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed"}
-    later = point(schema.TURNS, 4, time.time_ns(), instance="two", **more)
-    page.store.write(Batch(points=[later]))
+    page.store.write(Batch(points=[point(schema.TURNS, 4, instance="two", **TRUNCATED)]))
     expect(tab.get_by_text("12.5%").first).to_be_visible()
     assert heading.bounding_box() == before
 
@@ -122,7 +112,6 @@ def test_everything_on_a_page_is_as_a_reload_would_show_it(page: Served, tab: Pa
     """Notes, choices, counts and pagers too: not only the numbers."""
     other = tab.context.new_page()
     assert page.post("traces", span()).status == 200
-    (row,) = otlp.read("traces", otlp.JSON, _json(span())).spans
     for path, before, after in (
         ("/?range=24h", "There are spans, but no metrics", "were cut off was handed over unfinished"),
         ("/turns?range=24h", "A turn is what", "1–50 of"),
@@ -133,9 +122,8 @@ def test_everything_on_a_page_is_as_a_reload_would_show_it(page: Served, tab: Pa
         tab.goto(f"{page.url}{path}")
         expect(tab.locator("main")).to_contain_text(re.compile(before))
         fill(page, model=f"of {path}")
-        rows = [row | {"span_id": f"{path}{n}", "turn_id": f"{path}{n}", "raw": "odd"} for n in range(60)]
-        page.store.write(Batch(spans=rows))
-        expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
+        page.store.write(batch(span(), count=60, span_id=path + "{n}", turn_id=path + "{n}", raw="odd"))
+        seen(tab, page)
         expect(tab.locator("main")).to_contain_text(after)
         other.goto(f"{page.url}{path}")
         assert tab.locator("#page").evaluate(WRITTEN) == other.locator("#page").evaluate(WRITTEN)
@@ -146,15 +134,14 @@ def test_news_leave_what_the_reader_does(page: Served, tab: Page) -> None:
 
     def told() -> None:
         fill(page, model=f"gpt-{time.time_ns()}")
-        expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
+        seen(tab, page)
 
     fill(page)
     tab.goto(f"{page.url}/turns")
     tab.keyboard.press("j")
     focused = "document.activeElement.getAttribute('href')"
     before = tab.evaluate(focused)
-    (row,) = otlp.read("traces", otlp.JSON, _json(span())).spans
-    page.store.write(Batch(spans=[row | {"span_id": "newest", "turn_id": "newest", "start_ns": time.time_ns()}]))
+    page.store.write(batch(span(start_ns=time.time_ns()), span_id="newest", turn_id="newest"))
     expect(tab.locator("tbody tr")).to_have_count(3)
     assert tab.evaluate(focused) == before
     tab.goto(f"{page.url}/alerts")
@@ -183,7 +170,7 @@ def test_the_keys_choose_before_they_send(page: Served, tab: Page) -> None:
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowDown")
     fill(page, model="another")
-    expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
+    seen(tab, page)
     expect(tab.get_by_label("model")).to_have_value("other")
     expect(tab.get_by_role("button", name="Apply")).to_be_visible()
     assert "model=" not in tab.url
@@ -201,7 +188,7 @@ def test_a_page_that_was_cut_off_catches_up(browser: Browser) -> None:
         tab.goto(f"{url}/turns")
         expect(tab.locator("tbody tr")).to_have_count(2)
     expect(tab.get_by_text("not connected")).to_be_visible()
-    store.write(otlp.read("traces", otlp.JSON, _json(span(spanId="ee" * 8, attributes={"endturn.turn.id": "t3"}))))
+    store.write(batch(span(), span_id="ee" * 8, turn_id="t3"))
     with server.serving(store, server.listen("127.0.0.1", port)):
         expect(tab.locator("tbody tr")).to_have_count(3, timeout=20_000)
         tab.close()
@@ -241,12 +228,10 @@ def test_no_label_of_a_drawing_covers_another(page: Served, tab: Page, width: in
     cut = {"endturn.stop.reason": "context_window_exceeded", "endturn.stop.truncated": True}
     begun = time.time_ns() - 100 * SECOND
     for n, (start, took) in enumerate(((0, 9), (10, 30), (41, 20), (45, 1), (61, 5), (66, 33), (99, 1))):
-        times = {
-            "startTimeUnixNano": str(begun + start * SECOND),
-            "endTimeUnixNano": str(begun + (start + took) * SECOND),
-        }
         asked = cut | {"endturn.continuation.index": n, "gen_ai.usage.output_tokens": n + 3}
-        page.post("traces", span(spanId=f"{n + 1:016x}", attributes=asked, **times))
+        ends = str(begun + (start + took) * SECOND)
+        request = span(spanId=f"{n + 1:016x}", start_ns=begun + start * SECOND, endTimeUnixNano=ends, attributes=asked)
+        page.post("traces", request)
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(f"{page.url}/turns/t1")
     expect(tab.get_by_role("img", name="Timeline of 7 steps")).to_be_visible()
@@ -343,9 +328,7 @@ def test_nothing_is_wider_than_the_window(page: Served, tab: Page, path: str, wi
 def test_hostile_names_run_nothing(page: Served, tab: Page, path: str) -> None:
     """Models, services and texts that are markup are shown as they are, when the page loads and when it updates."""
     fill(page, model=HOSTILE, service=HOSTILE)
-    page.store.write(
-        otlp.read("traces", otlp.JSON, _json(span(spanId="ee" * 8, attributes={"endturn.stop.raw": HOSTILE})))
-    )
+    page.store.write(batch(span(spanId="ee" * 8, attributes={"endturn.stop.raw": HOSTILE})))
     tab.goto(f"{page.url}{path}")
     expect(tab.get_by_text("live", exact=True)).to_be_visible()
     fill(page, model=HOSTILE + "2", service=HOSTILE)
@@ -365,7 +348,3 @@ def test_a_page_works_without_scripts(browser: Browser, page: Served) -> None:
     tab.goto(page.url)
     expect(tab.get_by_text("25.0%").first).to_be_visible()
     context.close()
-
-
-def _json(request: object) -> bytes:
-    return json.dumps(request).encode()

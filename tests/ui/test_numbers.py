@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -24,7 +18,8 @@ from endturn.ui import panels, server
 from endturn.ui.numbers import Labels, Numbers, Scope
 from endturn.ui.store import Store
 from tests.support.processes import Prometheus, PrometheusClient, Series, eventually
-from tests.ui.support import SECOND
+from tests.support.serving import Asked, serving
+from tests.ui.support import SECOND, demo
 
 pytestmark = pytest.mark.stack
 
@@ -36,35 +31,6 @@ BY = {
 }
 """The page's labels for each of the scopes that Prometheus' queries have."""
 STEP = 5
-
-
-@contextmanager
-def both(*urls: str) -> Iterator[str]:
-    """An endpoint that hands every export on to the page, and metrics to Prometheus too."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            headers = {key: value for key, value in self.headers.items() if key.lower().startswith("content-")}
-            for url in urls if self.path == "/v1/metrics" else urls[:1]:
-                opener.open(urllib.request.Request(f"{url}{self.path}", body, headers), timeout=20).close()
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Silence: what was handed on says it all."""
-
-    between = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=between.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{between.server_port}"
-    finally:
-        between.shutdown()
-        between.server_close()
-        thread.join()
 
 
 @dataclass(frozen=True)
@@ -94,25 +60,27 @@ def _labels(series: Series, by: tuple[str, ...]) -> Labels:
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The demo has played for both of them, two jobs of it."""
-    store = Store()
-    begun = time.time_ns() - 60 * SECOND
+    store, begun = Store(), time.time_ns() - 60 * SECOND
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with (
         Prometheus(tmp_path_factory.mktemp("prometheus")) as prometheus,
         server.serving(store, server.listen("127.0.0.1", 0)) as url,
-        both(url, f"{prometheus.url}/api/v1/otlp") as address,
     ):
-        for name in ("writer", "reader"):
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")} | {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": address,
-                "OTEL_METRIC_EXPORT_INTERVAL": "1000",
-                "OTEL_SERVICE_NAME": name,
-                "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=shop",
-            }
-            command = [sys.executable, "-m", "endturn.cli", "demo", "--json"]
-            subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True)
-        eventually(
-            lambda: prometheus.client.query('sum(endturn_turns_total{job="shop/reader"}) > 39'), what="the last turn"
-        )
+        urls = (url, f"{prometheus.url}/api/v1/otlp")
+
+        def hand_on(export: Asked) -> tuple[int, bytes, str]:
+            """Every export to the page, and metrics to Prometheus too."""
+            headers = {key: value for key, value in export.headers.items() if key.lower().startswith("content-")}
+            for each in urls if export.path == "/v1/metrics" else urls[:1]:
+                opener.open(urllib.request.Request(f"{each}{export.path}", export.body, headers), timeout=20).close()
+            return 200, b"", "text/plain"
+
+        with serving(hand_on) as address:
+            for name in ("writer", "reader"):
+                demo(address, OTEL_METRIC_EXPORT_INTERVAL="1000", OTEL_SERVICE_NAME=name,
+                     OTEL_RESOURCE_ATTRIBUTES="service.namespace=shop")  # fmt: skip
+        last = 'sum(endturn_turns_total{job="shop/reader"}) > 39'
+        eventually(lambda: prometheus.client.query(last), what="the last turn")
         start = begun - begun % (STEP * SECOND)
         steps = (time.time_ns() - start) // (STEP * SECOND) + 1
         scope = Scope(start_ns=start, end_ns=start + steps * STEP * SECOND)
@@ -137,21 +105,15 @@ def _buckets(metric: Metric, labels: Sequence[promql.Label]) -> str:
 @pytest.mark.parametrize("scope", BY)
 @pytest.mark.parametrize("name", INDICATORS)
 def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> None:
-    """Every count and every share, in all, by service and by model."""
+    """Every count and every share, in all, by service and by model; of two jobs of forty turns."""
     indicator, labels, by = INDICATORS[name], SCOPES[scope], BY[scope]
     number = _number(indicator.count, labels)
-    counts = asked.page.number(indicator.count, by)
-    assert counts == asked.said(number, by)
+    assert asked.page.number(indicator.count, by) == asked.said(number, by)
     if indicator.whole is not None:
         share = promql.share(number, _number(indicator.whole, labels))
         shares = {key: value for key, value in asked.page.share(indicator, by).items() if value}
         assert shares == pytest.approx(asked.said(share, by))
-
-
-def test_there_is_something_to_compare(asked: Both) -> None:
-    """Two jobs of forty turns."""
     assert asked.page.total(INDICATORS["turns"].count) == 80
-    assert asked.page.share(INDICATORS["unfinished_share"])[()] == pytest.approx(6 / 13)
 
 
 @pytest.mark.parametrize("bars", panels.PANELS["bars"], ids=lambda bars: bars["id"])
@@ -167,13 +129,10 @@ def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", [each["of"] for each in panels.PANELS["histograms"]])
 def test_histograms_are_prometheus_buckets(asked: Both, name: str) -> None:
     """Prometheus' buckets hold those below them."""
-    metric = promql.metric(name)
-    cumulated = {
-        float(le.replace("+Inf", "inf")): value for (le,), value in asked.said(_buckets(metric, ()), ("le",)).items()
-    }
-    counts = asked.page.buckets(metric)[()]
-    below = 0.0
-    for bound, count in sorted(counts.items()):
+    metric, below = promql.metric(name), 0.0
+    found = asked.said(_buckets(metric, ()), ("le",))
+    cumulated = {float(le.replace("+Inf", "inf")): value for (le,), value in found.items()}
+    for bound, count in sorted(asked.page.buckets(metric)[()].items()):
         below += count
         assert below == cumulated.get(bound, 0.0)
 
@@ -188,7 +147,7 @@ def test_histograms_are_prometheus_buckets(asked: Both, name: str) -> None:
         (schema.BUDGET_USED, ()),
     ],
     ids=lambda value: value.name if isinstance(value, Metric) else "",
-)  # fmt: skip
+)
 def test_quantiles_are_prometheus_quantiles(asked: Both, metric: Metric, by: tuple[str, ...], q: float) -> None:
     """Interpolated in the same way, over the same buckets."""
     expected = asked.said(f"histogram_quantile({q}, {_buckets(metric, by)})", by)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from crewai import LLM, Agent as CrewAgent, Crew, Task
 from crewai.tools import tool
 
-from endturn.scripted import Reply
-from tests.support.agent_runs import ANSWERS, KEY, MODEL, TOOL_LOOPS, Agent, check_each_request_counts_once, weather
+from tests.support.agent_runs import KEY, MODEL, checks_of, weather
 
 
 def crew(url: str, *tools: Any, stream: bool = False) -> Any:
@@ -28,12 +25,4 @@ def crew_tools(url: str) -> Any:
     return crew(url, tool(weather))
 
 
-@ANSWERS
-@pytest.mark.parametrize("agent", [crew, crew_stream])
-def test_an_answer(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
-
-
-@TOOL_LOOPS
-def test_a_tool_loop(replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(crew_tools, replies)
+test_an_answer, test_a_tool_loop = checks_of([crew, crew_stream], [crew_tools])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openinference.instrumentation.langchain import LangChainInstrumentor as OpenInference
 from opentelemetry.instrumentation.langchain import LangchainInstrumentor as OpenLLMetry
 
-from endturn.scripted import Reply
 from tests.environments.frameworks import agents
-from tests.support.agent_runs import ANSWERS, TOOL_LOOPS, TRACERS, Agent, check_each_request_counts_once
+from tests.support.agent_runs import TRACERS, checks_of
 
 
 @pytest.fixture(autouse=True, params=[OpenInference, OpenLLMetry], ids=["OpenInference", "OpenLLMetry"])
@@ -23,13 +22,4 @@ def instrumentor(request: pytest.FixtureRequest) -> Iterator[None]:
     made.uninstrument()
 
 
-@ANSWERS
-@pytest.mark.parametrize("agent", [agents.langchain_chat, agents.langchain_stream])
-def test_an_answer(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
-
-
-@TOOL_LOOPS
-@pytest.mark.parametrize("agent", [agents.langchain_tools])
-def test_a_tool_loop(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
+test_an_answer, test_a_tool_loop = checks_of([agents.langchain_chat, agents.langchain_stream], [agents.langchain_tools])

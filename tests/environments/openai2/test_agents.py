@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pytest
-
-from endturn.scripted import Reply
 from tests.environments.openai2.agents import ANSWERING, WITH_TOOLS
-from tests.support.agent_runs import ANSWERS, TOOL_LOOPS, Agent, check_each_request_counts_once
+from tests.support.agent_runs import checks_of
 
-
-@ANSWERS
-@pytest.mark.parametrize("agent", ANSWERING)
-def test_an_answer(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
-
-
-@TOOL_LOOPS
-@pytest.mark.parametrize("agent", WITH_TOOLS)
-def test_a_tool_loop(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
+test_an_answer, test_a_tool_loop = checks_of(ANSWERING, WITH_TOOLS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import dspy
 import pytest
@@ -13,9 +13,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
 import endturn
-from endturn.scripted import Reply, ScriptedProvider, say
+from endturn.scripted import ScriptedProvider, say
 from tests.environments.openai2 import agents
-from tests.support.agent_runs import ANSWERS, KEY, TOOL_LOOPS, TRACERS, Agent, check_each_request_counts_once, responses
+from tests.support.agent_runs import KEY, TRACERS, checks_of, responses
 
 
 @pytest.fixture(autouse=True)
@@ -29,18 +29,10 @@ def openinference() -> Iterator[None]:
         instrumentor.uninstrument()
 
 
-@ANSWERS
-@pytest.mark.parametrize(
-    "agent", [agents.llama_index_chat, agents.llama_index_stream, agents.dspy_model, agents.dspy_module]
+test_an_answer, test_a_tool_loop = checks_of(
+    [agents.llama_index_chat, agents.llama_index_stream, agents.dspy_model, agents.dspy_module],
+    [agents.llama_index_tools],
 )
-def test_an_answer(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
-
-
-@TOOL_LOOPS
-@pytest.mark.parametrize("agent", [agents.llama_index_tools])
-def test_a_tool_loop(agent: Agent, replies: Sequence[Reply]) -> None:
-    check_each_request_counts_once(agent, replies)
 
 
 def test_a_span_that_tells_no_reason_is_unknown() -> None:

@@ -7,21 +7,8 @@ from typing import Any
 
 import pytest
 
-from endturn.scripted import truncate
-from tests.environments.peers.cases import (
-    ASKED,
-    alone,
-    claude_early,
-    dropped,
-    early,
-    enriched,
-    lines,
-    lost,
-    raw_stream,
-    responses,
-    stream,
-)
-from tests.environments.peers.scene import Scene, genai, logfire, openinference
+from tests.environments.peers.cases import CUT, Ask, alone, each_case, enriched, lines, raw_stream
+from tests.environments.peers.scene import genai, logfire, openinference, scene
 
 
 def openinference_inside(tracers: Any, meters: Any) -> Callable[[], None]:
@@ -34,22 +21,19 @@ def genai_inside(tracers: Any, meters: Any) -> Callable[[], None]:
     return lambda: [each() for each in reversed(undo)] and None
 
 
-ENDS_EARLIER: dict[Any, tuple[Any, ...]] = {
-    logfire: (stream, lost, early, dropped, claude_early),
-    **dict.fromkeys((genai, openinference, openinference_inside, genai_inside), (dropped, claude_early)),
-}
-"""Calls whose span ends before their response does: no span says the reason, events and metrics do."""
-UNTOLD: dict[Any, dict[tuple[Any, str], str | None]] = {
-    genai: {(ask, "cancelled"): "unknown" for ask in (early, claude_early)},
-    openinference: {(ask, "cancelled"): "unknown" for ask in (early, dropped, claude_early)},
-    logfire: {(ask, "cancelled"): "unknown" for ask in (early, dropped, claude_early)}
-    | {(lost, "missing"): "unknown", (responses, "end_turn"): "unknown", (responses, "max_tokens"): "unknown"},
+DROPPED = ("dropped", "claude-early")
+ENDS_EARLIER: dict[Any, tuple[str, ...]] = {logfire: ("stream", "stream-cut", "stream-lost", "early", *DROPPED)}
+"""Cases in which a span ends before its response does: no span says the reason, events and metrics do."""
+UNTOLD: dict[Any, dict[str, str | None]] = {
+    genai: dict.fromkeys(("early", "claude-early"), "unknown"),
+    openinference: dict.fromkeys(("early", *DROPPED), "unknown"),
+    logfire: dict.fromkeys(("early", *DROPPED, "stream-lost", "responses", "responses-cut"), "unknown"),
 }
 """What a span does not tell. Of a stream that was not read to its end it tells what had come; Logfire's (5.2) of
 Responses never a reason."""
 
 
-@ASKED
+@each_case
 @pytest.mark.parametrize(
     ("emit", "first"),
     [
@@ -60,22 +44,27 @@ Responses never a reason."""
         (genai_inside, "emitter"),
     ],
 )
-def test_a_call_enriches_their_span(
-    ask: Callable[[Scene], None], reply: Any, reason: str, emit: Any, first: str
-) -> None:
+def test_a_call_enriches_their_span(case: str, emit: Any, first: str) -> None:
     """Whoever is set up first: one response, one span that says why it stopped, and none of ours."""
-    enriched(emit, ask, reply, reason, told=ask not in ENDS_EARLIER[emit], first=first)
+    enriched(emit, case, untold=ENDS_EARLIER.get(emit, DROPPED), first=first)
 
 
 @pytest.mark.parametrize("first", ["emitter", "endturn"])
 @pytest.mark.parametrize("ask", [raw_stream, lines])
-def test_a_raw_stream_enriches_their_span(ask: Callable[[Scene], None], first: str) -> None:
+def test_a_raw_stream_enriches_their_span(ask: Ask, first: str) -> None:
     """A raw response is seen to its end, also where they had wrapped what the client inherits before it was patched."""
-    enriched(openinference, ask, truncate("Hello there", after=1), "max_tokens", first=first)
+    with scene(CUT, emit=openinference, observed=True, first=first) as on:
+        on.ask(ask)
+        assert on.responses() == {"max_tokens": 1}
+        assert on.told()["endturn.stop.reason"] == "max_tokens"
+        assert on.uncounted() == []
+        assert on.events().count("endturn.stop_reason_observed") == 1
+        scopes = [span.instrumentation_scope.name for span in on.finished() if span.instrumentation_scope]
+        assert "endturn" not in scopes
 
 
-@ASKED
+@each_case
 @pytest.mark.parametrize("emit", UNTOLD)
-def test_their_span_tells_of_a_call(ask: Callable[[Scene], None], reply: Any, reason: str, emit: Any) -> None:
+def test_their_span_tells_of_a_call(case: str, emit: Any) -> None:
     """Where no request is seen their span is read when it ends, and what it does not tell stays unknown."""
-    alone(emit, ask, reply, reason, UNTOLD[emit])
+    alone(emit, case, UNTOLD[emit])

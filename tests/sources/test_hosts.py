@@ -1,0 +1,299 @@
+"""What the designs ask of a host's side: stored messages, transcripts, tools of its own, logs, configuration, SDKs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+from google import genai
+
+from endturn import (
+    Client,
+    ContinuationController,
+    ContinuationPolicy,
+    Message,
+    ScriptedProvider,
+    StopReason,
+    Tool,
+    UsageError,
+    adapters,
+)
+from endturn.scripted import Ending, Reply, call, partial_call, reason, say
+from endturn.transcript import recover
+from tests.support.processes import REPOSITORY
+from tests.support.scripted_turns import (
+    DEPLOY,
+    SEARCH,
+    ask,
+    calls_in,
+    cut,
+    every_format,
+    last_call_cut,
+    lines,
+    not_arrived,
+    observed,
+    play,
+    whole_and_streamed,
+)
+
+# --- What a host stores -------------------------------------------------------------------------------------------
+
+WHOLE_CALL = call("search", {"q": "x"}, text="So: ")
+CUT_CALLS = {
+    "cut off": partial_call("deploy", {"now": True}, after=1, text="So: "),
+    "whole, of a cut response": call("deploy", {"now": True}, text="So: ").but(stop=StopReason.MAX_TOKENS),
+    "of a lost stream": partial_call("deploy", {"now": True}, after=1, text="So: ").but(ending=Ending.TIDY),
+}
+
+
+@every_format
+@pytest.mark.parametrize(("name", "stream"), [*((name, True) for name in CUT_CALLS), ("cut off", False)])
+def test_the_message_of_a_response_leaves_cut_calls_out(format_name: str, name: str, stream: bool) -> None:
+    """Without a controller too, what is stored cannot be run or sent again: no mirror of it has the call."""
+    provider = ScriptedProvider([CUT_CALLS[name], WHOLE_CALL], format=format_name)
+    request = ask(tools=(SEARCH, DEPLOY))
+    response: Any = list(provider.stream(request))[-1] if stream else provider.complete(request)
+    message = response.message()
+    assert calls_in([message]) == []
+    assert (message.text, message.stop_reason) == ("So: ", response.stop_reason)
+    assert calls_in([response.message(include_cut=True)]) == ["deploy"]
+    whole = provider.complete(ask().but(messages=(*ask().messages, message, Message(role="user", content="And?"))))
+    assert "deploy" not in json.dumps(provider.received[-1].body)
+    assert (whole.message().tool_calls, whole.message().blocks) == (whole.tool_calls, whole.blocks)
+
+
+@every_format
+def test_what_is_read_back_holds_no_call_that_did_not_run(format_name: str, tmp_path: Path) -> None:
+    """The transcript keeps the response as it came; the messages made of it, and what takes it up, do not hold it."""
+    path = tmp_path / "turns.jsonl"
+    play([WHOLE_CALL.but(stop=StopReason.MAX_TOKENS)], preset="botnexus", format_name=format_name, transcript=path)
+    assert "search" in path.read_text()
+    (turn,) = recover(path)
+    assert (turn.text, calls_in(turn.messages), calls_in(turn.segments)) == ("So: ", [], [])
+
+
+_DIES = """
+import os, sys
+from endturn import ContinuationController, ContinuationPolicy, Message, Request, ScriptedProvider
+from endturn.scripted import reason
+provider = ScriptedProvider([reason("length", "Hello, wo"), lambda request: os._exit(9)])
+question = Message(role="user", content="Why?")
+controller = ContinuationController(provider, policy=ContinuationPolicy(transcript=sys.argv[1]))
+controller.run(Request(model="m", messages=(question,), max_tokens=100))
+"""
+
+
+def test_a_process_that_dies_in_a_continuation_has_written_its_prompt(tmp_path: Path) -> None:
+    """Each message stands before the call that it goes with; the turn is taken up, with one prompt."""
+    path = tmp_path / "turns.jsonl"
+    done = subprocess.run([sys.executable, "-c", _DIES, str(path)], cwd=REPOSITORY, check=False, timeout=60)
+    assert done.returncode == 9
+    assert path.read_text().count("Do not repeat already-sent text.") == 1
+    (turn,) = recover(path)
+    assert (turn.ended, turn.damaged, turn.text) == (False, False, "Hello, wo")
+    assert [message.text for message in turn.messages] == ["Why?", "Hello, wo"]
+    provider = ScriptedProvider([say("rld.")])
+    result = ContinuationController(provider).run(turn.resume())
+    assert (result.text, result.outcome) == ("Hello, world.", "completed")
+    why, begun, prompt = [message.text for message in provider.requests[0].messages]
+    assert (why, begun, prompt[:35]) == ("Why?", "Hello, wo", "Previous response was truncated by ")
+    assert [message.text for message in result.messages] == ["Why?", "Hello, world."]
+
+
+def test_a_response_holds_all_that_the_design_lists() -> None:
+    """Text, calls, usage, thinking, what the headers say of quotas, and both stop reasons."""
+    made = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
+    said: Any = {"role": "assistant", "content": "Hi", "reasoning_content": "Hm.", "tool_calls": [made]}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": said}
+    body = {"id": "x", "model": "m", "choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    headers = {"x-ratelimit-remaining-tokens": "1990"}
+    http = httpx.MockTransport(lambda _: httpx.Response(200, json=body, headers=headers))
+    with Client("deepseek", api_key="k", http=http) as client:
+        response = client(ask())
+    assert (response.text, response.reasoning, bool(response.usage)) == ("Hi", "Hm.", True)
+    assert [asked.arguments for asked in response.tool_calls] == [{"q": "x"}]
+    assert response.quota == {"remaining_tokens": "1990"}
+    assert (response.stop_reason, response.raw_stop_reason) == ("tool_call", "tool_calls")
+
+
+# --- Turns one after the other, and turns that are stopped --------------------------------------------------------
+
+
+def test_the_count_outlives_tools_and_begins_anew_with_new_input() -> None:
+    """Tool results do not reset it, and a dispatch does not raise it; the next turn has three again."""
+    script = [cut("a "), call("search", {"q": "x"}), cut("b "), cut("c "), cut("d "), *(cut(f"{n} ") for n in "efgh")]
+    provider = ScriptedProvider(script)
+    policy = ContinuationPolicy.preset("forgeflare")
+    controller = ContinuationController(provider, tools=[(SEARCH, lambda _: "found")], policy=policy)
+    for asked in (5, 9):
+        assert controller.run(ask()).continuations == 3
+        assert len(provider.requests) == asked
+
+
+def test_a_turn_that_is_stopped_says_so() -> None:
+    """An interrupt carries the turn's result."""
+
+    def interrupted(_: object) -> Reply:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        play([cut("a "), interrupted], mode="task")
+    result = raised.value.turn_result  # type: ignore[attr-defined]
+    assert (result.status, result.complete, result.messages[-1].text) == ("stopped", False, "a ")
+
+
+# --- Tools of the host's own --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["response", "task"])
+@pytest.mark.parametrize("guard", [True, False], ids=["guarded", "unguarded"])
+@whole_and_streamed
+def test_a_terminator_whose_function_raised_ends_nothing(mode: str, guard: bool, stream: bool) -> None:
+    """It is answered with an error, the loop goes on, and the next one counts."""
+    first = iter([True])
+
+    def function(_: object) -> str:
+        if next(first, False):
+            raise RuntimeError("not yet")
+        return "ended"
+
+    ends = call(f"finish_{mode}", {"summary": "now"})
+    provider = ScriptedProvider([ends, ends])
+    tools = [(play([say("Yes, it is done.")], mode=mode).requests[0].tools[-1], function)]
+    policy = ContinuationPolicy(mode=mode, wallet_guard=guard)
+    result = ContinuationController(provider.stream if stream else provider, tools=tools, policy=policy).run(ask())
+    assert [message.is_error for message in result.tool_results] == [True, False]
+    assert (len(provider.requests), result.finish is not None, result.complete) == (2, True, True)
+
+
+FINISH_TASK = Tool(name="finish_task", parameters={"type": "object", "properties": {"summary": {"type": "string"}}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "tools", "told"),
+    [
+        pytest.param({"policy": ContinuationPolicy(mode="task")}, (), "finish_task", id="a mode without its tool"),
+        pytest.param({"tools": {"serch": lambda _: ""}}, (SEARCH,), "serch", id="a function without its tool"),
+        pytest.param({"policy": ContinuationPolicy(mode="task")}, (FINISH_TASK,), "", id="a host that offers it"),
+    ],
+)
+def test_what_can_have_no_effect_is_told(
+    settings: dict[str, Any], tools: tuple[Tool, ...], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a warning of the logger `endturn`, or as a mistake, with the tool's name; a host that offers it is not."""
+    caplog.set_level(logging.WARNING, "endturn")
+    said = []
+    try:
+        provider = ScriptedProvider(say("All of it.") if told else call("finish_task", {"summary": "s"}))
+        result = ContinuationController(provider, **settings).run(ask(tools=tools))
+        assert told or [asked.name for asked in result.calls] == ["finish_task"]
+    except UsageError as error:
+        said = [str(error)]
+    said += lines(caplog, logging.WARNING)
+    assert any(told in line for line in said) if told else not said
+
+
+# --- Logs, usage, configuration -----------------------------------------------------------------------------------
+
+
+def test_an_unknown_reason_is_logged_once_without_telemetry(caplog: pytest.LogCaptureFixture) -> None:
+    """Once for each provider, model and value, with the value itself."""
+    caplog.set_level(logging.DEBUG, "endturn")
+    for model, value in (("drift-1", "halted"), ("drift-1", "halted"), ("drift-1", "parked"), ("drift-2", "halted")):
+        assert play([reason(value, "So.")], request=ask(model=model)).result.outcome == "unknown_reason"
+    assert [sum(value in line for line in lines(caplog)) for value in ("halted", "parked")] == [2, 1]
+
+
+def test_a_provider_without_usage_has_one_estimate_everywhere() -> None:
+    """The events, the turn's span, the metric and the result agree, and the result says that it is an estimate."""
+    script = [cut("Hello there, wo").but(usage=None), say("rld, and good bye.").but(usage=None)]
+    with observed() as telemetry:
+        usage = play(script).result.usage
+    assert usage.estimated
+    (attempt,), (ended,) = telemetry.events("continuation_attempt"), telemetry.events("continuation_terminated")
+    first, total = attempt["endturn.continuation.output_tokens"], ended["endturn.continuation.output_tokens"]
+    assert 0 < first < total
+    assert total == usage.output_tokens == telemetry.turn()["gen_ai.usage.output_tokens"]
+    assert telemetry.turn()["gen_ai.usage.input_tokens"] == usage.input_tokens
+    assert telemetry.total("endturn.continuation.tokens", gen_ai_token_type="output") == total - first
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("continuation_max_attempts", (0, 2)),
+        ("continuation_max_output_chars", (1, 2)),
+        ("continuation_max_total_completion_tokens", (1, 2)),
+        ("continuation_tool_repair_attempts", (0, 2)),
+    ],
+)
+def test_the_designs_keys_are_configuration(key: str, values: tuple[int, ...], tmp_path: Path) -> None:
+    """In code, as a variable, and in the table `agent` of a file."""
+    path = tmp_path / "endturn.toml"
+    for value in values:
+        path.write_text(f"[agent]\n{key} = {value}\n")
+        policy = ContinuationPolicy(**{key: value})
+        assert getattr(policy, key) == value
+        assert ContinuationPolicy.load(path, environ={}) == policy
+        assert ContinuationPolicy.load(environ={f"ENDTURN_AGENT_{key.upper()}": str(value)}) == policy
+
+
+# --- The vendors' own SDKs, over a server on loopback -------------------------------------------------------------
+
+
+def _bedrock(url: str) -> Any:
+    boto3: Any = import_module("boto3")  # neither typed nor with stubs
+    keys = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "secret"}
+    return boto3.session.Session().client("bedrock-runtime", endpoint_url=url, region_name="eu-west-1", **keys)
+
+
+CLIENTS: dict[str, tuple[Callable[[str], Any], str | None]] = {
+    "openai": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), None),
+    "openai responses": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), "openai_responses"),
+    "anthropic": (lambda url: anthropic.Anthropic(api_key="none", base_url=url), None),
+    "google": (lambda url: genai.Client(api_key="none", http_options={"base_url": url}), None),
+    "boto3": (_bedrock, None),
+}
+NEVER_ARRIVED = [not_arrived(text="I will deploy now, "), say("or rather not.")]
+AGAIN = [last_call_cut(), call("search", {"q": "x"}).also("deploy", {"now": True}), say("Done.")]
+
+
+# Where aiohttp is installed, Google's SDK asks through a class of its own that aiohttp warns of.
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("preset", "script", "ran", "outcome", "text"),
+    [
+        pytest.param("forgeflare", NEVER_ARRIVED, [], "completed", "I will deploy now, or rather not.", id="dropped"),
+        pytest.param("wave", NEVER_ARRIVED, [], "completed", "I will deploy now, or rather not.", id="dropped by wave"),
+        pytest.param("botnexus", [last_call_cut()], [], "tool_call_cut", "Let me see. ", id="told as one"),
+        pytest.param("zeroclaw", AGAIN, ["search", "deploy"], "completed", "Let me see. Done.", id="asked for again"),
+    ],
+)
+@whole_and_streamed
+def test_a_cut_call_over_an_sdk(
+    client: str, preset: str, script: list[Reply], ran: list[str], outcome: str, text: str, stream: bool
+) -> None:
+    """Whatever the SDK makes of a call without arguments: it is not run, and asked for again whole where it may be."""
+    make, format_name = CLIENTS[client]
+    found: list[str] = []
+    tools = [(tool, lambda asked: found.append(asked.name)) for tool in (SEARCH, DEPLOY)]
+    with ScriptedProvider(script).serve() as url:
+        sdk = make(url)
+        try:
+            provider = adapters.provider(sdk, stream=stream, format=format_name)
+            policy = ContinuationPolicy.preset(preset)
+            result = ContinuationController(provider, tools=tools, policy=policy).run(ask())
+        finally:
+            sdk.close()
+    assert (found, result.outcome, result.text, calls_in(result.messages)) == (ran, outcome, text, ran)
