@@ -7,6 +7,7 @@ import re
 from tests.support.processes import REPOSITORY
 
 MARK = re.compile(r"pytest\.mark\.behaviour\((\d+)\)")
+SHOWN = re.compile(r'"behaviours": \[([\d, ]+)\]')
 NUMBERED = re.compile(r"^(\d+)\. ", re.MULTILINE)
 
 
@@ -17,6 +18,12 @@ def test_every_behaviour_of_the_contract_is_tested() -> None:
         int(number)
         for path in (REPOSITORY / "tests").rglob("test_*.py")
         for number in MARK.findall(path.read_text(encoding="utf-8"))
+    }
+    marked |= {
+        int(number)
+        for path in (REPOSITORY / "tests" / "turns").glob("*.json")
+        for numbers in SHOWN.findall(path.read_text(encoding="utf-8"))
+        for number in numbers.split(",")
     }
     assert contract == set(range(1, 44))
     assert sorted(contract - marked) == []

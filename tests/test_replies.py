@@ -32,7 +32,7 @@ def check(path: Path, want: Any, got: Any) -> None:
     found = list(differences(want, got))
     if found:
         told = "\n".join(found[:MOST])
-        where = f"tests/replies/{path.relative_to(HERE)}"
+        where = f"tests/{path.relative_to(HERE.parent)}"
         pytest.fail(f"{where} expects something else in {len(found)} places:\n{told}", pytrace=False)
 
 
