@@ -10,20 +10,15 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from endturn.chat import Delta
-from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.stitch import Stitcher, stitch
 from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
-    Fence,
     Overlap,
     is_preamble,
     loop_start,
     open_fence,
 )
-from endturn.controller import ContinuationController, TurnResult
-from endturn.stop import Resume, StopReason
-from tests.support.turns import SEARCH, Played, ask, call, calling, cut, paused, said
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and then"
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
@@ -283,34 +278,6 @@ def test_white_space_alone_is_no_restart() -> None:
     assert stitch(text, "x" + " " * 2_000 + "y") == text + "x" + " " * 2_000 + "y"
 
 
-@pytest.mark.parametrize(
-    ("text", "opened"),
-    [
-        ("```py\n", Fence("```", "py")),
-        ("```\n", Fence("```", "")),
-        ("~~~~ Py \r\n", Fence("~~~~", "py")),
-        ("      ```py\n", Fence("```", "py")),
-        ("- ```py\n", Fence("```", "py")),
-        ("12) ```py\n", Fence("```", "py")),
-        ("text ```py\n", None),
-        ("```py", None),
-        ("``py\n", None),
-        ("```a`b\n", None),
-        ("```py\nx\n```\n", None),
-        ("```py\nx\n   ````\n", None),
-        ("    ```py\nx\n    ```\n", None),
-        ("```md\n    ```\n", Fence("```", "md")),
-        ("```md\n- ```\n", Fence("```", "md")),
-        ("````md\n```\n", Fence("````", "md")),
-        ("```md\n```js\n", Fence("```", "md")),
-        ("```a\n```\n```b\n", Fence("```", "b")),
-    ],
-)
-def test_the_open_code_block_is_found(text: str, opened: Fence | None) -> None:
-    """What opened it, however it is indented; it is closed by as many marks or more, indented by 3 more at most."""
-    assert open_fence(text) == opened
-
-
 def test_a_text_without_a_seam_passes_at_once() -> None:
     """What is not a continuation is given out as it comes, whatever it looks like."""
     stitcher = Stitcher()
@@ -333,49 +300,6 @@ def test_the_cost_is_linear(kind: str) -> None:
     for character in b:
         stitcher.feed(character)
     stitcher.close()
-
-
-def shown(*script: object, chunk: int | None = None, **policy: object) -> tuple[str, TurnResult]:
-    """What a consumer sees of a turn, and its result."""
-    controller = ContinuationController(
-        Played(*script, chunk=chunk),  # type: ignore[arg-type]
-        policy=ContinuationPolicy(**policy),
-        tools={"search": lambda call: "found"},
-    )
-    *deltas, result = controller.stream(ask(tools=(SEARCH,)))
-    assert isinstance(result, TurnResult)
-    return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), result
-
-
-@pytest.mark.behaviour(20)
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize("chunk", [None, 1, 3])
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        pytest.param([said("It is \ufffd")], "It is \ufffd", id="whole"),
-        pytest.param([said("It is \ufffd", StopReason.SAFETY_BLOCKED)], "It is \ufffd", id="blocked"),
-        pytest.param([said("It is \ufffd", StopReason.MISSING)], "It is \ufffd", id="lost"),
-        pytest.param([cut("It is \ufffd"), said("你好")], "It is 你好", id="continued"),
-        pytest.param([cut("It is \ufffd"), cut("\ufffd好\ufffd"), said("你")], "It is 好你", id="continued twice"),
-        pytest.param([cut("It is \ufffd"), said("")], "It is \ufffd", id="not continued"),
-        pytest.param([calling(call(), text="I look: \ufffd"), said("Yes.")], "I look: \ufffdYes.", id="with a call"),
-        pytest.param(
-            [calling(call(arguments='{"q": 1}'), text="Look: \ufffd"), said("Yes.")], "Look: \ufffdYes.",
-            id="with a wrong call",
-        ),
-        pytest.param([paused("It is \ufffd"), said("no seam")], "It is \ufffdno seam", id="paused"),
-        pytest.param(
-            [paused("It is \ufffd", Resume.RETRIEVE_SAME_ID, id="r"), said("It is 你好")], "It is \ufffd",
-            id="paused, and left so",
-        ),
-    ],
-)  # fmt: skip
-def test_half_a_character_in_a_turn(script: list[object], expected: str, chunk: int | None) -> None:
-    """It goes where it is continued, and stays where it is not; the deltas, the text and the messages agree."""
-    seen, result = shown(*script, chunk=chunk)
-    assert seen == result.text == expected
-    assert "".join(message.text for message in result.messages if message.role == "assistant") == expected
 
 
 @pytest.mark.behaviour(16)
