@@ -317,13 +317,7 @@ def _situations() -> list[Any]:
 
 
 @pytest.mark.parametrize(("way", "situation"), _situations())
-@pytest.mark.behaviour(3)
-@pytest.mark.behaviour(9)
-@pytest.mark.behaviour(12)
-@pytest.mark.behaviour(19)
-@pytest.mark.behaviour(21)
-@pytest.mark.behaviour(33)
-@pytest.mark.behaviour(42)
+@pytest.mark.behaviour(3, 9, 12, 19, 21, 33, 42)
 async def test_a_turn(way: Way, situation: Situation) -> None:
     """It goes as the script has it, can be taken up where it ended, and every call is counted once by its reason."""
     provider = ScriptedProvider(situation.script, format=way.sdk.format or "openai_chat")
@@ -433,8 +427,7 @@ async def test_a_stream_that_is_left_is_closed(way: Way, cancelled: bool) -> Non
 
 
 @pytest.mark.parametrize("way", _ways({name: SDKS[name] for name in ("google", "anthropic")}))
-@pytest.mark.behaviour(13)
-@pytest.mark.behaviour(14)
+@pytest.mark.behaviour(13, 14)
 async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
     """Gemini's token goes back as it came, Anthropic's turn is sent again: by us, within the policy's limits.
 

@@ -284,8 +284,7 @@ async def test_a_cancelled_task_keeps_what_it_has(at: str, text: str) -> None:
 # --- Other layers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.behaviour(17)
-@pytest.mark.behaviour(42)
+@pytest.mark.behaviour(17, 42)
 @pytest.mark.parametrize("layer", [Layer.CLIENT, Layer.HTTP, Layer.WRAPPER])
 def test_a_layer_below_announces_instead(layer: Layer) -> None:
     """It announces the call, and what it saw of the usage is no estimate, though the provider function returns none."""

@@ -180,8 +180,7 @@ class Turns:
             return None
 
 
-@pytest.mark.behaviour(30)
-@pytest.mark.behaviour(32)
+@pytest.mark.behaviour(30, 32)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
 def test_run_stream_and_async_agree(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool, chunk: int

@@ -704,15 +704,7 @@ REACHED: Final[Mapping[str, frozenset[TurnOutcome]]] = {
 """What no exploration may miss: one that did would prove little."""
 
 
-@pytest.mark.behaviour(17)
-@pytest.mark.behaviour(18)
-@pytest.mark.behaviour(21)
-@pytest.mark.behaviour(22)
-@pytest.mark.behaviour(24)
-@pytest.mark.behaviour(25)
-@pytest.mark.behaviour(33)
-@pytest.mark.behaviour(34)
-@pytest.mark.behaviour(37)
+@pytest.mark.behaviour(17, 18, 21, 22, 24, 25, 33, 34, 37)
 @pytest.mark.parametrize("steps", [3, pytest.param(math.inf, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_way_a_turn_can_go(caplog: pytest.LogCaptureFixture, name: str, steps: float) -> None:

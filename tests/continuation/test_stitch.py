@@ -63,9 +63,7 @@ SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").re
 """Texts and their continuations, each with what they come to: by what stands in the way at the seam."""
 
 
-@pytest.mark.behaviour(22)
-@pytest.mark.behaviour(29)
-@pytest.mark.behaviour(30)
+@pytest.mark.behaviour(22, 29, 30)
 @pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: f"{seam['of']}: {seam.get('why', seam['b'])}"[:60])
 def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
     """As the file says, however the continuation is fed."""
@@ -227,8 +225,7 @@ OTHER = LONG[:3_000] + "something else"
 DOTS = ("...", "…", " ...", "\n\n… ", "...\n")
 
 
-@pytest.mark.behaviour(29)
-@pytest.mark.behaviour(30)
+@pytest.mark.behaviour(29, 30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize(
     ("again", "added", "restarted"),
