@@ -39,7 +39,7 @@ def given(value: Any) -> Any:
     """What JSON has no word for."""
     match value:
         case {"call": name, **rest}:
-            return ToolCall(id="c", name=name, **rest)
+            return ToolCall.model_validate({"id": "c", "name": name, **rest})
         case {"rows": name}:
             return format_of(name).reasons[""]
         case {"format": name}:
