@@ -278,7 +278,6 @@ def test_a_foreign_body_is_a_decode_error(content: bytes) -> None:
 
 
 def test_quota_is_read_from_the_headers() -> None:
-    """What the headers say of limits is in the response, streamed or not."""
     reply = say("x").but(headers={"x-ratelimit-remaining-tokens": "1990"})
     with client(ScriptedProvider([reply, reply]), "openai_chat") as sync:
         assert sync(ASKED).quota == finished(list(sync.stream(ASKED)))[1].quota == {"remaining_tokens": "1990"}
@@ -308,7 +307,6 @@ def test_the_key_comes_from_the_environment(provider: str, header: str, monkeypa
 
 
 def test_keys_are_neither_shown_nor_said() -> None:
-    """No repr and no error holds the key, not even where the provider quotes it."""
     quoting = fail(401, message=f"Incorrect API key provided: {KEY}.")
     with client(ScriptedProvider([quoting]), "openai_chat") as sync, pytest.raises(RequestRejected) as caught:
         sync(ASKED)
@@ -319,7 +317,6 @@ def test_keys_are_neither_shown_nor_said() -> None:
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"Bearer {KEY}", "schlüssel"], ids=["line end", "space", "umlaut"])
 def test_a_key_that_cannot_be_sent_is_refused_unseen(key: str) -> None:
-    """A key that is no header value is a UsageError that does not quote it."""
     with pytest.raises(UsageError) as caught:
         Client("openai", api_key=key)
     assert key not in str(caught.value)
@@ -467,7 +464,6 @@ def ended(records: list[Record]) -> CallEnded:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
 def test_a_call_is_announced_once(format: str, stream: bool, records: list[Record]) -> None:
-    """One call, one pair of records, with what was asked, where, and what came; its turn ends with it."""
     with client(ScriptedProvider([truncate("One two three", after=2)]), format) as sync:
         response = finished(list(sync.stream(ASKED)))[1] if stream else sync(ASKED)
     record = ended(records)
@@ -508,7 +504,6 @@ def test_a_wrapper_adds_no_second_record(records: list[Record]) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
-    """A failed call is announced with its exception and with the stop that the error speaks of."""
     replies = [fail(400, "context_length_exceeded")]
     with client(ScriptedProvider(replies), "openai_chat") as sync, pytest.raises(RequestRejected) as caught:
         list(sync.stream(ASKED)) if stream else sync(ASKED)

@@ -47,7 +47,6 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pair of keys in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
 
@@ -130,14 +129,12 @@ def test_the_signature_is_botocores(
     ("variable", "value"), [("AWS_ACCESS_KEY_ID", KEY), ("AWS_PROFILE", "nobody")], ids=["half a pair", "no profile"]
 )
 def test_credentials_that_cannot_be_used(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What botocore says of them is said, as a UsageError."""
     monkeypatch.setenv(variable, value)
     with pytest.raises(UsageError, match="the AWS credentials cannot be used"):
         signer("eu-west-1")
 
 
 def test_a_profile_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """Credentials are looked for where boto3 looks."""
     (tmp_path / "credentials").write_text(
         f"[work]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n", encoding="utf-8"
     )
@@ -226,7 +223,6 @@ async def test_a_bedrock_api_key_needs_no_signature(given: str, monkeypatch: pyt
 
 @pytest.mark.usefixtures("keys")
 def test_without_credentials_there_is_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said when the client is made, not when it asks."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     for kind in (Client, AsyncClient):

@@ -107,7 +107,6 @@ def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_an_upgrade_updates_and_removes(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A changed dashboard is written as a new version of the same uid, one that is no more is removed."""
     run(grafana, "--from", folder)
     (folder / "stops.json").unlink()
     (folder / "overview.json").write_text(json.dumps(board("endturn-overview", "Everything")))
@@ -207,7 +206,6 @@ def test_alert_rules_are_written_in_the_apis_form(grafana: FakeGrafana, folder: 
 def test_rules_of_a_group_that_is_no_more_are_removed(
     grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ours go with their group; somebody else's rules in the same folder stay."""
     run(grafana, "--from", folder, "--alerts")
     for group, uid in (("endturn-old", "endturn-gone"), ("team", "team-rule")):
         rule = {"uid": uid, "folderUID": "endturn", "ruleGroup": group}
@@ -379,7 +377,6 @@ def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_export_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file in the folder's place, or below it, is an error of one line."""
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "file", tmp_path / "file" / "below"):
         assert cli.main(["dashboards", "export", str(target)]) == 2
@@ -426,7 +423,6 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
 
 
 def test_the_guide_names_commands_and_files_that_there_are() -> None:
-    """Every command line of docs/install.md parses, and every file of the checkout that it names exists."""
     guide = (REPOSITORY / "docs" / "install.md").read_text()
     commands = re.findall(r"(?m)^ +endturn (dashboards install[^#\n]*)", guide)
     assert commands

@@ -154,7 +154,6 @@ def test_what_was_received_is_recorded_without_credentials() -> None:
 
 
 def test_one_script_among_threads_is_played_once() -> None:
-    """Fifty threads that share one script hear each of its replies exactly once."""
     provider = ScriptedProvider([say(str(number)) for number in range(500)])
     with ThreadPoolExecutor(50) as pool:
         heard = list(pool.map(lambda _: provider.complete(request()).text, range(500)))
@@ -198,7 +197,6 @@ def test_a_reason_that_cannot_be_said(format: str, reply: Reply, message: str) -
 
 
 def test_a_dialect_may_have_the_word() -> None:
-    """Mistral's servers say `model_length` where the window is full."""
     said = ScriptedProvider([reason(StopReason.CONTEXT_WINDOW_EXCEEDED)], dialect="mistral").complete(request())
     assert (said.stop_reason, said.raw_stop_reason) == (StopReason.CONTEXT_WINDOW_EXCEEDED, "model_length")
 
@@ -326,7 +324,6 @@ def test_what_is_no_call_is_refused(method: str, path: str, content: bytes, stat
     ],
 )
 def test_the_paths_that_providers_and_gateways_use_are_answered(path: str) -> None:
-    """With and without a gateway's own prefix, and as in Azure."""
     with httpx.Client(transport=ScriptedProvider(say("here")).transport()) as client:
         assert client.post(f"http://scripted{path}", content=CALL).status_code == 200
 

@@ -87,7 +87,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collecto
 
 
 def test_compose_runs_the_pinned_versions(either: dict[str, Any]) -> None:
-    """Each service's image and default tag are those of versions.toml, and the environment can override the tag."""
     pins = {part: pin for part, pin in build.versions().items() if "image" in pin}
     assert {name: service["image"] for name, service in either["services"].items()} == {
         part: f"{pins[part]['image']}:${{{part.upper()}_TAG:-{pins[part]['tag']}}}" for part in either["services"]
@@ -95,7 +94,6 @@ def test_compose_runs_the_pinned_versions(either: dict[str, Any]) -> None:
 
 
 def test_every_pin_is_run_by_one_file() -> None:
-    """No image is pinned and forgotten, and the files together run all of them."""
     run = {name for file in FILES for name in load(file)["services"]} | set(fleet_parts().values())
     assert run == {part for part, pin in build.versions().items() if "image" in pin}
 
@@ -155,7 +153,6 @@ def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
 
 
 def test_the_fleets_topics_are_those_that_are_written_and_read() -> None:
-    """What is created has the names that agents write to and gateways read from by default."""
     created = re.findall(r"endturn\.\w+", load("docker-compose.fleet.yml")["services"]["topics"]["command"][0])
     for file in ("kafka_agent", "kafka_gateway"):
         text = (REPOSITORY / f"collector/{file}.yaml").read_text()
@@ -255,7 +252,6 @@ def test_the_collector_answers_where_the_lgtm_image_asks(running: tuple[Collecto
 
 
 def test_the_manifest_names_the_pinned_versions() -> None:
-    """Every component of the collector's manifest has the pinned version of its kind."""
     pin = build.versions()["collector"]
     manifest = yaml.safe_load((REPOSITORY / "collector" / "manifest.yaml").read_text())
     components = {entry["gomod"] for kind, entries in manifest.items() if kind != "dist" for entry in entries}
@@ -363,7 +359,6 @@ def test_prometheus_is_told_what_otlp_needs(compose: dict[str, Any]) -> None:
 
 @pytest.mark.stack
 def test_prometheus_keeps_as_long_as_the_objective_looks_back(running: tuple[Collector, Prometheus]) -> None:
-    """The retention of the file is in force."""
     assert running[1].client.get("status/runtimeinfo")["storageRetention"] == "30d"
 
 
@@ -461,7 +456,6 @@ def _check(*command: str | Path) -> None:
 
 
 def test_alertmanager_silences_alerts_that_exist() -> None:
-    """Each name that an inhibition rule matches is an alert of ours, so that it can apply."""
     names = {
         rule["alert"]
         for file in (REPOSITORY / "dashboards" / "rules").glob("*.yaml")

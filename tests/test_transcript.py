@@ -79,7 +79,6 @@ def settings(path: Path | None, **policy: Any) -> dict[str, Any]:
 
 
 def play(path: Path | None, script: Sequence[ChatResponse | BaseException], **policy: Any) -> TurnResult:
-    """One turn over a script."""
     return ContinuationController(Played(*script), **settings(path, **policy)).run(REQUEST)
 
 
@@ -91,7 +90,6 @@ def cut_lines(path: Path, *kept: slice) -> list[bytes]:
 
 
 def only(path: Path) -> Recovered:
-    """The one turn of a transcript."""
     (turn,) = recover(path)
     return turn
 
@@ -320,7 +318,6 @@ def test_an_unanswered_call_may_have_been_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["whole", "refused", "nothing but thinking", "an error that says why"])
 def test_a_turn_that_is_over_is_not_taken_up(name: str, tmp_path: Path) -> None:
-    """A whole answer, a refusal, and what asking again would not change."""
     path = tmp_path / "turns.jsonl"
     play(path, SCRIPTS[name])
     with pytest.raises(UsageError, match="cannot be taken up again"):
@@ -546,7 +543,6 @@ def varied(words: int) -> str:
 
 
 def test_two_processes_may_append_to_one_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every line of every turn of both is whole."""
     path = tmp_path / "turns.jsonl"
     command = [sys.executable, "-c", WRITER, str(path)]
     writers = [subprocess.Popen([*command, name], cwd=REPOSITORY, stderr=subprocess.PIPE) for name in "ab"]

@@ -74,7 +74,6 @@ def test_a_preset_does_what_its_source_does(row: Row) -> None:
 
 
 def test_every_source_is_asked_about_every_scenario() -> None:
-    """The table has no holes, and no row twice."""
     cells = [(row.scenario, row.preset) for row in ROWS]
     assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in presets())
 
@@ -136,6 +135,5 @@ def test_a_preset_is_had_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["claude", "ZeroClaw", "", 3, ["wave"]])
 def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
-    """The error lists what there is."""
     with pytest.raises(UsageError, match="the presets are: anthropic, botnexus, forgeflare, wave, zeroclaw"):
         ContinuationPolicy.preset(name)  # type: ignore[arg-type]

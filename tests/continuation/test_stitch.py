@@ -138,7 +138,6 @@ def test_half_a_character_waits_until_it_is_known_what_follows() -> None:
 
 
 def test_no_more_waits_than_is_looked_at() -> None:
-    """However many there are."""
     stitcher = Stitcher(max_overlap=10)
     assert stitcher.feed("a" + HALF * 30) == Delta(text="a" + HALF * 20)
     assert stitcher.held == 10
@@ -246,7 +245,6 @@ def test_a_restart_adds_what_is_new(again: str, added: str, restarted: bool, siz
 
 @pytest.mark.behaviour(30)
 def test_a_restart_holds_nothing_once_it_is_known() -> None:
-    """A restart is swallowed by position."""
     stitcher = Stitcher(LONG)
     stitcher.seam()
     assert stitcher.feed(LONG[:1_024]) is None
