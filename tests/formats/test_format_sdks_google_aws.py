@@ -1,6 +1,6 @@
 """Google's and AWS's SDKs: they take scripted replies for the real thing, and what they hand out is read as what came.
 
-Of OpenAI's and Anthropic's `tests/test_scripted_sdks.py` shows the same; how all of them are asked, `test_adapters.py`.
+How all of them, OpenAI's and Anthropic's too, are asked, `tests/test_adapters.py` shows.
 """
 
 from __future__ import annotations
