@@ -135,6 +135,11 @@ def unless_it_failed(run: Callable[[Request], TurnResult], request: Request) -> 
         return None
 
 
+def awaiting(controller: AsyncContinuationController) -> Callable[[Request], TurnResult]:
+    """What runs a turn of an async controller to its end."""
+    return lambda request: asyncio.run(controller.run(request))
+
+
 @pytest.mark.behaviour(30, 32)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
 def test_run_stream_and_async_agree(
@@ -155,8 +160,8 @@ def test_run_stream_and_async_agree(
             last = None
         results.append(last)
         assert unless_it_failed(ContinuationController(ways[1], **given_to_all).run, request) == last
-        run_async = AsyncContinuationController(awaited, **given_to_all).run
-        assert unless_it_failed(lambda start, run=run_async: asyncio.run(run(start)), request) == last
+        run_async = awaiting(AsyncContinuationController(awaited, **given_to_all))
+        assert unless_it_failed(run_async, request) == last
         assert len(ways[0].requests) == len(ways[1].requests) == len(ways[2].requests)
     whole, in_pieces = results
     if whole is not None and in_pieces is not None:
