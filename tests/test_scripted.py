@@ -275,12 +275,17 @@ def test_a_function_fails_as_a_client_does(format: str) -> None:
 
 
 def test_endings_can_be_set_on_any_reply() -> None:
-    """A call whose connection is lost midway is not closed, and its stop is `missing`."""
+    """A call whose connection is lost midway has so many tokens, is not closed, and its stop is `missing`."""
     reply = partial_call("write", {"path": "a.txt"}, after=1).but(ending=Ending.BROKEN)
+    arrived = tokens('{"path": "a.txt"}')[0]
+    for whole in (reply.but(ending=Ending.WHOLE), partial_call("write", {"path": "a.txt"})):
+        said = ScriptedProvider([whole]).complete(request(max_tokens=1))  # where the script does not say, that ends it
+        assert [made.arguments_raw for made in said.tool_calls] == [arrived]
     for format in FORMATS:
         _, response = finished(list(ScriptedProvider([reply], format=format).stream(request())))
         assert response.stop_reason is StopReason.MISSING
-        assert [(made.name, made.closed, made.arguments) for made in response.tool_calls] == [("write", False, None)]
+        (made,) = response.tool_calls
+        assert (made.name, made.closed, made.arguments_raw, made.arguments) == ("write", False, arrived, None)
 
 
 # --- Over HTTP ----------------------------------------------------------------------------------------------------
