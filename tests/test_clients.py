@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -99,6 +97,24 @@ def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
     return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), response
 
 
+async def attempts(provider: ScriptedProvider, format: str) -> list[BaseException]:
+    """What each colour raises, whole and streamed."""
+    caught: list[BaseException] = []
+    with client(provider, format) as sync:
+        for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
+            with pytest.raises(ProviderError) as info:
+                attempt()
+            caught.append(info.value)
+    async with async_client(provider, format) as other:
+        with pytest.raises(ProviderError) as info:
+            await other(ASKED)
+        caught.append(info.value)
+        with pytest.raises(ProviderError) as info:
+            [_ async for _ in other.stream(ASKED)]
+        caught.append(info.value)
+    return caught
+
+
 REPLIES = {
     "say": say("All of it."),
     "truncate": truncate("One two three", after=2),
@@ -162,22 +178,8 @@ ERRORS = {
 async def test_errors_say_whose_fault_it_is(name: str, format: str) -> None:
     """Each status is an exception whose type says whose fault it is, with the request's id, in both colours."""
     reply, kind, status = ERRORS[name]
-    provider = ScriptedProvider([reply], exhausted="last")
-    caught: list[pytest.ExceptionInfo[ProviderError]] = []
-    with client(provider, format) as sync:
-        for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
-            with pytest.raises(ProviderError) as info:
-                attempt()
-            caught.append(info)
-    async with async_client(provider, format) as other:
-        with pytest.raises(ProviderError) as info:
-            await other(ASKED)
-        caught.append(info)
-        with pytest.raises(ProviderError) as info:
-            [_ async for _ in other.stream(ASKED)]
-        caught.append(info)
-    for info in caught:
-        error = info.value
+    for error in await attempts(ScriptedProvider([reply], exhausted="last"), format):
+        assert isinstance(error, ProviderError)
         assert type(error) is kind
         assert (error.status, error.provider) == (status, FORMATS[format][0])
         assert error.request_id
@@ -190,7 +192,6 @@ async def test_errors_say_whose_fault_it_is(name: str, format: str) -> None:
     "format", [format for format in FORMATS if format != "cohere"]
 )  # there it is an ordinary end, ERROR
 async def test_an_error_inside_a_stream_keeps_the_partial(format: str) -> None:
-    """An error event after some text raises, and the text is in `partial`."""
     provider = ScriptedProvider([fail(529, text="So far")], exhausted="last")
     with client(provider, format) as sync, pytest.raises(ProviderUnavailable) as caught:
         list(sync.stream(ASKED))
@@ -202,7 +203,6 @@ async def test_an_error_inside_a_stream_keeps_the_partial(format: str) -> None:
 
 
 def test_nobody_there_is_unavailable() -> None:
-    """A refused connection is ProviderUnavailable, and names the address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with Client("openai", api_key=KEY, base_url=f"http://127.0.0.1:{port}/v1") as sync:
@@ -214,7 +214,6 @@ def test_nobody_there_is_unavailable() -> None:
 @pytest.mark.parametrize("reply", [hang_up(), cut("Half")], ids=["no answer", "half a body"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_lost_whole_answer_is_unavailable(format: str, reply: Reply) -> None:
-    """A connection that closes before a whole answer is ProviderUnavailable."""
     name, path = FORMATS[format]
     failing = pytest.raises(ProviderUnavailable, match="connection failed")
     with (
@@ -261,54 +260,34 @@ def test_a_slow_answer_is_a_timeout() -> None:
     assert (response.stop_reason, response.stop.detail) == (StopReason.MISSING, "timeout")
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"object": "list"}'], ids=["html", "a list", "something else"])
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"object": "list"}'])
 def test_a_foreign_body_is_a_decode_error(content: bytes) -> None:
-    """A success whose body is not in the provider's format is a DecodeError that says what came."""
+    """A success whose body is not in the provider's format; of a stream that turns into one, what came is kept."""
     with answering(content) as sync, pytest.raises(DecodeError) as caught:
         sync(ASKED)
     assert (caught.value.provider, caught.value.status) == ("openai", 200)
-
-
-def test_a_foreign_stream_is_a_decode_error_with_the_partial() -> None:
-    """A stream that turns into something else raises DecodeError, and keeps what came before."""
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": null}]}\n\n'
-    chunk += b"data: <html>\n\n"
-    with answering(chunk, kind="text/event-stream") as sync, pytest.raises(DecodeError) as caught:
-        list(sync.stream(ASKED))
-    assert caught.value.partial is not None
-    assert caught.value.partial.text == "So far"
+    with answering(chunk + b"data: " + content + b"\n\n", kind="text/event-stream") as sync:
+        items = sync.stream(ASKED)
+        assert next(items) == Delta(text="So far")
+        if content == b"<html>":
+            with pytest.raises(DecodeError) as caught:
+                list(items)
+            assert caught.value.partial is not None
+            assert caught.value.partial.text == "So far"
 
 
 def test_quota_is_read_from_the_headers() -> None:
-    """What the headers say of limits is in the response, streamed or not."""
     reply = say("x").but(headers={"x-ratelimit-remaining-tokens": "1990"})
     with client(ScriptedProvider([reply, reply]), "openai_chat") as sync:
         assert sync(ASKED).quota == finished(list(sync.stream(ASKED)))[1].quota == {"remaining_tokens": "1990"}
 
 
-@pytest.mark.parametrize("module", ["endturn.clients", "endturn.scripted"])
-def test_importing_loads_no_http_library(module: str) -> None:
-    """httpx, httpx2 and the SDKs are imported when they are first used, not before."""
-    heavy = {"httpx", "httpx2", "openai", "anthropic", "opentelemetry"}
-    code = f"import sys, {module}; print({heavy!r} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
-
-
 # --- Keys and addresses -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("provider", "variable", "header", "sent"),
-    [
-        ("openai", "OPENAI_API_KEY", "authorization", f"Bearer {KEY}"),
-        ("anthropic", "ANTHROPIC_API_KEY", "x-api-key", KEY),
-        ("deepseek", "DEEPSEEK_API_KEY", "authorization", f"Bearer {KEY}"),
-    ],
-    ids=["openai", "anthropic", "deepseek"],
-)
-def test_the_key_comes_from_the_environment(
-    provider: str, variable: str, header: str, sent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("provider", "header"), [("openai", ""), ("anthropic", "x-api-key"), ("deepseek", "")])
+def test_the_key_comes_from_the_environment(provider: str, header: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each provider's key is read from its own variable and sent in its own header; without it there is no client."""
     seen: list[httpx.Request] = []
 
@@ -316,10 +295,11 @@ def test_the_key_comes_from_the_environment(
         seen.append(request)
         return httpx.Response(500)
 
+    variable = f"{provider.upper()}_API_KEY"
     monkeypatch.setenv(variable, KEY)
     with Client(provider, http=httpx.MockTransport(answer)) as sync, pytest.raises(ProviderUnavailable):
         sync(ASKED)
-    assert seen[0].headers[header] == sent
+    assert seen[0].headers[header or "authorization"] == (KEY if header else f"Bearer {KEY}")
     assert seen[0].url.scheme == "https"
     monkeypatch.delenv(variable)
     with pytest.raises(UsageError, match=variable):
@@ -327,7 +307,6 @@ def test_the_key_comes_from_the_environment(
 
 
 def test_keys_are_neither_shown_nor_said() -> None:
-    """No repr and no error holds the key, not even where the provider quotes it."""
     quoting = fail(401, message=f"Incorrect API key provided: {KEY}.")
     with client(ScriptedProvider([quoting]), "openai_chat") as sync, pytest.raises(RequestRejected) as caught:
         sync(ASKED)
@@ -338,7 +317,6 @@ def test_keys_are_neither_shown_nor_said() -> None:
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"Bearer {KEY}", "schlüssel"], ids=["line end", "space", "umlaut"])
 def test_a_key_that_cannot_be_sent_is_refused_unseen(key: str) -> None:
-    """A key that is no header value is a UsageError that does not quote it."""
     with pytest.raises(UsageError) as caught:
         Client("openai", api_key=key)
     assert key not in str(caught.value)
@@ -376,7 +354,6 @@ def test_the_hosts_own_http_client(library: Any) -> None:
 
 
 def test_one_client_among_fifty_threads() -> None:
-    """One client serves fifty threads, each hearing its own answer."""
     provider = ScriptedProvider(lambda asked: say(asked.model))
 
     def ask(number: int) -> tuple[str, str]:
@@ -487,7 +464,6 @@ def ended(records: list[Record]) -> CallEnded:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
 def test_a_call_is_announced_once(format: str, stream: bool, records: list[Record]) -> None:
-    """One call, one pair of records, with what was asked, where, and what came; its turn ends with it."""
     with client(ScriptedProvider([truncate("One two three", after=2)]), format) as sync:
         response = finished(list(sync.stream(ASKED)))[1] if stream else sync(ASKED)
     record = ended(records)
@@ -518,7 +494,6 @@ def test_a_layer_below_stays_silent(records: list[Record]) -> None:
 
 
 def test_a_wrapper_adds_no_second_record(records: list[Record]) -> None:
-    """A wrapper around the client announces nothing of its own."""
     wrapper = open_call(Layer.WRAPPER, provider="openai", model="m")
     assert wrapper is not None
     with client(ScriptedProvider([say("x")]), "openai_chat") as sync, wrapper.step():
@@ -529,7 +504,6 @@ def test_a_wrapper_adds_no_second_record(records: list[Record]) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
-    """A failed call is announced with its exception and with the stop that the error speaks of."""
     replies = [fail(400, "context_length_exceeded")]
     with client(ScriptedProvider(replies), "openai_chat") as sync, pytest.raises(RequestRejected) as caught:
         list(sync.stream(ASKED)) if stream else sync(ASKED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
 from itertools import count, islice
 from typing import Any
@@ -109,115 +109,83 @@ ASKED = st.sampled_from(
 """A format, and what is asked over it: text and JSON, of a model that takes a prefill and of one that does not."""
 
 
-class Turns:
-    """One script played as often as wanted, from the beginning each time; its end repeats."""
-
-    def __init__(
-        self,
-        script: list[Any],
-        policy: ContinuationPolicy,
-        asked: tuple[str, Request] = ("openai_chat", REQUEST),
-        *,
-        retrieves: bool = False,
-    ) -> None:
-        self.script = script
-        self.policy = policy
-        self.format, self.request = asked
-        self.retrieves = retrieves
-        self.ran: list[tuple[int, str]] = []
-        self.provider = Played()
-
-    def _play(self, chunk: int | None) -> Played:
-        # More calls than any policy of this test allows: a turn that went on for ever would run out.
-        self.provider = Played(*(self.script * 20)[:60], chunk=chunk)
-        self.provider.retrieves = self.retrieves  # type: ignore[attr-defined]  # what a provider function may say
-        self.ran = []
-        return self.provider
-
-    def settings(self) -> dict[str, Any]:
-        """What both controllers are given; their ids and seconds are the same in every turn."""
-        return {
-            "tools": self.tools(), "policy": self.policy, "format": self.format, "clock": lambda: 0.0,
-            "sleep": lambda seconds: None, "new_id": lambda: "t",
-        }  # fmt: skip
-
-    def tools(self) -> dict[str, Any]:
-        """Tools that note which call ran in answer to which request."""
-
-        def note(call: ToolCall) -> str:
-            self.ran.append((len(self.provider.requests), call.id))
-            return "found"
-
-        return {"search": note, "now": note}
-
-    def stream(self, chunk: int | None) -> tuple[list[Delta], TurnResult | None]:
-        """The turn as a stream; None where its first call failed."""
-        controller = ContinuationController(self._play(chunk), **self.settings())
-        items: list[Any] = []
-        try:
-            items.extend(controller.stream(self.request))
-        except ProviderError:
-            return [], None
-        return items[:-1], items[-1]
-
-    def run(self, chunk: int | None) -> TurnResult | None:
-        """The turn as a whole."""
-        controller = ContinuationController(self._play(chunk), **self.settings())
-        try:
-            return controller.run(self.request)
-        except ProviderError:
-            return None
-
-    async def run_async(self, chunk: int | None) -> TurnResult | None:
-        """The same on the async controller, over an async provider function."""
-        played = self._play(chunk)
-        controller = AsyncContinuationController(
-            played.coroutine if chunk is None else played.asynchronous, **self.settings()
-        )
-        try:
-            return await controller.run(self.request)
-        except ProviderError:
-            return None
+Asked = tuple[str, Request]
 
 
-@pytest.mark.behaviour(30)
-@pytest.mark.behaviour(32)
+def settings(policy: ContinuationPolicy, format: str, run: Callable[[ToolCall], str]) -> dict[str, Any]:
+    """What a controller is given; ids and seconds are the same in every turn."""
+    return {
+        "tools": {"search": run, "now": run}, "policy": policy, "format": format, "clock": lambda: 0.0,
+        "sleep": lambda seconds: None, "new_id": lambda: "t",
+    }  # fmt: skip
+
+
+def provider(script: list[Any], chunk: int | None, *, retrieves: bool = False) -> Played:
+    """A script from its beginning; its end repeats, more often than any policy of these tests allows."""
+    played = Played(*(script * 20)[:60], chunk=chunk)
+    played.retrieves = retrieves  # type: ignore[attr-defined]  # what a provider function may say of itself
+    return played
+
+
+def unless_it_failed(run: Callable[[Request], TurnResult], request: Request) -> TurnResult | None:
+    """A turn's result; None where its first call failed."""
+    try:
+        return run(request)
+    except ProviderError:
+        return None
+
+
+def awaiting(controller: AsyncContinuationController) -> Callable[[Request], TurnResult]:
+    """What runs a turn of an async controller to its end."""
+    return lambda request: asyncio.run(controller.run(request))
+
+
+@pytest.mark.behaviour(30, 32)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
 def test_run_stream_and_async_agree(
-    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool, chunk: int
+    script: list[Any], policy: ContinuationPolicy, asked: Asked, retrieves: bool, chunk: int
 ) -> None:
     """run equals stream, sync equals async, and the joined deltas are the text, whatever the chunks."""
-    turns = Turns(script, policy, asked, retrieves=retrieves)
-    whole = turns.run(None)
-    deltas, streamed = turns.stream(None)
-    assert whole == streamed
-    assert whole == asyncio.run(turns.run_async(None))
-    pieces, in_pieces = turns.stream(chunk)
-    assert in_pieces == turns.run(chunk)
-    assert in_pieces == asyncio.run(turns.run_async(chunk))
+    format, request = asked
+    given_to_all = settings(policy, format, lambda call: "found")
+    results: list[TurnResult | None] = []
+    for size in (None, chunk):
+        ways = [provider(script, size, retrieves=retrieves) for _ in range(3)]
+        awaited = ways[2].coroutine if size is None else ways[2].asynchronous
+        try:
+            *deltas, last = ContinuationController(ways[0], **given_to_all).stream(request)
+            assert isinstance(last, TurnResult)
+            assert "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == last.text
+        except ProviderError:
+            last = None
+        results.append(last)
+        assert unless_it_failed(ContinuationController(ways[1], **given_to_all).run, request) == last
+        run_async = awaiting(AsyncContinuationController(awaited, **given_to_all))
+        assert unless_it_failed(run_async, request) == last
+        assert len(ways[0].requests) == len(ways[1].requests) == len(ways[2].requests)
+    whole, in_pieces = results
     if whole is not None and in_pieces is not None:
-        assert "".join(delta.text for delta in deltas) == whole.text
-        assert "".join(delta.text for delta in pieces) == in_pieces.text == whole.text
-        assert in_pieces.messages == whole.messages
+        assert (in_pieces.text, in_pieces.messages) == (whole.text, whole.messages)
 
 
 @given(script=SCRIPTS, policy=POLICIES)
 def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
     """Every response with calls has all of them run or handed over, or says why it has not, once."""
-    turns = Turns(script, policy)
-    with heard(DispatchBlocked) as blocked:
-        turns.run(None)
-    responses = (script * 20)[: len(turns.provider.requests)]
+    played, ran = provider(script, None), set[tuple[int, str]]()
+
+    def note(call: ToolCall) -> str:
+        ran.add((len(played.requests), call.id))
+        return "found"
+
+    with heard(DispatchBlocked) as blocked, suppress(ProviderError):
+        ContinuationController(played, **settings(policy, "openai_chat", note)).run(REQUEST)
     came = {
         (number, call.id)
-        for number, response in enumerate(responses, 1)
+        for number, response in enumerate((script * 20)[: len(played.requests)], 1)
         if isinstance(response, ChatResponse)
         for call in response.tool_calls
     }
-    assert len(blocked) == len({number for number, _ in came - {*turns.ran}})
-
-
-# --- Held JSON ------------------------------------------------------------------------------------------------------
+    assert len(blocked) == len({number for number, _ in came - ran})
 
 
 # --- Being stopped --------------------------------------------------------------------------------------------------
@@ -231,7 +199,7 @@ class Stopping:
     """A script played in pieces; at its act of a given number (a call, a piece, a tool) the turn is stopped."""
 
     def __init__(self, script: list[Any], at: int) -> None:
-        self.played = Played(*(script * 20)[:60], chunk=3)
+        self.played = provider(script, 3)
         self.acts = count()
         self.at = at
         self.open = 0
@@ -264,24 +232,20 @@ class Stopping:
         finally:
             stream.close()  # type: ignore[attr-defined]
 
-    def tools(self) -> dict[str, Any]:
-        """Tools that count as acts."""
+    def settings(self, policy: ContinuationPolicy, format: str) -> dict[str, Any]:
+        """What both controllers are given; their tools count as acts."""
 
         def run(call: ToolCall) -> str:
             self.act()
             return "found"
 
-        return {"search": run, "now": run}
-
-    def settings(self, policy: ContinuationPolicy, format: str) -> dict[str, Any]:
-        """What both controllers are given."""
-        return {"tools": self.tools(), "policy": policy, "format": format, "clock": lambda: 0.0}
+        return settings(policy, format, run)
 
 
 @pytest.mark.behaviour(18)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, at=st.integers(0, 40), plain=st.booleans())
 def test_a_turn_that_is_stopped_keeps_what_it_has(
-    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], at: int, plain: bool
+    script: list[Any], policy: ContinuationPolicy, asked: Asked, at: int, plain: bool
 ) -> None:
     """Stopped at any act: no stream stays open, the turn ends once, its text is what was shown, it can be sent."""
     format, request = asked
@@ -324,7 +288,7 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
 @pytest.mark.behaviour(18)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, items=st.integers(0, 20))
 def test_a_stream_that_is_left_closes_the_providers(
-    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], items: int
+    script: list[Any], policy: ContinuationPolicy, asked: Asked, items: int
 ) -> None:
     """Whoever leaves after any number of items leaves no stream open, and the turn ends once."""
     format, request = asked

@@ -70,21 +70,6 @@ def test_the_report_says_it_in_a_table(played: dict[str, Any]) -> None:
     assert "The telemetry went to http://there" in report(played | {"exported_to": "http://there"})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["demo", "--minutes", "-1"], "--minutes takes a positive number"),
-        (["demo", "--once", "--minutes", "1"], "does not go with --once"),
-        (["generate", "--root", "/nowhere"], "is no checkout of endturn"),
-    ],
-    ids=["negative", "both", "no checkout"],
-)
-def test_a_wrong_call_says_what_is_wrong(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit status 2, and a sentence."""
-    assert cli.main(arguments) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_what_uvx_started_fetches_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,7 +75,6 @@ READERS = ["langchain", "litellm", "otel", "pydantic_ai", "vercel"]
         {"response_metadata": {"finish_reason": 3, "model_provider": 5, "status": 2}, "unified": 5, "raw": object()},
         {"gen_ai.response.finish_reasons": (None,), "gen_ai.request.max_tokens": "many", "generations": {}},
     ],
-    ids=["types", "nested", "values", "attributes"],
 )
 def test_nothing_raises_over_foreign_values(name: str, strange: Any) -> None:
     """Whatever stands where a reason should is no end of a turn."""
@@ -97,7 +96,6 @@ def test_nothing_raises_over_foreign_values(name: str, strange: Any) -> None:
         {"http.request.method": "POST", "http.response.status_code": 200},
         {"attributes": [{"key": "gen_ai.request.model", "value": {"stringValue": "m"}}]},
     ],
-    ids=["object", "list", "message", "human", "request", "update of a graph", "span of HTTP", "exported span"],
 )
 def test_what_is_no_answer_is_not_called_cut_off(name: str, foreign: Any) -> None:
     """A thing that holds no answer is the caller's mistake: the message says what it is, and nothing that it holds."""
@@ -129,118 +127,41 @@ def test_langchain_state_of_a_graph() -> None:
 
 # --- Exceptions ---------------------------------------------------------------------------------------------------
 
+EXCEPTIONS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data" / "framework_exceptions.jsonl").read_text("utf-8").splitlines()
+]
+"""Classes of packages that are not installed, what their exceptions keep, and the stop that they hide."""
 
-def raised(package: str, name: str, **members: Any) -> Exception:
+
+def raised(name: str, message: str = "message", **members: Any) -> Exception:
     """An exception of a package that is not installed, as its class is found: by module and name."""
-    made: Exception = type(name, (Exception,), {"__module__": f"{package}.exceptions"})("message")
-    made.__dict__.update(members)
+    package, _, kind = name.partition(".")
+    made: Exception = type(kind, (Exception,), {"__module__": f"{package}.exceptions"})(message)
+    for member, value in members.items():
+        made.__dict__[member] = raised(value["raises"]) if isinstance(value, dict) and "raises" in value else value
     return made
 
 
-PYDANTIC = {
-    "kind": "response", "parts": [{"part_kind": "text"}], "usage": {"input_tokens": 5, "output_tokens": 32},
-    "provider_name": "openai", "provider_response_id": "resp_1", "finish_reason": "length", "state": "complete",
-}  # fmt: skip
-CUT = {"choices": [{"index": 0, "message": {"content": '{"a'}, "finish_reason": "length"}], "usage": None, "id": "c1"}
-USED = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": {"output_tokens": 9, "input_tokens": 2}}
-
-
 @pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        pytest.param(
-            raised("instructor", "IncompleteOutputException", last_completion=CUT), "max_tokens", id="instructor"
-        ),
-        pytest.param(raised("instructor", "IncompleteOutputException"), "max_tokens", id="instructor, no completion"),
-        pytest.param(
-            raised("instructor", "InstructorRetryException", last_completion=USED), "max_tokens", id="retries"
-        ),
-        pytest.param(raised("instructor", "InstructorRetryException"), None, id="retries, nothing kept"),
-        pytest.param(raised("strands", "MaxTokensReachedException"), "max_tokens", id="strands"),
-        pytest.param(
-            raised("strands", "ContextWindowOverflowException"), "context_window_exceeded", id="strands, window"
-        ),
-        pytest.param(
-            raised("strands", "EventLoopException", original_exception=raised("strands", "MaxTokensReachedException")),
-            "max_tokens",
-            id="strands, wrapped",
-        ),
-        pytest.param(raised("agents", "ModelRefusalError", refusal="No."), "refused", id="agents"),
-        pytest.param(raised("agents", "MaxTurnsExceeded"), None, id="agents, its own limit"),
-        pytest.param(raised("litellm", "ContextWindowExceededError"), "context_window_exceeded", id="litellm"),
-        pytest.param(raised("litellm", "ContentPolicyViolationError"), "safety_blocked", id="litellm, filter"),
-        pytest.param(
-            raised("litellm", "GuardrailRaisedException", blocked_content=True), "safety_blocked", id="guardrail"
-        ),
-        pytest.param(raised("litellm", "GuardrailRaisedException", blocked_content=False), None, id="no verdict"),
-        pytest.param(
-            raised("litellm", "MidStreamFallbackError", original_exception=raised("litellm", "RateLimitError")),
-            None,
-            id="litellm, wrapped",
-        ),
-        pytest.param(raised("mine", "MaxTokensReachedException"), None, id="the name alone is nothing"),
-        pytest.param(raised("mine", "Failed", completion="done"), None, id="a completion of another kind"),
-        pytest.param(ValueError("maximum context length"), None, id="nobody's"),
-        pytest.param(
-            ProviderError("no", stop=Stop(StopReason.SAFETY_BLOCKED, "content_filter")), "safety_blocked", id="ours"
-        ),
-    ],
+    "row", EXCEPTIONS, ids=lambda row: f"{row['raises']}: {row.get('keeps', row.get('message'))}"[:80]
 )
-def test_what_an_exception_hides(error: BaseException, expected: str | None) -> None:
-    """By its class and module, and by the response that it keeps."""
-    seen = of_exception(error)
-    assert (None if seen is None else seen.stop.reason.value) == expected
+def test_what_an_exception_hides(row: dict[str, Any]) -> None:
+    """By its class and module, by its message, and by the response that it keeps, in whatever format."""
+    seen = of_exception(raised(row["raises"], row.get("message", "message"), **row.get("keeps", {})))
+    assert (None if seen is None else seen.stop.reason.value) == row["says"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(CUT, id="chat"),
-        pytest.param({"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}, id="completions"),
-        pytest.param(USED, id="anthropic"),
-        pytest.param({"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": []}}]}, id="gemini"),
-        pytest.param(
-            {"object": "response", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-            | {"output": []},
-            id="responses",
-        ),
-        pytest.param({"stopReason": "max_tokens", "output": {"message": {"content": []}}}, id="bedrock"),
-        pytest.param({"done": True, "done_reason": "length", "message": {"content": "a"}}, id="ollama"),
-        pytest.param({"id": "1", "finish_reason": "MAX_TOKENS", "message": {"content": []}}, id="cohere"),
-        pytest.param({"id": "i", "status": "incomplete", "steps": []}, id="interactions"),
-        pytest.param(PYDANTIC, id="pydantic-ai"),
-    ],
-)
-def test_a_kept_response_may_be_in_any_format(body: dict[str, Any]) -> None:
-    """Its own members tell which; the format of that format reads it."""
-    seen = of_exception(raised("instructor", "InstructorRetryException", last_completion=body))
-    assert seen is not None
-    assert seen.stop.reason is StopReason.MAX_TOKENS
-
-
-@pytest.mark.parametrize(
-    ("sentence", "expected"),
-    [
-        pytest.param(
-            "Responses stream ended with terminal event `response.incomplete`. status=incomplete; "
-            "incomplete_details=IncompleteDetails(reason='max_output_tokens').",
-            "max_tokens",
-            id="cut",
-        ),
-        pytest.param("Responses stream ended with terminal event `response.failed`.", "error", id="failed"),
-        pytest.param("Tool search not found in agent", None, id="something else"),
-    ],
-)
-def test_agents_sdk_says_it_in_a_sentence(sentence: str, expected: str | None) -> None:
-    """OpenAI's Agents SDK raises over a stream that ended incomplete, and keeps the status in the message alone."""
-    error = type("ModelBehaviorError", (Exception,), {"__module__": "agents.exceptions"})(sentence)
-    seen = of_exception(error)
-    assert (None if seen is None else seen.stop.reason.value) == expected
+def test_an_exception_of_ours_or_of_nobodys() -> None:
+    assert of_exception(ValueError("maximum context length")) is None
+    ours = of_exception(ProviderError("no", stop=Stop(StopReason.SAFETY_BLOCKED, "content_filter")))
+    assert ours is not None
+    assert ours.stop.reason is StopReason.SAFETY_BLOCKED
 
 
 def test_an_exception_behind_it() -> None:
     """Causes and contexts are followed, five deep; a context that `from None` hides is not."""
-    cut = raised("strands", "MaxTokensReachedException")
+    cut = raised("strands.MaxTokensReachedException")
     for depth in range(1, 8):
         error: BaseException = cut
         for _ in range(depth):

@@ -77,20 +77,16 @@ def test_gemini_names_are_found_in_any_framework(reason: FinishReason) -> None:
     assert frameworks.otel((reason.name.lower(),), provider="gcp.gemini").reason == row.reason
 
 
-@pytest.mark.parametrize(
-    ("module", "package"),
-    [
-        (openai, "openai"),
-        (pydantic_ai.exceptions, "pydantic_ai"),
-        (langchain_core.exceptions, "langchain_core"),
-        (google.genai.errors, "google"),
-    ],
-    ids=["openai", "pydantic_ai", "langchain_core", "google"],
-)
-def test_the_named_exceptions_exist(module: Any, package: str) -> None:
-    """A class that was renamed would never be recognised again."""
-    for known, name in NAMED:
-        assert known != package or issubclass(getattr(module, name), BaseException), name
+def test_the_named_exceptions_exist() -> None:
+    homes = {
+        "openai": openai,
+        "pydantic_ai": pydantic_ai.exceptions,
+        "langchain_core": langchain_core.exceptions,
+        "google": google.genai.errors,
+    }
+    known = [(package, name) for package, name in NAMED if package in homes]
+    assert {package for package, _ in known} == homes.keys()
+    assert all(issubclass(getattr(homes[package], name), BaseException) for package, name in known)
 
 
 # --- LangChain ----------------------------------------------------------------------------------------------------
@@ -216,38 +212,33 @@ async def test_pydantic_ai_result_of_a_run() -> None:
         frameworks.pydantic_ai(ModelRequest(parts=[]))
 
 
-async def test_pydantic_ai_refusal() -> None:
-    """It keeps the refusal's words instead of the reason; the refusal is still one."""
-    async with agent_of(refuse()) as agent:
-        with pytest.raises(pydantic_ai.exceptions.ContentFilterError) as error:
+CUT_CALL = partial_call("search", {"query": "a long question"}, after=3)
+"""It asks again over a cut call until its retries are used up; then the exception alone tells."""
+RAISES: dict[str, tuple[list[Reply], type[Exception], StopReason | None]] = {
+    "a refusal": ([refuse()], pydantic_ai.exceptions.ContentFilterError, StopReason.REFUSED),
+    "a cut call": ([CUT_CALL] * 3, pydantic_ai.exceptions.IncompleteToolCall, StopReason.MAX_TOKENS),
+    "a full window": (
+        [fail(400, code="context_length_exceeded")],
+        pydantic_ai.exceptions.ModelHTTPError,
+        StopReason.CONTEXT_WINDOW_EXCEEDED,
+    ),
+    "a filter": ([fail(400, code="content_filter")], pydantic_ai.exceptions.ModelHTTPError, StopReason.SAFETY_BLOCKED),
+    "a failure": ([fail(500)], pydantic_ai.exceptions.ModelHTTPError, None),
+}
+
+
+@pytest.mark.parametrize("name", RAISES)
+async def test_what_pydantic_ai_raises(name: str) -> None:
+    """A refusal is one, though it keeps its words alone; an error answer that speaks of window or filter is a stop."""
+    replies, kind, reason = RAISES[name]
+    async with agent_of(*replies) as agent:
+        with pytest.raises(kind) as error:
             await agent.run("go")
     seen = of_exception(error.value)
-    assert seen is not None
-    assert seen.stop.reason is StopReason.REFUSED
-    assert seen.usage is not None
-    assert seen.model == "m"
-
-
-async def test_pydantic_ai_cut_call() -> None:
-    """It asks again over a cut call until its retries are used up; then the exception alone tells."""
-    cut = partial_call("search", {"query": "a long question"}, after=3)
-    async with agent_of(cut, cut, cut) as agent:
-        with pytest.raises(pydantic_ai.exceptions.IncompleteToolCall) as error:
-            await agent.run("go")
-    seen = of_exception(error.value)
-    assert seen is not None
-    assert (seen.stop.reason, seen.stop.detail) == (StopReason.MAX_TOKENS, "IncompleteToolCall")
-
-
-async def test_pydantic_ai_error_answers() -> None:
-    """An error answer comes wrapped; one that speaks of the window or a filter is a stop, any other is none."""
-    window = fail(400, code="context_length_exceeded")
-    async with agent_of(window, fail(400, code="content_filter"), fail(500)) as agent:
-        for expected in (StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, None):
-            with pytest.raises(pydantic_ai.exceptions.ModelHTTPError) as error:
-                await agent.run("go")
-            seen = of_exception(error.value)
-            assert (None if seen is None else seen.stop.reason) == expected
+    assert (None if seen is None else seen.stop.reason) == reason
+    if name == "a refusal":
+        assert seen is not None
+        assert (seen.usage is not None, seen.model) == (True, "m")
 
 
 # --- OpenTelemetry ------------------------------------------------------------------------------------------------
@@ -312,30 +303,30 @@ BEDROCK: Any = {
 }
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        pytest.param(openai.BadRequestError("no", response=http(400, WINDOW), body=WINDOW["error"]), True, id="openai"),
-        pytest.param(
-            openai.APIError("no", httpx2.Request("POST", "http://s"), body=WINDOW["error"]),
-            True,
-            id="openai, in a stream",
-        ),
-        pytest.param(openai.APITimeoutError(httpx2.Request("POST", "http://s")), False, id="openai, no answer"),
-        pytest.param(anthropic.BadRequestError("no", response=http(400, LONG), body=LONG), True, id="anthropic"),
-        pytest.param(google.genai.errors.ClientError(400, GEMINI), True, id="gemini"),
-        pytest.param(google.genai.errors.ClientError(429, SLOW), False, id="a rate limit is no window"),
-        pytest.param(botocore.ClientError(BEDROCK, "Converse"), True, id="bedrock"),
-        pytest.param(cohere.errors.BadRequestError({"message": "prompt is too long"}), True, id="cohere"),
-        pytest.param(ollama.ResponseError("input length exceeds the context window", 400), True, id="ollama"),
-        pytest.param(ollama.ResponseError("model not found", 404), False, id="ollama, something else"),
-    ],
-)
-def test_error_answers(error: Exception, expected: bool) -> None:
+POST = httpx2.Request("POST", "http://s")
+SPEAKS = {
+    "openai": openai.BadRequestError("no", response=http(400, WINDOW), body=WINDOW["error"]),
+    "openai, in a stream": openai.APIError("no", POST, body=WINDOW["error"]),
+    "anthropic": anthropic.BadRequestError("no", response=http(400, LONG), body=LONG),
+    "gemini": google.genai.errors.ClientError(400, GEMINI),
+    "bedrock": botocore.ClientError(BEDROCK, "Converse"),
+    "cohere": cohere.errors.BadRequestError({"message": "prompt is too long"}),
+    "ollama": ollama.ResponseError("input length exceeds the context window", 400),
+}
+SILENT = {
+    "no answer": openai.APITimeoutError(POST),
+    "a rate limit": google.genai.errors.ClientError(429, SLOW),
+    "something else": ollama.ResponseError("model not found", 404),
+}
+
+
+@pytest.mark.parametrize("name", [*SPEAKS, *SILENT])
+def test_error_answers(name: str) -> None:
     """An SDK's error that speaks of the context window is that stop reason; any other is none."""
-    seen = of_exception(error)
-    assert (seen is not None and seen.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED) == expected
-    assert (seen is None) == (not expected)
+    seen = of_exception((SPEAKS | SILENT)[name])
+    assert (None if seen is None else seen.stop.reason) == (
+        StopReason.CONTEXT_WINDOW_EXCEEDED if name in SPEAKS else None
+    )
 
 
 def test_gemini_continuation_that_broke_off() -> None:

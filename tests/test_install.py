@@ -21,29 +21,8 @@ from tests.support.grafana import TOKEN, FakeGrafana, State
 from tests.support.processes import REPOSITORY
 
 BOARDS = {board["uid"]: board for board in shipped.dashboards(shipped.folder())}
-GROUP = {
-    "orgId": 1,
-    "name": "endturn-alerts",
-    "folder": "endturn",
-    "interval": "1m",
-    "rules": [
-        {
-            "uid": "endturn-unknown",
-            "title": "EndturnStopReasonUnknown",
-            "condition": "C",
-            "data": [
-                {"refId": "A", "datasourceUid": "prometheus", "model": {"expr": "up", "refId": "A"}},
-                {"refId": "C", "datasourceUid": "__expr__", "model": {"type": "threshold", "refId": "C"}},
-            ],
-            "noDataState": "OK",
-            "execErrState": "Error",
-            "for": "5m",
-            "keepFiringFor": "1h",
-            "annotations": {"summary": "{{ $values.A.Value }} of {{ $labels.job }}"},
-            "labels": {"severity": "warning", "service": "{{ $$labels.job }}"},
-        }
-    ],
-}
+GROUP = json.loads((Path(__file__).parent / "data" / "grafana_group.json").read_text())
+"""A file's group of one rule."""
 
 
 @pytest.fixture
@@ -128,7 +107,6 @@ def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_an_upgrade_updates_and_removes(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A changed dashboard is written as a new version of the same uid, one that is no more is removed."""
     run(grafana, "--from", folder)
     (folder / "stops.json").unlink()
     (folder / "overview.json").write_text(json.dumps(board("endturn-overview", "Everything")))
@@ -170,19 +148,15 @@ def test_a_change_made_by_hand_is_overwritten_and_said(
     assert [version["version"] for version in grafana.state.dashboards["endturn-stops"]["versions"]] == [1, 2, 3]
 
 
-def test_another_folder_moves_them(grafana: FakeGrafana, folder: Path) -> None:
-    """`--folder` creates that folder, and what was installed elsewhere moves there."""
+def test_a_dry_run_only_reads(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--dry-run` says what would be done, alerts included. `--folder` creates that folder, and moves what there is."""
+    assert run(grafana, "--from", folder, "--alerts", "--dry-run") == 0
+    assert grafana.state.writes == []
+    assert [line.split()[:3] for line in lines(capsys)] == [["would", "be", "created"]] * 4
     run(grafana, "--from", folder)
     assert run(grafana, "--from", folder, "--folder", "llm") == 0
     assert grafana.state.folders == {"endturn": "endturn", "llm": "llm"}
     assert {kept["folder"] for kept in grafana.state.dashboards.values()} == {"llm"}
-
-
-def test_a_dry_run_only_reads(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--dry-run` says what would be done, alerts included, and sends nothing but questions."""
-    assert run(grafana, "--from", folder, "--alerts", "--dry-run") == 0
-    assert grafana.state.writes == []
-    assert [line.split()[:3] for line in lines(capsys)] == [["would", "be", "created"]] * 4
 
 
 # Data sources
@@ -232,7 +206,6 @@ def test_alert_rules_are_written_in_the_apis_form(grafana: FakeGrafana, folder: 
 def test_rules_of_a_group_that_is_no_more_are_removed(
     grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ours go with their group; somebody else's rules in the same folder stay."""
     run(grafana, "--from", folder, "--alerts")
     for group, uid in (("endturn-old", "endturn-gone"), ("team", "team-rule")):
         rule = {"uid": uid, "folderUID": "endturn", "ruleGroup": group}
@@ -277,25 +250,24 @@ def test_what_others_did_to_a_group_stays(
     assert len(grafana.state.writes) == writes
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"for": "1m"}, id="a duration"),
-        pytest.param({"annotations": {}}, id="annotations"),
-        pytest.param({"labels": {"severity": "warning", "service": "{{ $labels.job }}", "x": "y"}}, id="a label more"),
-        pytest.param({"data": []}, id="its queries"),
-    ],
-)
-def test_a_rule_changed_by_hand_is_written_again(grafana: FakeGrafana, folder: Path, change: dict[str, Any]) -> None:
+CHANGED: dict[str, Any] = {
+    "for": "1m",
+    "annotations": {},
+    "labels": {"severity": "warning", "service": "{{ $labels.job }}", "x": "y"},
+    "data": [],
+}
+
+
+@pytest.mark.parametrize("key", CHANGED)
+def test_a_rule_changed_by_hand_is_written_again(grafana: FakeGrafana, folder: Path, key: str) -> None:
     """Whatever of ours differs is seen, and becomes ours again."""
     run(grafana, "--from", folder, "--alerts")
     [rule] = grafana.state.groups["endturn", "endturn-alerts"]["rules"]
-    written = dict(rule)
-    rule |= change
+    written = rule[key]
+    rule[key] = CHANGED[key]
     assert run(grafana, "--from", folder, "--alerts") == 0
     assert RULES in grafana.state.writes[-1:]
-    [rule] = grafana.state.groups["endturn", "endturn-alerts"]["rules"]
-    assert {key: rule[key] for key in change} == {key: written[key] for key in change}
+    assert grafana.state.groups["endturn", "endturn-alerts"]["rules"][0][key] == written
 
 
 # What goes wrong
@@ -405,7 +377,6 @@ def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_export_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file in the folder's place, or below it, is an error of one line."""
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "file", tmp_path / "file" / "below"):
         assert cli.main(["dashboards", "export", str(target)]) == 2
@@ -452,7 +423,6 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
 
 
 def test_the_guide_names_commands_and_files_that_there_are() -> None:
-    """Every command line of docs/install.md parses, and every file of the checkout that it names exists."""
     guide = (REPOSITORY / "docs" / "install.md").read_text()
     commands = re.findall(r"(?m)^ +endturn (dashboards install[^#\n]*)", guide)
     assert commands

@@ -76,13 +76,11 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
 
 
 def asked(root: Path) -> list[str]:
-    """The command lines that Docker got."""
     return (root.parent / "bin" / "asked").read_text().splitlines()
 
 
 @pytest.fixture
 def health() -> Iterator[str]:
-    """The address of something that is well."""
     with serving(lambda asked: (200, b"", "text/plain")) as url:
         yield url
 
@@ -128,7 +126,6 @@ def test_up_says_what_is_missing(
 
 
 def test_up_waits_and_prints_the_addresses(docker: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """It waits until all parts are healthy; then the addresses and the password's place are printed."""
     root = docker([GRAFANA, container("loki", health="starting")], [GRAFANA, container("loki", health="healthy")])
     assert compose.main(["up", "--lgtm"], root=root) == 0
     assert any(
@@ -178,7 +175,6 @@ def test_up_fails_at_once_and_says_why(
 def test_up_names_those_that_it_waits_for_in_vain(
     docker: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the time is over, those that are not well are named, with the last answer of their health check."""
     monkeypatch.setattr(compose, "WAIT_S", 0)
     root = docker([GRAFANA, container("loki", health="starting", said="503")])
     assert compose.main(["up"], root=root) == 1

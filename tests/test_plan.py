@@ -218,21 +218,6 @@ def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert settings.keys() <= set(re.findall(r"env:(\w+)", (REPOSITORY / "collector/kafka_gateway.yaml").read_text()))
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--turns", "-1"], "turns=-1.0: it lies between 0 and inf"),
-        (["--turns", "1", "--truncated", "2"], "truncated=2.0: it lies between 0 and 1"),
-        (["--turns", "nan"], "turns=nan"),
-        (["--turns", "1", "--interval", "0"], "interval=0.0: it lies between 1 and inf"),
-    ],
-)
-def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
-    """With the bounds, and what the input is."""
-    assert cli.main(["plan", *words]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_what_is_missing_or_unknown_is_named() -> None:
     """For those who compute in Python."""
     with pytest.raises(UsageError, match="say how many turns there are"):

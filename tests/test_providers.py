@@ -93,59 +93,6 @@ def test_every_row_is_consistent(name: str) -> None:
     assert known.dialect in {dialect_in(format_of(each), name) for each in ("openai_chat", known.format)}
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "provider"),
-    [
-        ("api.openai.com", None, "openai"),
-        ("eu.api.openai.com", None, "openai"),
-        ("me.openai.azure.us", None, "azure.ai.openai"),
-        ("us-east5-aiplatform.googleapis.com", None, "gcp.vertex_ai"),
-        ("bedrock-runtime.eu-west-1.amazonaws.com", None, "aws.bedrock"),
-        ("bedrock-mantle.eu-west-1.api.aws", None, "aws.bedrock"),
-        ("bucket.s3.amazonaws.com", None, ""),
-        ("aws-external-anthropic.eu-west-1.api.aws", None, "anthropic"),
-        ("us-south.ml.cloud.ibm.com", None, "ibm.watsonx.ai"),
-        ("API.GROQ.COM.", None, "groq"),
-        ("notapi.groq.com", None, ""),
-        ("notapi.x.ai.evil.com", None, ""),
-        ("127.0.0.1", 11434, "ollama"),
-        ("localhost", 1234, "lmstudio"),
-        ("localhost", 8000, ""),
-    ],
-)
-def test_who_is_behind_a_host(host: str, port: int | None, provider: str) -> None:
-    """Regions stand before a host's name or within it; a lookalike is nobody, and port 8000 is anybody's."""
-    assert provider_at(host, port) == provider
-
-
-@pytest.mark.parametrize(
-    ("said", "name"),
-    [("Google-GenAI", "gcp.gemini"), ("xai.chat", "x_ai"), ("gcp.gen_ai", "gcp.gen_ai"), ("mine.own", "mine.own")],
-)
-def test_a_framework_s_name_for_a_provider(said: str, name: str) -> None:
-    """The conventions' name of a provider, by any other; what is not known stays as it is."""
-    assert canonical(said) == name
-
-
-@pytest.mark.parametrize(
-    ("provider", "format_name", "dialect"),
-    [
-        ("ollama", "ollama", ""),
-        ("ollama", "openai_chat", "ollama"),
-        ("vllm", "completions", "vllm"),
-        ("mistral_ai", "openai_chat", "mistral"),
-        ("mistral_ai", "completions", "compatible"),
-        ("gcp.vertex_ai", "gemini", "vertex"),
-        ("gcp.vertex_ai", "openai_chat", "compatible"),
-        ("deepseek", "anthropic", ""),
-        ("acme", "openai_chat", "compatible"),
-    ],
-)
-def test_a_provider_s_dialect_in_a_format(provider: str, format_name: str, dialect: str) -> None:
-    """Its own words wherever a format knows them; a stranger may use anybody's."""
-    assert dialect_in(format_of(format_name), provider) == dialect
-
-
 def test_ollama_is_asked_for_a_limit_that_it_reads() -> None:
     """In OpenAI's format too, where Ollama knows `max_tokens` alone."""
     provider = ScriptedProvider([say("Hello.")])

@@ -68,3 +68,11 @@ except SystemExit:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == f"endturn {endturn.__version__}\n\n"
+
+
+@pytest.mark.parametrize("module", ["endturn.clients", "endturn.scripted", "endturn.adapters, endturn.controller"])
+def test_importing_loads_no_http_library(module: str) -> None:
+    """httpx, httpx2 and the SDKs are imported when they are first used, not before."""
+    heavy = {"httpx", "httpx2", "openai", "anthropic", "google.genai", "botocore", "opentelemetry", "jsonschema"}
+    code = f"import sys, {module}; print({heavy!r} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

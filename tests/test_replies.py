@@ -32,7 +32,7 @@ def check(path: Path, want: Any, got: Any) -> None:
     found = list(differences(want, got))
     if found:
         told = "\n".join(found[:MOST])
-        where = f"tests/replies/{path.relative_to(HERE)}"
+        where = f"tests/{path.relative_to(HERE.parent)}"
         pytest.fail(f"{where} expects something else in {len(found)} places:\n{told}", pytrace=False)
 
 
@@ -41,13 +41,7 @@ def named(path: Path) -> str:
     return str(path.relative_to(HERE).with_suffix(""))
 
 
-@pytest.mark.behaviour(3)
-@pytest.mark.behaviour(5)
-@pytest.mark.behaviour(6)
-@pytest.mark.behaviour(7)
-@pytest.mark.behaviour(9)
-@pytest.mark.behaviour(10)
-@pytest.mark.behaviour(11)
+@pytest.mark.behaviour(3, 5, 6, 7, 9, 10, 11)
 @pytest.mark.parametrize("path", reply_files(), ids=named)
 def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
     """What client and telemetry make of it, whole and after each event, and each event's deltas."""

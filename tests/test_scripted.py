@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import openai
+import httpx
 import pytest
 from hypothesis import given, strategies as st
 
 from endturn.chat import ChatResponse, Delta, Message, Request
+from endturn.clients import Client
 from endturn.errors import DecodeError, ProviderUnavailable, RequestRejected, UsageError
 from endturn.scripted import (
     Ending,
@@ -29,8 +34,8 @@ from endturn.scripted import (
     truncate,
 )
 from endturn.stop import StopReason
-from tests.support.sdks import FORMATS, sdk
 
+FORMATS = ("openai_chat", "anthropic")
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
 
 
@@ -39,6 +44,15 @@ def request(*texts: str, model: str = "m", max_tokens: int | None = None) -> Req
     roles: tuple[Any, Any] = ("user", "assistant")
     messages = tuple(Message(role=roles[at % 2], content=text) for at, text in enumerate(texts or ("hi",)))
     return Request(model=model, messages=messages, max_tokens=max_tokens)
+
+
+def refused(provider: ScriptedProvider) -> str:
+    """What a server says of a request that it does not answer, in the provider's own shape, not to be tried again."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    with httpx.Client(transport=provider.transport()) as http:
+        answer = http.post("http://scripted/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    return str(answer.json()["error"]["message"])
 
 
 # --- What a script says -----------------------------------------------------------------------------------------
@@ -59,8 +73,7 @@ def test_an_exhausted_script_is_an_error() -> None:
     assert provider.complete(request()).text == "one"
     with pytest.raises(UsageError, match="1 replies is exhausted"):
         provider.complete(request())
-    with sdk(provider, "openai_chat", "server") as asking, pytest.raises(openai.BadRequestError, match="exhausted"):
-        asking.ask()
+    assert "exhausted" in refused(provider)
     assert len(provider.requests) == 3
 
 
@@ -99,25 +112,16 @@ def test_a_lone_reply_is_a_script() -> None:
         ScriptedProvider(gives_text).complete(request("hi"))
 
 
-def test_a_script_by_model() -> None:
-    """Each model has its own lines and its own place in them; an unknown model is an error unless there is a "*"."""
+def test_a_script_by_model_or_conversation() -> None:
+    """Each has its own lines and its own place in them; an unknown model is an error unless there is a "*"."""
     provider = ScriptedProvider({"a": [say("a1"), say("a2")], "b": lambda asked: say(asked.messages[0].text)})
-    heard = [provider.complete(request("hi", model=model)).text for model in "abab"]
-    assert heard == ["a1", "hi", "a2", "hi"]
+    assert [provider.complete(request("hi", model=model)).text for model in "abab"] == ["a1", "hi", "a2", "hi"]
     with pytest.raises(UsageError, match="'c'"):
         provider.complete(request(model="c"))
     assert ScriptedProvider({"*": [say("any")]}).complete(request(model="c")).text == "any"
-
-
-def test_a_script_by_conversation() -> None:
-    """With `by_conversation` every conversation hears the script from its start."""
     provider = ScriptedProvider([say("1"), say("2")], key=by_conversation)
     heard = [provider.complete(request(*texts)).text for texts in (["x"], ["y"], ["x", "1", "go on"], ["y", "1", "go"])]
     assert heard == ["1", "1", "2", "2"]
-
-
-def test_a_line_may_be_a_function() -> None:
-    """A line of the script may compute its reply from the request."""
     provider = ScriptedProvider([lambda asked: say(asked.messages[-1].text.upper()), say("plain")])
     assert [provider.complete(request("hi")).text for _ in range(2)] == ["HI", "plain"]
 
@@ -130,31 +134,26 @@ def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> Non
 
     with pytest.raises(LookupError):
         ScriptedProvider(line).complete(request())
-    provider = ScriptedProvider(line)
-    with sdk(provider, "openai_chat", "server") as asking, pytest.raises(openai.BadRequestError) as caught:
-        asking.ask()
-    assert "LookupError('no such line')" in str(caught.value)
+    assert "LookupError('no such line')" in refused(ScriptedProvider(line))
     assert "a function of the script failed" in caplog.text
 
 
 def test_what_was_received_is_recorded_without_credentials() -> None:
     """Requests are kept parsed and as sent, with their headers but without any key."""
     provider = ScriptedProvider([say("one"), say("two")])
-    for format in FORMATS:
-        with sdk(provider, format, "transport") as asking:
-            asking.ask("question", model="model-1", max_tokens=7)
+    for name, path in (("openai", "/v1"), ("anthropic", "")):
+        options: dict[str, Any] = {"base_url": f"http://scripted{path}", "http": provider.transport()}
+        with Client(name, api_key="a-key", **options) as client:
+            client(request("question", model="model-1", max_tokens=7))
     for received, format in zip(provider.received, FORMATS, strict=True):
-        assert (received.format, received.stream, received.request.model) == (format, False, "model-1")
-        assert received.request.max_tokens == 7
-        assert received.request.messages[-1].text == "question"
-        assert received.body["model"] == "model-1"
+        asked = received.request
+        assert (received.format, received.stream, asked.model, asked.max_tokens) == (format, False, "model-1", 7)
+        assert asked.messages[-1].text == "question"
         assert received.headers["content-type"] == "application/json"
         assert not {"authorization", "x-api-key"} & received.headers.keys()
-    assert [asked.model for asked in provider.requests] == ["model-1", "model-1"]
 
 
 def test_one_script_among_threads_is_played_once() -> None:
-    """Fifty threads that share one script hear each of its replies exactly once."""
     provider = ScriptedProvider([say(str(number)) for number in range(500)])
     with ThreadPoolExecutor(50) as pool:
         heard = list(pool.map(lambda _: provider.complete(request()).text, range(500)))
@@ -198,7 +197,6 @@ def test_a_reason_that_cannot_be_said(format: str, reply: Reply, message: str) -
 
 
 def test_a_dialect_may_have_the_word() -> None:
-    """Mistral's servers say `model_length` where the window is full."""
     said = ScriptedProvider([reason(StopReason.CONTEXT_WINDOW_EXCEEDED)], dialect="mistral").complete(request())
     assert (said.stop_reason, said.raw_stop_reason) == (StopReason.CONTEXT_WINDOW_EXCEEDED, "model_length")
 
@@ -221,29 +219,16 @@ def test_a_continued_essay_is_the_essay(text: str, maximum: int) -> None:
     assert "".join(said[1::2]) == text
 
 
-def test_an_essay_begins_again_for_a_new_question() -> None:
-    """A user message that is no nudge gets the text from its beginning."""
+def test_where_an_essay_goes_on() -> None:
+    """A user message that is no nudge gets it from its beginning; a prefill, and pieces that were merged, its rest."""
     provider = ScriptedProvider(essay(PROSE))
     first = provider.complete(request("Write.", max_tokens=4)).text
-    assert PROSE.startswith(first)
     assert provider.complete(request("Write.", first, "And the weather?", max_tokens=4)).text == first
-    assert PROSE.startswith(first + provider.complete(request("Write.", first, "continue", max_tokens=4)).text)
-
-
-def test_an_essay_continues_a_prefill() -> None:
-    """A request that ends with the assistant's own words gets what follows them."""
-    half = PROSE[: PROSE.index(",") + 1]
-    response = ScriptedProvider(essay(PROSE), format="anthropic").complete(request("Write.", half))
-    assert half + response.text == PROSE
-
-
-def test_an_essay_continues_merged_history() -> None:
-    """Pieces that were merged into one assistant message count as said, all of them."""
-    provider = ScriptedProvider(essay(PROSE))
-    first = provider.complete(request("Write.", max_tokens=4)).text
     second = provider.complete(request("Write.", first, "continue", max_tokens=4)).text
     third = provider.complete(request("Write.", first + second, "continue")).text
     assert first + second + third == PROSE
+    half = PROSE[: PROSE.index(",") + 1]
+    assert half + ScriptedProvider(essay(PROSE), format="anthropic").complete(request("Write.", half)).text == PROSE
 
 
 # --- As a provider function -------------------------------------------------------------------------------------
@@ -290,9 +275,93 @@ def test_a_function_fails_as_a_client_does(format: str) -> None:
 
 
 def test_endings_can_be_set_on_any_reply() -> None:
-    """A call whose connection is lost midway is not closed, and its stop is `missing`."""
+    """A call whose connection is lost midway has so many tokens, is not closed, and its stop is `missing`."""
     reply = partial_call("write", {"path": "a.txt"}, after=1).but(ending=Ending.BROKEN)
+    arrived = tokens('{"path": "a.txt"}')[0]
+    for whole in (reply.but(ending=Ending.WHOLE), partial_call("write", {"path": "a.txt"})):
+        said = ScriptedProvider([whole]).complete(request(max_tokens=1))  # where the script does not say, that ends it
+        assert [made.arguments_raw for made in said.tool_calls] == [arrived]
     for format in FORMATS:
         _, response = finished(list(ScriptedProvider([reply], format=format).stream(request())))
         assert response.stop_reason is StopReason.MISSING
-        assert [(made.name, made.closed, made.arguments) for made in response.tool_calls] == [("write", False, None)]
+        (made,) = response.tool_calls
+        assert (made.name, made.closed, made.arguments_raw, made.arguments) == ("write", False, arrived, None)
+
+
+# --- Over HTTP ----------------------------------------------------------------------------------------------------
+
+CALL = b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}'
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status"),
+    [
+        ("GET", "/v1/models", b"", 404),
+        ("POST", "/v1/embeddings", b"{}", 404),
+        ("POST", "/v1/v1/messages", CALL, 404),
+        ("POST", "/messages", CALL, 404),
+        ("POST", "/v2/foo/chat/completions", CALL, 404),
+        ("POST", "/foo/chat/completions", CALL, 404),
+        ("POST", "/v1/chat/completions", b"not json", 400),
+        ("POST", "/v1/messages", b"[]", 400),
+        ("POST", "/v1/messages", b'{"model": "m"}', 400),
+    ],
+)
+def test_what_is_no_call_is_refused(method: str, path: str, content: bytes, status: int) -> None:
+    """Another endpoint is a 404 and a malformed body a 400, in the provider's error shape; neither plays a reply."""
+    provider = ScriptedProvider([say("untouched")])
+    with httpx.Client(transport=provider.transport()) as client:
+        answer = client.request(method, f"http://scripted{path}", content=content)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+    assert provider.received == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/chat/completions",
+        "/v1/chat/completions",
+        "/api/v1/chat/completions",
+        "/openai/deployments/gpt-5/chat/completions?api-version=1",
+        "/v1/messages",
+        "/gateway/v1/messages",
+    ],
+)
+def test_the_paths_that_providers_and_gateways_use_are_answered(path: str) -> None:
+    with httpx.Client(transport=ScriptedProvider(say("here")).transport()) as client:
+        assert client.post(f"http://scripted{path}", content=CALL).status_code == 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_leaves_the_block_at_once() -> None:
+    """The server's thread is not in the child: it neither waits for it nor stops the parent's server."""
+    code = """
+import os, sys, httpx
+from endturn.scripted import ScriptedProvider, say
+with ScriptedProvider(say("hi")).serve() as url:
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        print(httpx.post(f"{url}/v1/chat/completions", json=body).status_code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)
+    assert done.stdout == "200\n", done.stderr
+
+
+def test_stopping_ends_open_streams_and_threads() -> None:
+    """Leaving `serve` while a client still reads closes its connection and leaves no thread and no port."""
+    before = threading.active_count()
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with httpx.Client() as client:
+        with ScriptedProvider([say("one two").but(pace_s=30)]).serve() as url:
+            assert url.startswith("http://127.0.0.1:")
+            reading = client.stream("POST", f"{url}/v1/chat/completions", json=body)
+            answer = reading.__enter__()
+        with pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+        reading.__exit__(None, None, None)
+        assert threading.active_count() <= before
+        with pytest.raises(httpx.ConnectError):
+            client.post(url)

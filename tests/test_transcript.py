@@ -79,12 +79,17 @@ def settings(path: Path | None, **policy: Any) -> dict[str, Any]:
 
 
 def play(path: Path | None, script: Sequence[ChatResponse | BaseException], **policy: Any) -> TurnResult:
-    """One turn over a script."""
     return ContinuationController(Played(*script), **settings(path, **policy)).run(REQUEST)
 
 
+def cut_lines(path: Path, *kept: slice) -> list[bytes]:
+    """The lines of a file, of which these are left in it."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for each in kept for line in lines[each]))
+    return lines
+
+
 def only(path: Path) -> Recovered:
-    """The one turn of a transcript."""
     (turn,) = recover(path)
     return turn
 
@@ -161,13 +166,6 @@ def test_a_line_is_one_json_object_that_says_what_it_is(tmp_path: Path) -> None:
     assert lines[3]["message"] == {"role": "user", "content": PROMPT, "synthetic": True}
     assert lines[5]["message"] == "response"
     assert lines[-1]["ended"] == {"outcome": "completed"}
-
-
-def test_nothing_is_written_without_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No path in the policy: no file, nowhere."""
-    monkeypatch.chdir(tmp_path)
-    play(None, SCRIPTS["continued"])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_several_turns_of_one_file_are_told_apart(tmp_path: Path) -> None:
@@ -259,17 +257,13 @@ def test_what_follows_a_damaged_line_is_not_trusted(
     assert any("line 5 of" in message for message in caplog.messages)
 
 
-def test_a_line_whose_turn_began_elsewhere_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The rest of a file that was moved away in mid-turn is no turn."""
+def test_what_cannot_be_read_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The rest of a file that was moved away in mid-turn is no turn; a file that is not there is the caller's fault."""
     path = tmp_path / "turns.jsonl"
     play(path, [said("x")])
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    cut_lines(path, slice(1, None))
     assert recover(path) == []
     assert len(caplog.messages) == 3
-
-
-def test_a_file_that_cannot_be_read_is_the_callers_fault(tmp_path: Path) -> None:
-    """The error names the path and says why."""
     with pytest.raises(UsageError, match=r"'.*nothing\.jsonl' cannot be read: No such file"):
         recover(tmp_path / "nothing.jsonl")
 
@@ -304,7 +298,7 @@ def test_limits_go_on_after_a_crash_and_begin_anew_after_a_limit(tmp_path: Path)
     path = tmp_path / "turns.jsonl"
     limited = play(path, SCRIPTS["a limit"])
     assert only(path).resume().counters == limited.resume().counters
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    cut_lines(path, slice(-1))
     resumption = only(path).resume()
     assert (resumption.counters.attempts, resumption.strategy) == (3, Strategy.PROMPT)
 
@@ -313,8 +307,7 @@ def test_an_unanswered_call_may_have_been_run(tmp_path: Path) -> None:
     """Killed while a tool ran: results that arrived are kept, the missing one is an error that says so."""
     path = tmp_path / "turns.jsonl"
     play(path, SCRIPTS["calls"])
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:4]))
+    cut_lines(path, slice(4))
     turn = only(path)
     assert [(message.tool_call_id, message.text, message.is_error) for message in turn.messages[-2:]] == [
         ("call_1", "found", False), ("call_2", NOT_RECORDED, True),
@@ -325,76 +318,82 @@ def test_an_unanswered_call_may_have_been_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["whole", "refused", "nothing but thinking", "an error that says why"])
 def test_a_turn_that_is_over_is_not_taken_up(name: str, tmp_path: Path) -> None:
-    """A whole answer, a refusal, and what asking again would not change."""
     path = tmp_path / "turns.jsonl"
     play(path, SCRIPTS[name])
     with pytest.raises(UsageError, match="cannot be taken up again"):
         only(path).resume()
 
 
+class Pausing(Played):
+    """A provider function that takes pauses up."""
+
+    format = "gemini"
+    retrieves = True
+
+
+def interrupted(controller: ContinuationController, start: Any) -> TurnResult:
+    """How a turn ended, also where it was interrupted."""
+    try:
+        return controller.run(start)
+    except KeyboardInterrupt as error:
+        result = error.turn_result  # type: ignore[attr-defined]
+        assert isinstance(result, TurnResult)
+        return result
+
+
 @pytest.mark.behaviour(13)
-@pytest.mark.parametrize("end", [KeyboardInterrupt(), RuntimeError("gone"), said("", StopReason.MISSING), cut("on")],
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), RuntimeError("gone"), said("", StopReason.MISSING), None],
                          ids=["interrupted", "failed", "lost", "killed"])  # fmt: skip
-@pytest.mark.parametrize("again", [False, True], ids=["at once", "after it was taken up again"])
+@pytest.mark.parametrize("times", [1, 2], ids=["at once", "after it was taken up again"])
 @pytest.mark.parametrize("chunk", [None, 2], ids=["whole", "streamed"])
 @pytest.mark.parametrize("kind", [Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN])
 def test_a_pause_is_taken_up_as_the_live_turn_would(
-    kind: Resume, chunk: int | None, again: bool, end: Any, tmp_path: Path
+    kind: Resume, chunk: int | None, times: int, end: Any, tmp_path: Path
 ) -> None:
     """However the call after it was lost, and again after that: the same id or token, the same text, one paid job."""
     path = tmp_path / "turns.jsonl"
     path.touch()
     pauses = [paused("", kind, id="job-1", token="t-1"), paused("part", kind, id="job-2", token="t-2")]
-    rest = "part done" if kind is Resume.RETRIEVE_SAME_ID else " done"
-    lost = [end, end] if again else [end]
+    rest = said("part done" if kind is Resume.RETRIEVE_SAME_ID else " done")
+    lost = [end or RuntimeError("gone")] * times
 
     def controller(*script: ChatResponse | BaseException) -> ContinuationController:
-        provider = Played(*script, chunk=chunk)
-        provider.__dict__.update(format="gemini", retrieves=True)
-        return ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None}))
+        slow = settings(path) | {"sleep": lambda seconds: None}
+        return ContinuationController(Pausing(*script, chunk=chunk), **slow)
 
-    def ended(started: ContinuationController, start: Any) -> TurnResult:
-        try:
-            return started.run(start)
-        except KeyboardInterrupt as error:
-            result = error.turn_result  # type: ignore[attr-defined]
-            assert isinstance(result, TurnResult)
-            return result
-
-    if end == cut("on"):  # what is left of the file is what was written before this call's answer
-        lost = [RuntimeError("gone")] * len(lost)
-    live = ended(controller(*pauses, *lost[:1]), REQUEST)
-    if again:
-        live = ended(controller(*lost[1:]), live.resume())
-    if end == cut("on"):
+    live = interrupted(controller(*pauses, lost[0]), REQUEST)
+    for each in lost[1:]:
+        live = interrupted(controller(each), live.resume())
+    if end is None:  # what is left of the file is what was written before this call's answer
         lines = path.read_bytes().splitlines(keepends=True)
         start = max(number for number, line in enumerate(lines) if b'"began"' in line)
-        told = [line for line in lines[start:] if b'"raised"' not in line and b'"ended"' not in line]
-        told = [
-            line for line in told if kind is Resume.NATIVE_TOKEN or b'"counters":' not in line or b'"began"' in line
-        ]
-        path.write_bytes(b"".join([*lines[:start], *told]))
+        gone = [b'"raised"', b'"ended"', *([b'"counters":'] if kind is Resume.RETRIEVE_SAME_ID else [])]
+        told = [line for line in lines[start + 1 :] if not any(word in line for word in gone)]
+        path.write_bytes(b"".join([*lines[: start + 1], *told]))
     turn = recover(path)[-1]
     assert not turn.damaged
     resumption, expected = turn.resume(), live.resume()
     for name in ("next", "strategy", "pending", "text", "earlier", "seam", "segments"):
         assert getattr(resumption, name) == getattr(expected, name), name
-    finished = controller(said(rest)).run(resumption)
+    finished = controller(rest).run(resumption)
     assert (finished.text, finished.outcome) == ("part done", "completed")
-    assert finished.messages == controller(said(rest)).run(expected).messages
+    assert finished.messages == controller(rest).run(expected).messages
 
 
 @pytest.mark.behaviour(13)
-def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "strategy"), [(Resume.NATIVE_TOKEN, Strategy.PROMPT), (Resume.RETRIEVE_SAME_ID, Strategy.RETRIEVE)]
+)
+def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(
+    kind: Resume, strategy: Strategy, tmp_path: Path
+) -> None:
     """Its token is used up: the rest is asked for. Of one that is fetched, the whole comes again."""
-    for kind, strategy in ((Resume.NATIVE_TOKEN, Strategy.PROMPT), (Resume.RETRIEVE_SAME_ID, Strategy.RETRIEVE)):
-        path = tmp_path / f"{kind}.jsonl"
-        provider = Played(paused("a ", kind, id="job-1", token="t"), said("a longer", StopReason.MISSING))
-        provider.__dict__.update(retrieves=True)
-        live = ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None})).run(REQUEST)
-        recovered = only(path).resume()
-        assert recovered.strategy is live.resume().strategy or live.resume().strategy is Strategy.PREFILL
-        assert (recovered.strategy, recovered.text) == (strategy, live.text)
+    path = tmp_path / "turns.jsonl"
+    provider = Pausing(paused("a ", kind, id="job-1", token="t"), said("a longer", StopReason.MISSING))
+    live = ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None})).run(REQUEST)
+    recovered = only(path).resume()
+    assert recovered.strategy is live.resume().strategy
+    assert (recovered.strategy, recovered.text) == (strategy, live.text)
 
 
 # --- Replay -------------------------------------------------------------------------------------------------------
@@ -538,29 +537,18 @@ for _ in range(40):
 """
 
 
-def process(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Another Python that runs `code`."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def done(started: subprocess.Popen[str]) -> str:
-    """What a process printed, once it is over."""
-    out, err = started.communicate(timeout=120)
-    assert started.returncode == 0, err
-    return out
-
-
 def varied(words: int) -> str:
     """So many words, no passage of them twice."""
     return " ".join(str(word * 7_919) for word in range(words))
 
 
 def test_two_processes_may_append_to_one_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every line of every turn of both is whole."""
     path = tmp_path / "turns.jsonl"
-    for writer in [process(WRITER, path, "a"), process(WRITER, path, "b")]:
-        done(writer)
+    command = [sys.executable, "-c", WRITER, str(path)]
+    writers = [subprocess.Popen([*command, name], cwd=REPOSITORY, stderr=subprocess.PIPE) for name in "ab"]
+    for writer in writers:
+        _, told = writer.communicate(timeout=120)
+        assert writer.returncode == 0, told
     turns = recover(path)
     assert {turn.turn_id for turn in turns} == {f"{name}-{number}" for name in "ab" for number in range(40)}
     assert all(turn.ended and not turn.damaged for turn in turns)

@@ -8,12 +8,13 @@ future, and only the first of them is followed. The laws are checked at every st
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -33,16 +34,16 @@ from endturn.continuation.result import (
     TurnResult,
     Wait,
 )
-from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.turn import Course
 from endturn.continuation.turn_state import Setup
-from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.errors import ProviderUnavailable
 from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.formats import format_of
 from endturn.formats.format import Format
 from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.stop import Resume, Stop, StopReason
-from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
+from endturn.stop import StopReason
+from tests.support.turns import NOW, SEARCH, ask
+from tests.turns.record import asked as request_of, failure, response
 
 # --- The table alone ----------------------------------------------------------------------------------------------
 
@@ -119,91 +120,27 @@ def text(number: int) -> str:
     return f"piece{number:02} "
 
 
-def stop(reason: StopReason, resume: Resume = Resume.NONE) -> Stop:
-    """What an error says of the model's stop."""
-    return Stop(reason, raw=reason.value, resume=resume)
-
-
-SEARCHES: Final = call()
-LOOKS: Final = call("now", "{}", id="call_2")
-
-ANSWERS: Final[Mapping[str, Callable[[str], Answer]]] = {
-    "end": said,
-    "end, empty": lambda _: said(""),
-    "end, full": lambda text: said(text, suspected=True, tokens=TOKENS),
-    "end, with calls": lambda text: said(text, calls=[SEARCHES]),
-    "cut": partial(cut, tokens=TOKENS),
-    "cut, empty": lambda _: cut("", tokens=TOKENS),
-    "cut, white space": lambda _: cut("\n", tokens=TOKENS),
-    "cut, thinking": lambda _: cut("", reasoning="Hm.", tokens=TOKENS),
-    "cut, a call that looks whole": lambda text: cut(text, calls=[SEARCHES], tokens=TOKENS),
-    "cut, {}": lambda _: cut("", calls=[LOOKS], tokens=TOKENS),
-    "cut, half a call": lambda _: cut("", calls=[SEARCHES, call("now", '{"q', id="b", closed=False)], tokens=TOKENS),
-    "calls": lambda text: calling(SEARCHES, LOOKS, text=text),
-    "call": lambda _: calling(SEARCHES),
-    "call, wrong": lambda text: calling(call(arguments='{"q": 1}'), LOOKS, text=text),
-    "call, unknown": lambda _: calling(call("gone")),
-    "call, same id": lambda _: calling(SEARCHES, call("now", "{}")),
-    "call, full": lambda _: calling(SEARCHES, suspected=True, tokens=TOKENS),
-    "call, half": lambda _: calling(call(arguments='{"q": "ha')),
-    "call, open": lambda text: calling(call(closed=False), text=text),
-    "call, none": lambda _: calling(),
-    "paused, resend": paused,
-    "paused, resend, empty": lambda _: paused(""),
-    "paused, token": lambda text: paused(text, Resume.NATIVE_TOKEN, token=text),
-    "paused, same token": lambda _: paused("", Resume.NATIVE_TOKEN, token="same"),
-    "paused, no token": lambda _: paused("", Resume.NATIVE_TOKEN),
-    "paused, being made": lambda text: paused(text, Resume.RETRIEVE_SAME_ID, id="r"),
-    "paused, server": lambda text: paused(text, Resume.SERVER),
-    "refused": lambda text: said(text, StopReason.REFUSED),
-    "refused, with calls": lambda _: said("", StopReason.REFUSED, calls=[SEARCHES]),
-    "blocked": lambda text: said(text, StopReason.SAFETY_BLOCKED),
-    "window": lambda text: said(text, StopReason.CONTEXT_WINDOW_EXCEEDED),
-    "unknown": lambda text: said(text, StopReason.UNKNOWN),
-    "cancelled": lambda text: said(text, StopReason.CANCELLED),
-    "error": lambda text: said(text, StopReason.ERROR),
-    "error, to be repaired": lambda text: said(text, StopReason.ERROR, resume=Resume.REPAIR),
-    "missing": lambda text: said(text, StopReason.MISSING, terminal_seen=False),
-    "missing, empty": lambda _: said("", StopReason.MISSING, terminal_seen=False),
-    "missing, with calls": lambda _: said("", StopReason.MISSING, terminal_seen=False, calls=[SEARCHES]),
-    "lost": Lost,
-    "unavailable": lambda _: ProviderUnavailable("busy"),
-    "unavailable, late": lambda text: ProviderUnavailable(
-        "gone", partial=said(text, StopReason.MISSING, terminal_seen=False)
-    ),
-    "rejected": lambda _: RequestRejected("no", status=400),
-    "rejected, window": lambda _: RequestRejected("long", status=400, stop=stop(StopReason.CONTEXT_WINDOW_EXCEEDED)),
-    "rejected, call": lambda _: RequestRejected("call", status=400, stop=stop(StopReason.ERROR, Resume.REPAIR)),
-    "broken": lambda _: ValueError("a bug"),
-}
-JSON_ANSWERS: Final[Mapping[str, Callable[[str], Answer]]] = {
-    "JSON": lambda _: said('{"a": 1}'),
-    "JSON, cut": lambda _: cut('{"a": ', tokens=TOKENS),
-}
-DONE: Final = call("finish_task", '{"status": "done"}', id="call_3")
-TASK_ANSWERS: Final[Mapping[str, Callable[[str], Answer]]] = {
-    "done": lambda text: calling(DONE, text=text),
-    "done, and a call": lambda _: calling(SEARCHES, DONE),
-    "done, cut": lambda _: cut("", calls=[DONE], tokens=TOKENS),
-    "done, full": lambda _: calling(DONE, suspected=True, tokens=TOKENS),
-    "done, no such status": lambda _: calling(call("finish_task", '{"status": "?"}')),
-    "end, long": lambda text: said(text * 2),
-}
+FILE: Final = json.loads(Path(__file__).with_name("worlds.json").read_text("utf-8"))
+"""`answers`: what a provider may give, in the words of tests/turns; `worlds`: what a turn is explored under, and which
+outcomes no exploration of it may miss: one that did would prove little."""
+ANSWERS: Final[Mapping[str, Any]] = FILE["answers"]
 TOOLS: Final[Mapping[str, Reply]] = {"found": ToolRan("found"), "raised": ToolRan("KeyError: 'x'", is_error=True)}
 ROOM: Final[Mapping[str, Reply]] = {"room": ask("shorter", tools=(SEARCH, NOW), max_tokens=TOKENS), "no room": None}
 
 
-@cache
 def answer(name: str, said: str, beginning: str = "") -> Answer:
     """What a provider gives that has this to say; of a response that is fetched again, after what it said before."""
-    given = {**ANSWERS, **JSON_ANSWERS, **TASK_ANSWERS}[name](said)
-    if isinstance(given, Lost):
-        return Lost(beginning + given.text)
-    if isinstance(given, ChatResponse):
-        return given.but(text=beginning + given.text)
-    if isinstance(given, ProviderUnavailable) and given.partial is not None:
-        given.partial = given.partial.but(text=beginning + given.partial.text)
-    return given
+    given = json.loads(json.dumps(ANSWERS[name]).replace("<text>", said))
+    if "lost" in given:
+        return Lost(beginning + given["lost"])
+    if "raises" in given:
+        error = failure(given)
+        if isinstance(error, ProviderUnavailable) and error.partial is not None:
+            error.partial = error.partial.but(text=beginning + error.partial.text)
+        assert isinstance(error, Exception)
+        return error
+    made = response({**given, "tokens": TOKENS if "max_tokens" in given or given.get("suspected") else 10})
+    return made.but(text=beginning + made.text)
 
 
 # --- One turn, driven by a script -----------------------------------------------------------------------------------
@@ -236,7 +173,7 @@ class World:
     """What a turn is explored under.
 
     Attributes:
-        answers: the names of what the provider may give; all of ANSWERS by default.
+        answers: the names of what the provider may give.
         hand_over: the host runs its tools itself.
         retrieves: the provider function fetches responses that are still being made.
     """
@@ -244,7 +181,8 @@ class World:
     policy: ContinuationPolicy
     request: Request = QUESTION
     format: Format = TOKEN_WIRE
-    answers: tuple[str, ...] = tuple(ANSWERS)
+    answers: tuple[str, ...]
+    reached: frozenset[TurnOutcome] = frozenset()
     hand_over: bool = False
     retrieves: bool = True
 
@@ -465,13 +403,13 @@ def check_tools(world: World, played: Played) -> None:
     if world.policy.dispatch == "any_parsed":
         return
     for number, asked in played.ran:
-        response = played.answers[number - 1]
-        assert isinstance(response, ChatResponse)
-        assert response.stop.reason is StopReason.TOOL_CALL
-        assert response.stop.terminal_seen
-        assert not response.stop.suspected
-        assert all(each.closed for each in response.tool_calls)
-        assert asked.id in {each.id for each in response.tool_calls}
+        given = played.answers[number - 1]
+        assert isinstance(given, ChatResponse)
+        assert given.stop.reason is StopReason.TOOL_CALL
+        assert given.stop.terminal_seen
+        assert not given.stop.suspected
+        assert all(each.closed for each in given.tool_calls)
+        assert asked.id in {each.id for each in given.tool_calls}
 
 
 def check_result(world: World, played: Played, result: TurnResult) -> None:
@@ -617,102 +555,32 @@ def check_interrupted(world: World, played: Played) -> None:
         check_result(world, played, result)
 
 
-SMALL: Final[dict[str, Any]] = {
-    "continuation_max_attempts": 1,
-    "continuation_tool_repair_attempts": 1,
-    "continuation_max_resumes": 1,
-    "max_iterations": 2,
-}
-CLAUDE: Final = QUESTION.but(model="claude-sonnet-4-5")
-
-
 def room(request: Request, response: ChatResponse) -> None:
     """Stands for the host's function: what it gives is the script's."""
 
 
-TEXTS: Final = (
-    "end", "end, empty", "cut", "cut, empty", "cut, white space", "cut, thinking", "lost", "missing, empty"
-)  # fmt: skip
-CALLS: Final = tuple(name for name in ANSWERS if "call" in name and name != "rejected, call")
-PAUSES: Final = tuple(name for name in ANSWERS if name.startswith("paused"))
-FAILURES: Final = ("unavailable", "unavailable, late", "rejected", "rejected, window", "rejected, call", "broken")
-
-WORLDS: Final = {
-    "all answers": World(policy=ContinuationPolicy(**SMALL)),
-    "text by prefill": World(
-        policy=ContinuationPolicy(
-            **{**SMALL, "continuation_max_attempts": 2, "max_iterations": 1}, on_reasoning_only="reasoning_off_once"
-        ),
-        format=format_of("anthropic"),
-        request=CLAUDE,
-        answers=(*TEXTS, "call", "cut, {}", "paused, resend", *FAILURES),
-    ),
-    "JSON": World(
-        policy=ContinuationPolicy(**SMALL, on_reasoning_only="escalate_once"),
-        request=QUESTION.but(format={"type": "object"}),
-        answers=(*JSON_ANSWERS, *TEXTS, "call", "cut, {}", "paused, resend", "paused, being made", *FAILURES),
-    ),
-    "little money, little text, a host that makes room": World(
-        policy=ContinuationPolicy(
-            **{**SMALL, "continuation_max_attempts": 3}, continuation_max_total_completion_tokens=35,
-            continuation_max_output_chars=20, max_cost=45.0, prices={"m": (0, 1e6)}, on_context_exceeded=room,
-            on_reasoning_only="escalate_once",
-        ),
-        answers=(*TEXTS, "window", "call", "cut, {}", "rejected, window", "unavailable, late", "paused, being made"),
-    ),
-    "a host that runs its tools itself": World(
-        policy=ContinuationPolicy(**SMALL, dispatch="tool_call_only"),
-        hand_over=True,
-        answers=(*CALLS, "end", "cut", "paused, server", "lost"),
-    ),
-    "what parses is run": World(
-        policy=ContinuationPolicy(**SMALL, dispatch="any_parsed"),
-        answers=(*CALLS, "end", "cut", "paused, resend", "unavailable"),
-    ),
-    "a task": World(
-        policy=ContinuationPolicy(**{**SMALL, "max_iterations": 3}, mode="task"),
-        request=QUESTION.but(tools=(SEARCH, NOW, FINISH_TASK)),
-        answers=(*TASK_ANSWERS, "end", "end, empty", "cut", "cut, {}", "call", "lost", "unavailable", "paused, resend"),
-    ),
-    "no fetching": World(
-        policy=ContinuationPolicy(**SMALL), retrieves=False, answers=("end", "cut", *PAUSES, *FAILURES)
-    ),
-}  # fmt: skip
-"""Each with small limits, so that every sequence is short."""
-
-COMMON: Final = frozenset({TurnOutcome.COMPLETED, TurnOutcome.MAX_ITERATIONS, TurnOutcome.TOOL_REPAIR_FAILED})
-CUT: Final = COMMON | {TurnOutcome.RETRY_LIMIT, TurnOutcome.STREAM_CUT, TurnOutcome.PROVIDER_ERROR}
-REACHED: Final[Mapping[str, frozenset[TurnOutcome]]] = {
-    "all answers": CUT
-    | {
-        TurnOutcome.RESUME_LIMIT, TurnOutcome.NO_PROGRESS, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.REFUSED,
-        TurnOutcome.CONTEXT_WINDOW_EXCEEDED, TurnOutcome.SAFETY_BLOCKED, TurnOutcome.CANCELLED,
-        TurnOutcome.LEFT_PAUSED, TurnOutcome.UNKNOWN_REASON,
-    },
-    "text by prefill": CUT | {TurnOutcome.NO_PROGRESS, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.RESUME_LIMIT},
-    "JSON": CUT - {TurnOutcome.RETRY_LIMIT} | {TurnOutcome.INVALID_JSON, TurnOutcome.RESUME_LIMIT},
-    "little money, little text, a host that makes room": COMMON
-    | {
-        TurnOutcome.COST_BUDGET, TurnOutcome.TOKEN_BUDGET, TurnOutcome.CHAR_BUDGET,
-        TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
-    },
-    "a host that runs its tools itself": (COMMON | {TurnOutcome.RETRY_LIMIT, TurnOutcome.LEFT_PAUSED}),
-    "what parses is run": COMMON | {TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT},
-    "a task": CUT | {TurnOutcome.IMPLICIT_COMPLETION, TurnOutcome.EMPTY_RESPONSE},
-    "no fetching": frozenset({TurnOutcome.COMPLETED, TurnOutcome.LEFT_PAUSED, TurnOutcome.RESUME_LIMIT}),
-}  # fmt: skip
-"""What no exploration may miss: one that did would prove little."""
+OF_A_MODE: Final = ("JSON", "done", "end, long")
+"""Answers of a turn that asks for JSON, or has a mode."""
 
 
-@pytest.mark.behaviour(17)
-@pytest.mark.behaviour(18)
-@pytest.mark.behaviour(21)
-@pytest.mark.behaviour(22)
-@pytest.mark.behaviour(24)
-@pytest.mark.behaviour(25)
-@pytest.mark.behaviour(33)
-@pytest.mark.behaviour(34)
-@pytest.mark.behaviour(37)
+def world(case: dict[str, Any]) -> World:
+    """A world of the file; each has small limits, so that every sequence is short."""
+    policy = case["policy"] | ({"on_context_exceeded": room} if case.get("makes_room") else {})
+    return World(
+        policy=ContinuationPolicy(**policy),
+        request=request_of({"tools": ["search", "now"], "max_tokens": TOKENS, **case.get("request", {})}),
+        format=format_of(case["format"]) if "format" in case else TOKEN_WIRE,
+        answers=tuple(case.get("answers", [name for name in ANSWERS if not name.startswith(OF_A_MODE)])),
+        hand_over=case.get("hand_over", False),
+        retrieves=case.get("retrieves", True),
+        reached=frozenset(map(TurnOutcome, case["reached"])),
+    )
+
+
+WORLDS: Final = {name: world(case) for name, case in FILE["worlds"].items()}
+
+
+@pytest.mark.behaviour(17, 18, 21, 22, 24, 25, 33, 34, 37)
 @pytest.mark.parametrize("steps", [3, pytest.param(math.inf, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_way_a_turn_can_go(caplog: pytest.LogCaptureFixture, name: str, steps: float) -> None:
@@ -722,4 +590,4 @@ def test_every_way_a_turn_can_go(caplog: pytest.LogCaptureFixture, name: str, st
     if steps == math.inf:
         turns = explored.paths(start)  # each ends: one that came back to a configuration would count for ever
         assert turns >= explored.played / len(WORLDS[name].answers)
-        assert explored.outcomes >= REACHED[name]
+        assert explored.outcomes >= WORLDS[name].reached

@@ -1,56 +1,29 @@
-"""What a turn leaves in a history: records without what was not dispatched, and segments as one conversation."""
+"""What a turn leaves in a history: what was dispatched, one conversation, and of a lost response what had come."""
 
 from __future__ import annotations
 
 import pytest
 
-from endturn.chat import Blocks, ChatResponse, Message
+from endturn.chat import Blocks, CallFragment, Delta, Message, ToolCall
 from endturn.continuation.history import collapse, record
-from endturn.stop import StopReason
-from tests.support.turns import call, calling, cut, paused, said
+from endturn.continuation.response import IncomingResponse
+from endturn.continuation.stitch import Stitcher
+from endturn.stop import Stop, StopReason
+from tests.support.turns import call, cut, paused, said
 
 USER = Message(role="user", content="hi")
 NUDGE = Message(role="user", content="go on", synthetic=True)
 
 
-def text_and_call() -> tuple[Blocks, ChatResponse]:
-    """A response that says something and calls a tool, with its blocks."""
-    use = {"type": "tool_use", "id": "call_1", "name": "search", "input": {}}
-    blocks = Blocks("anthropic", ({"type": "text", "text": "Let me see."}, use))
-    return blocks, cut("Let me see.", calls=[call()], blocks=blocks)
-
-
-@pytest.mark.behaviour(38)
-@pytest.mark.behaviour(24)
+@pytest.mark.behaviour(38, 24)
 @pytest.mark.parametrize("reason", [r for r in StopReason if r is not StopReason.TOOL_CALL], ids=lambda r: r.value)
 def test_what_was_not_dispatched_is_in_no_mirror_of_the_record(reason: StopReason) -> None:
     """Calls and content blocks lose the call; the text and the reason stay."""
-    blocks, _ = text_and_call()
+    use = {"type": "tool_use", "id": "call_1", "name": "search", "input": {}}
+    blocks = Blocks("anthropic", ({"type": "text", "text": "Let me see."}, use))
     message = record(said("Let me see.", reason, calls=[call()], blocks=blocks), ())
     assert (message.content, message.tool_calls, message.blocks) == ("Let me see.", (), None)
     assert message.stop_reason is reason
-
-
-@pytest.mark.behaviour(38)
-def test_a_response_whose_calls_ran_is_recorded_as_it_is() -> None:
-    """A genuine tool call is kept unchanged, blocks included."""
-    blocks, _ = text_and_call()
-    response = calling(call(), text="Let me see.", blocks=blocks)
-    assert record(response, response.tool_calls) == response.message()
-
-
-@pytest.mark.behaviour(25)
-def test_halves_become_one_message_and_nudges_go() -> None:
-    """The collapsed view alternates roles, and joins the halves as the answer was joined."""
-    segments = [
-        USER,
-        cut("The first ha").message(),
-        NUDGE,
-        cut("lf and the ").message(),
-        NUDGE,
-        said("rest.").message(),
-    ]
-    assert collapse(segments) == (USER, said("The first half and the rest.").message())
 
 
 @pytest.mark.behaviour(25)
@@ -87,3 +60,25 @@ def test_a_hosts_own_messages_pass_unchanged() -> None:
         Message(role="tool", content="found", tool_call_id="call_1"),
     )
     assert collapse(messages) == messages
+
+
+def test_a_lost_response_is_what_had_arrived_of_it() -> None:
+    """Text, thinking and calls, none of which is closed; an id or a name may come late, or not at all."""
+    incoming = IncomingResponse(Stitcher())
+    pieces = [
+        Delta(reasoning="Hm"),
+        Delta(text="So: "),
+        Delta(call=CallFragment(0, None, "search", '{"q": ')),
+        Delta(call=CallFragment(0, "a", None, '"x"}')),
+        Delta(call=CallFragment(1, None, "now", "")),
+    ]
+    shown = [delta for piece in pieces for delta in incoming.feed(piece)]
+    assert [*shown, *incoming.close(None)] == [Delta(reasoning="Hm"), Delta(text="So: ")]
+    assert incoming.response is not None
+    assert (incoming.response.text, incoming.response.reasoning) == ("So: ", "Hm")
+    assert incoming.response.tool_calls == (
+        ToolCall(id="a", name="search", arguments_raw='{"q": "x"}', arguments={"q": "x"}, closed=False),
+        ToolCall(id="call_1", name="now", arguments_raw="", closed=False),
+    )
+    assert incoming.response.stop == Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+    assert list(incoming.close(None)) == []

@@ -23,7 +23,6 @@ from tests.support.turns import Played, ask, cut, said
 
 @pytest.mark.behaviour(26)
 def test_the_recovery_prompt_is_the_source_designs() -> None:
-    """The nudge is the four lines of the source design."""
     assert ContinuationPolicy().prompt.splitlines() == [
         "Previous response was truncated by token limit.",
         "Continue exactly from where you left off.",
@@ -62,7 +61,6 @@ EXAMPLE = re.findall(r"```toml\n(.*?)```", (REPOSITORY / "docs/configuration.md"
 
 
 def written(tmp_path: Path, text: str) -> Path:
-    """A configuration file."""
     path = tmp_path / "endturn.toml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -90,7 +88,6 @@ def test_the_rules_file_and_the_policys_may_be_one(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:
-    """What docs/configuration.md shows can be copied."""
     (example,) = EXAMPLE
     policy = ContinuationPolicy.load(written(tmp_path, example), environ={})
     assert policy.model_fields_set > presets()["forgeflare"].keys()
@@ -186,6 +183,5 @@ def test_every_key_is_in_the_guide() -> None:
 
 
 def test_a_policy_does_not_change() -> None:
-    """A policy is frozen."""
     with pytest.raises(ValueError, match="frozen"):
         ContinuationPolicy().max_iterations = 1  # type: ignore[misc]

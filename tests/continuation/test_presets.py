@@ -2,76 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-from endturn.chat import ChatResponse, Message, Request, ToolCall
+from endturn.chat import Message, Request, ToolCall
 from endturn.continuation.policy import PROMPT, ContinuationPolicy, presets
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import UsageError
 from endturn.events import ContinuationAttempted
 from endturn.stop import StopReason
 from endturn.tables import lines
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, heard, said
+from tests.turns.record import response
 
-HALF = call(arguments='{"q": "hal', id="half", closed=False)
-WRONG = call(arguments='{"query": "x"}', id="wrong")
 REQUEST = ask(tools=(SEARCH, NOW))
 JSON = REQUEST.but(tools=(), format={"type": "object", "properties": {"a": {"type": "integer"}}})
-
-
-def promoted(response: ChatResponse) -> ChatResponse:
-    """A tool call as a format makes it of a clean stop with complete calls."""
-    return response.with_stop(promoted_from=StopReason.END_TURN)
-
-
-class Scenario(NamedTuple):
-    """What a provider says, call by call, to a request; what is not asked for is not said."""
-
-    script: tuple[ChatResponse, ...]
-    request: Request = REQUEST
-
-
-SCENARIOS: Final = {
-    "text": Scenario((said("Hello."), said("never"))),
-    "text cut": Scenario((cut("Hello, wo"), said("rld."), said("never"))),
-    "text cut at the cap": Scenario((cut("a "), cut("b "), cut("c "), cut("d "), said("never"))),
-    "text cut before and after a tool": Scenario(
-        (cut("a "), calling(call()), cut("b "), cut("c "), cut("d "), said("e"), said("never"))
-    ),
-    "cut with calls that look valid": Scenario((cut("So: ", calls=[call()]), said("Done."), said("never"))),
-    "cut with a call that parses and one that does not": Scenario(
-        (cut("So: ", calls=[call(), HALF]), said("Done."), said("never"))
-    ),
-    "cut with a call that does not parse": Scenario(
-        (cut("So: ", calls=[HALF]), calling(call(id="2")), said("Done."), said("never"))
-    ),
-    "cut with nothing but a call that does not parse": Scenario(
-        (cut("", calls=[HALF]), calling(call(id="2")), said("Done."), said("never"))
-    ),
-    "tool_call clean": Scenario((calling(call()), said("Done."), said("never"))),
-    "tool_call with the whole token budget used": Scenario(
-        (calling(call(), text="So: ", suspected=True), said("Done."), said("never"))
-    ),
-    "tool_call that does not fit the schema": Scenario((calling(WRONG), said("Done."), said("never"))),
-    "tool_call with invalid JSON": Scenario((calling(call(arguments='{"q": }')), said("Done."), said("never"))),
-    "tool_call without calls": Scenario((calling(text="So: "), said("Done."), said("never"))),
-    "stop with calls": Scenario((promoted(calling(call(), text="So: ")), said("Done."), said("never"))),
-    "empty max_tokens": Scenario((cut(""), said("never"))),
-    "reasoning-only": Scenario((cut("", reasoning="Hm."), said("never"))),
-    "context window exceeded": Scenario((said("a", StopReason.CONTEXT_WINDOW_EXCEEDED), said("never"))),
-    "pause_turn": Scenario((paused("Look", calls=[call()]), said(" here."), said("never"))),
-    "refusal": Scenario((said("No.", StopReason.REFUSED, calls=[call()]), said("never"))),
-    "filtered": Scenario((said("a", StopReason.SAFETY_BLOCKED, calls=[call()]), said("never"))),
-    "unknown reason": Scenario((said("a", StopReason.UNKNOWN, calls=[call()]), said("never"))),
-    "missing terminal": Scenario((said("a", StopReason.MISSING, terminal_seen=False), said("never"))),
-    "missing terminal with a call": Scenario(
-        (said("a", StopReason.MISSING, calls=[call()], terminal_seen=False), said("Done."), said("never"))
-    ),
-    "JSON answer cut": Scenario((cut('{"a": '), said('{"a": 1}'), said("never")), JSON),
-}
+SCENARIOS: Final[dict[str, list[dict[str, Any]]]] = json.loads(
+    Path(__file__).with_name("scenarios.json").read_text("utf-8")
+)
+"""What a provider says, call by call, in the words of tests/turns; then it says "never"."""
 
 
 class Row(NamedTuple):
@@ -88,9 +40,9 @@ class Row(NamedTuple):
 ROWS: Final = [Row(*cells) for _, cells in lines(Path(__file__).parent, "presets.tsv", range(6, 7))]
 
 
-def play(scenario: Scenario, policy: ContinuationPolicy) -> tuple[Played, TurnResult, list[str], list[str]]:
+def play(name: str, policy: ContinuationPolicy) -> tuple[Played, TurnResult, list[str], list[str]]:
     """One turn: the provider, the result, what followed the first request, and the ids of the calls that ran."""
-    provider, ran = Played(*scenario.script), list[str]()
+    provider, ran = Played(*map(response, SCENARIOS[name]), said("never")), list[str]()
 
     def run(asked: ToolCall) -> str:
         ran.append(asked.id)
@@ -99,7 +51,7 @@ def play(scenario: Scenario, policy: ContinuationPolicy) -> tuple[Played, TurnRe
     tools = {"search": run, "now": run}
     controller = ContinuationController(provider, tools=tools, format="anthropic", policy=policy)
     with heard(ContinuationAttempted) as attempts:
-        result = controller.run(scenario.request)
+        result = controller.run(JSON if name.startswith("JSON") else REQUEST)
     asked = iter(attempts)
     sent = []
     for request in provider.requests[1:]:
@@ -114,7 +66,7 @@ def play(scenario: Scenario, policy: ContinuationPolicy) -> tuple[Played, TurnRe
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.preset}: {row.scenario} ({row.source})")
 def test_a_preset_does_what_its_source_does(row: Row) -> None:
     """What is sent, what runs, how the turn ends; nothing that did not run can be replayed."""
-    _, result, sent, ran = play(SCENARIOS[row.scenario], ContinuationPolicy.preset(row.preset))
+    _, result, sent, ran = play(row.scenario, ContinuationPolicy.preset(row.preset))
     assert (" ".join(sent), " ".join(ran), result.outcome.value) == (row.sent, row.ran, row.outcome)
     answered = {message.tool_call_id for message in result.tool_results}
     assert {each.id for message in result.messages for each in message.tool_calls} <= answered
@@ -122,7 +74,6 @@ def test_a_preset_does_what_its_source_does(row: Row) -> None:
 
 
 def test_every_source_is_asked_about_every_scenario() -> None:
-    """The table has no holes, and no row twice."""
     cells = [(row.scenario, row.preset) for row in ROWS]
     assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in presets())
 
@@ -130,15 +81,14 @@ def test_every_source_is_asked_about_every_scenario() -> None:
 def test_the_prompts_are_the_sources() -> None:
     """Four lines, or one; always the last user message."""
     for name, prompt in (("zeroclaw", PROMPT), ("forgeflare", "Continue from where you left off."), ("wave", PROMPT)):
-        provider, *_ = play(SCENARIOS["text cut"], ContinuationPolicy.preset(name))
+        provider, *_ = play("text cut", ContinuationPolicy.preset(name))
         assert provider.requests[1].messages[-1] == Message(role="user", content=prompt, synthetic=True)
 
 
-@pytest.mark.behaviour(22)
-@pytest.mark.behaviour(25)
+@pytest.mark.behaviour(22, 25)
 def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_are_sent_again() -> None:
     """A policy that keeps parts keeps those of a pause too; an empty one is none. A provider is sent one message."""
-    _, result, *_ = play(SCENARIOS["pause_turn"], ContinuationPolicy.preset("forgeflare", continuation_max_resumes=1))
+    _, result, *_ = play("pause_turn", ContinuationPolicy.preset("forgeflare", continuation_max_resumes=1))
     assert [message.text for message in result.messages] == ["hi", "Look", " here."]
     again = (*result.messages, Message(role="user", content="And?"))
     provider = Played(said("So."))
@@ -146,14 +96,14 @@ def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_a
         Request(model="m", messages=again)
     )
     assert [message.text for message in provider.requests[0].messages] == ["hi", "Look here.", "And?"]
-    _, result, *_ = play(SCENARIOS["empty max_tokens"], ContinuationPolicy.preset("forgeflare"))
+    _, result, *_ = play("empty max_tokens", ContinuationPolicy.preset("forgeflare"))
     assert [message.text for message in result.messages] == ["hi"]
 
 
 @pytest.mark.behaviour(38)
 def test_calls_that_a_policy_does_not_promote_are_answered_by_nobody_and_not_replayed() -> None:
     """A clean stop ends the turn with its text; the record of it has no call, the stop says what happened."""
-    _, result, *_ = play(SCENARIOS["stop with calls"], ContinuationPolicy.preset("anthropic"))
+    _, result, *_ = play("stop with calls", ContinuationPolicy.preset("anthropic"))
     assert (result.text, result.messages[-1].tool_calls, result.messages[-1].blocks) == ("So: ", (), None)
     assert result.stop is not None
     assert result.stop.promoted_from is StopReason.END_TURN
@@ -163,17 +113,11 @@ def test_calls_that_a_policy_does_not_promote_are_answered_by_nobody_and_not_rep
 def test_a_null_reason_is_no_end_where_it_is_not_promoted() -> None:
     """Complete calls without any reason are not run, and the turn is not called complete."""
     silent = calling(call(), text="So: ").with_stop(promoted_from=StopReason.MISSING, raw=None)
-    _, result, _, ran = play(Scenario((silent, said("never"))), ContinuationPolicy.preset("anthropic"))
-    assert (ran, result.outcome, result.complete) == ([], "stream_cut", False)
-
-
-@pytest.mark.behaviour(34)
-@pytest.mark.parametrize("name", ["anthropic", "botnexus", "zeroclaw"])
-def test_no_careful_preset_runs_a_cut_call(name: str) -> None:
-    """Under `verified_terminal` and `tool_call_only` no cut call is ever dispatched, an empty object included."""
-    for cut_call in (call(), call("now", "{}"), call("now", ""), HALF):
-        *_, ran = play(Scenario((cut("So: ", calls=[cut_call]), said("Done."))), ContinuationPolicy.preset(name))
-        assert ran == []
+    controller = ContinuationController(
+        Played(silent), tools={"search": lambda asked: "found"}, policy=ContinuationPolicy.preset("anthropic")
+    )
+    result = controller.run(REQUEST)
+    assert (result.tool_results, result.outcome, result.complete) == ((), "stream_cut", False)
 
 
 # --- By name ------------------------------------------------------------------------------------------------------
@@ -191,6 +135,5 @@ def test_a_preset_is_had_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["claude", "ZeroClaw", "", 3, ["wave"]])
 def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
-    """The error lists what there is."""
     with pytest.raises(UsageError, match="the presets are: anthropic, botnexus, forgeflare, wave, zeroclaw"):
         ContinuationPolicy.preset(name)  # type: ignore[arg-type]

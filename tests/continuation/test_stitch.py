@@ -10,21 +10,16 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from endturn.chat import Delta
-from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.stitch import Stitcher, stitch
 from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
-    Fence,
     is_preamble,
     loop_start,
     may_overlap_more,
     open_fence,
     overlap,
 )
-from endturn.controller import ContinuationController, TurnResult
-from endturn.stop import Resume, StopReason
-from tests.support.turns import SEARCH, Played, ask, call, calling, cut, paused, said
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and then"
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
@@ -69,9 +64,7 @@ SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").re
 """Texts and their continuations, each with what they come to: by what stands in the way at the seam."""
 
 
-@pytest.mark.behaviour(22)
-@pytest.mark.behaviour(29)
-@pytest.mark.behaviour(30)
+@pytest.mark.behaviour(22, 29, 30)
 @pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: f"{seam['of']}: {seam.get('why', seam['b'])}"[:60])
 def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
     """As the file says, however the continuation is fed."""
@@ -146,7 +139,6 @@ def test_half_a_character_waits_until_it_is_known_what_follows() -> None:
 
 
 def test_no_more_waits_than_is_looked_at() -> None:
-    """However many there are."""
     stitcher = Stitcher(max_overlap=10)
     assert stitcher.feed("a" + HALF * 30) == Delta(text="a" + HALF * 20)
     assert stitcher.held == 10
@@ -228,8 +220,7 @@ OTHER = LONG[:3_000] + "something else"
 DOTS = ("...", "…", " ...", "\n\n… ", "...\n")
 
 
-@pytest.mark.behaviour(29)
-@pytest.mark.behaviour(30)
+@pytest.mark.behaviour(29, 30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize(
     ("again", "added", "restarted"),
@@ -250,7 +241,6 @@ def test_a_restart_adds_what_is_new(again: str, added: str, restarted: bool, siz
 
 @pytest.mark.behaviour(30)
 def test_a_restart_holds_nothing_once_it_is_known() -> None:
-    """A restart is swallowed by position."""
     stitcher = Stitcher(LONG)
     stitcher.seam()
     assert stitcher.feed(LONG[:1_024]) is None
@@ -279,34 +269,6 @@ def test_white_space_alone_is_no_restart() -> None:
     assert stitch(text, "x" + " " * 2_000 + "y") == text + "x" + " " * 2_000 + "y"
 
 
-@pytest.mark.parametrize(
-    ("text", "opened"),
-    [
-        ("```py\n", Fence("```", "py")),
-        ("```\n", Fence("```", "")),
-        ("~~~~ Py \r\n", Fence("~~~~", "py")),
-        ("      ```py\n", Fence("```", "py")),
-        ("- ```py\n", Fence("```", "py")),
-        ("12) ```py\n", Fence("```", "py")),
-        ("text ```py\n", None),
-        ("```py", None),
-        ("``py\n", None),
-        ("```a`b\n", None),
-        ("```py\nx\n```\n", None),
-        ("```py\nx\n   ````\n", None),
-        ("    ```py\nx\n    ```\n", None),
-        ("```md\n    ```\n", Fence("```", "md")),
-        ("```md\n- ```\n", Fence("```", "md")),
-        ("````md\n```\n", Fence("````", "md")),
-        ("```md\n```js\n", Fence("```", "md")),
-        ("```a\n```\n```b\n", Fence("```", "b")),
-    ],
-)
-def test_the_open_code_block_is_found(text: str, opened: Fence | None) -> None:
-    """What opened it, however it is indented; it is closed by as many marks or more, indented by 3 more at most."""
-    assert open_fence(text) == opened
-
-
 def test_a_text_without_a_seam_passes_at_once() -> None:
     """What is not a continuation is given out as it comes, whatever it looks like."""
     stitcher = Stitcher()
@@ -329,49 +291,6 @@ def test_the_cost_is_linear(kind: str) -> None:
     for character in b:
         stitcher.feed(character)
     stitcher.close()
-
-
-def shown(*script: object, chunk: int | None = None, **policy: object) -> tuple[str, TurnResult]:
-    """What a consumer sees of a turn, and its result."""
-    controller = ContinuationController(
-        Played(*script, chunk=chunk),  # type: ignore[arg-type]
-        policy=ContinuationPolicy(**policy),
-        tools={"search": lambda call: "found"},
-    )
-    *deltas, result = controller.stream(ask(tools=(SEARCH,)))
-    assert isinstance(result, TurnResult)
-    return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), result
-
-
-@pytest.mark.behaviour(20)
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize("chunk", [None, 1, 3])
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        pytest.param([said("It is \ufffd")], "It is \ufffd", id="whole"),
-        pytest.param([said("It is \ufffd", StopReason.SAFETY_BLOCKED)], "It is \ufffd", id="blocked"),
-        pytest.param([said("It is \ufffd", StopReason.MISSING)], "It is \ufffd", id="lost"),
-        pytest.param([cut("It is \ufffd"), said("你好")], "It is 你好", id="continued"),
-        pytest.param([cut("It is \ufffd"), cut("\ufffd好\ufffd"), said("你")], "It is 好你", id="continued twice"),
-        pytest.param([cut("It is \ufffd"), said("")], "It is \ufffd", id="not continued"),
-        pytest.param([calling(call(), text="I look: \ufffd"), said("Yes.")], "I look: \ufffdYes.", id="with a call"),
-        pytest.param(
-            [calling(call(arguments='{"q": 1}'), text="Look: \ufffd"), said("Yes.")], "Look: \ufffdYes.",
-            id="with a wrong call",
-        ),
-        pytest.param([paused("It is \ufffd"), said("no seam")], "It is \ufffdno seam", id="paused"),
-        pytest.param(
-            [paused("It is \ufffd", Resume.RETRIEVE_SAME_ID, id="r"), said("It is 你好")], "It is \ufffd",
-            id="paused, and left so",
-        ),
-    ],
-)  # fmt: skip
-def test_half_a_character_in_a_turn(script: list[object], expected: str, chunk: int | None) -> None:
-    """It goes where it is continued, and stays where it is not; the deltas, the text and the messages agree."""
-    seen, result = shown(*script, chunk=chunk)
-    assert seen == result.text == expected
-    assert "".join(message.text for message in result.messages if message.role == "assistant") == expected
 
 
 @pytest.mark.behaviour(16)

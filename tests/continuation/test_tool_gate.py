@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.chat import ChatResponse, ToolCall
+from endturn.chat import ToolCall
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.tool_gate import (
@@ -18,7 +18,6 @@ from endturn.continuation.tool_gate import (
     Refused,
     Repair,
     Run,
-    Verdict,
     judge,
     parse,
     strict_object,
@@ -28,78 +27,76 @@ from endturn.stop import Resume, StopReason
 from endturn.telemetry import schema
 from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
 
-TOOLS = {"search": SEARCH, "now": NOW}
+pytestmark = [pytest.mark.behaviour(number) for number in (33, 34, 35, 36)]
+
+TOOLS = {"search": SEARCH, "now": NOW, "finish_task": FINISH_TASK}
 GOOD = call()
 CUT = call(arguments='{"q": "hal', closed=False)
+EMPTY = call(arguments="{}")
+LOST = said(reason=StopReason.MISSING, calls=[GOOD])
+SUSPECT = calling(GOOD, suspected=True)
+REJECTED = said(reason=StopReason.ERROR, resume=Resume.REPAIR)
 
-TABLE: list[Any] = [
-    pytest.param(calling(GOOD), "verified_terminal", Run, id="tool_call"),
-    pytest.param(calling(GOOD), "tool_call_only", Run, id="tool_call, only"),
-    pytest.param(calling(GOOD), "any_parsed", Run, id="tool_call, any"),
-    pytest.param(cut(calls=[GOOD]), "verified_terminal", Repair("unverified_terminal", "truncated"), id="cut, valid"),
-    pytest.param(cut(calls=[GOOD]), "tool_call_only", Repair("unverified_terminal", "truncated"), id="cut, only"),
-    pytest.param(cut(calls=[GOOD]), "any_parsed", Run, id="cut, any"),
-    pytest.param(cut(calls=[CUT]), "any_parsed", Repair("incomplete_json", "truncated"), id="cut within, any"),
-    pytest.param(cut(calls=[CUT]), "verified_terminal", Repair("incomplete_json", "truncated"), id="cut within"),
-    pytest.param(
-        cut(calls=[call(arguments="{}")]), "verified_terminal", Repair("schema_mismatch", "truncated"), id="cut to {}"
-    ),
-    pytest.param(
-        said(reason=StopReason.MISSING, calls=[GOOD]),
-        "verified_terminal",
-        Repair("unverified_terminal", "unverified_terminal"),
-        id="no terminal",
-    ),
-    pytest.param(said(reason=StopReason.MISSING, calls=[GOOD]), "any_parsed", Repair, id="no terminal, any"),
-    pytest.param(calling(GOOD, suspected=True), "verified_terminal", Repair("suspected", "suspected"), id="suspect"),
-    pytest.param(calling(GOOD, suspected=True), "any_parsed", Run, id="suspect, any"),
-    pytest.param(calling(CUT), "verified_terminal", Repair("incomplete_json", "unverified_terminal"), id="not closed"),
-    pytest.param(
+
+def half(arguments: str, **fields: Any) -> Any:
+    """A summary that was cut: plain text that may go on with anything, or the beginning of JSON."""
+    return call("finish_task", arguments, **fields)
+
+
+TABLE: dict[str, tuple[Any, str, Any]] = {
+    "tool_call": (calling(GOOD), "verified_terminal", Run),
+    "tool_call, only": (calling(GOOD), "tool_call_only", Run),
+    "tool_call, any": (calling(GOOD), "any_parsed", Run),
+    "cut, valid": (cut(calls=[GOOD]), "verified_terminal", Repair("unverified_terminal", "truncated")),
+    "cut, only": (cut(calls=[GOOD]), "tool_call_only", Repair("unverified_terminal", "truncated")),
+    "cut, any": (cut(calls=[GOOD]), "any_parsed", Run),
+    "cut within": (cut(calls=[CUT]), "verified_terminal", Repair("incomplete_json", "truncated")),
+    "cut within, any": (cut(calls=[CUT]), "any_parsed", Repair("incomplete_json", "truncated")),
+    "cut to {}": (cut(calls=[EMPTY]), "verified_terminal", Repair("schema_mismatch", "truncated")),
+    "no terminal": (LOST, "verified_terminal", Repair("unverified_terminal", "unverified_terminal")),
+    "no terminal, any": (LOST, "any_parsed", Repair),
+    "suspect": (SUSPECT, "verified_terminal", Repair("suspected", "suspected")),
+    "suspect, any": (SUSPECT, "any_parsed", Run),
+    "not closed": (calling(CUT), "verified_terminal", Repair("incomplete_json", "unverified_terminal")),
+    "a reason without an end": (
         calling(GOOD, terminal_seen=False),
         "verified_terminal",
         Repair("incomplete_json", "unverified_terminal"),
-        id="a reason without an end",
     ),
-    pytest.param(
-        calling(call(arguments='{"q": "hal')), "verified_terminal", Repair("incomplete_json", "invalid_json"), id="half"
-    ),
-    pytest.param(calling(), "verified_terminal", Repair("no_calls", "unverified_terminal"), id="none came"),
-    pytest.param(calling(call("find")), "verified_terminal", "unknown_tool", id="unknown tool"),
-    pytest.param(calling(call("find")), "tool_call_only", "unknown_tool", id="unknown tool, only"),
-    pytest.param(calling(call(arguments="{}")), "verified_terminal", "schema_mismatch", id="schema"),
-    pytest.param(calling(call(arguments="{}")), "tool_call_only", Run, id="schema, only"),
-    pytest.param(calling(call(arguments="[1]")), "verified_terminal", "invalid_json", id="no object"),
-    pytest.param(calling(call(arguments='{"q": NaN}')), "tool_call_only", "invalid_json", id="NaN"),
-    pytest.param(calling(GOOD, GOOD), "verified_terminal", "duplicate_id", id="duplicate id"),
-    pytest.param(calling(GOOD, call("find", id="2")), "verified_terminal", "unknown_tool", id="one of two is wrong"),
-    pytest.param(calling(call("now", ""), GOOD.but(id="2")), "verified_terminal", Run, id="nothing for a tool without"),
-    pytest.param(calling(call(arguments="")), "verified_terminal", Repair("incomplete_json", "invalid_json"), id='""'),
-    pytest.param(calling(call(arguments=None, id="1")), "verified_terminal", Repair, id="no arguments at all"),
-    pytest.param(said(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call"), id="end_turn, not promoted"),
-    pytest.param(said(reason=StopReason.REFUSED, calls=[GOOD]), "any_parsed", Refused, id="refused"),
-    pytest.param(said(reason=StopReason.SAFETY_BLOCKED, calls=[GOOD]), "any_parsed", Refused, id="filtered"),
-    pytest.param(said(reason=StopReason.UNKNOWN, calls=[GOOD]), "any_parsed", Refused, id="unknown"),
-    pytest.param(paused(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call"), id="paused"),
-    pytest.param(
-        said(reason=StopReason.ERROR, resume=Resume.REPAIR),
-        "verified_terminal",
-        Repair("provider_rejected", "not_a_tool_call"),
-        id="the provider rejected the call",
-    ),
-    pytest.param(said(reason=StopReason.ERROR), "verified_terminal", None, id="error"),
-    pytest.param(said("Hello"), "verified_terminal", None, id="text"),
-    pytest.param(cut("Hel"), "verified_terminal", None, id="cut text"),
-]
+    "half": (calling(call(arguments='{"q": "hal')), "verified_terminal", Repair("incomplete_json", "invalid_json")),
+    "none came": (calling(), "verified_terminal", Repair("no_calls", "unverified_terminal")),
+    "unknown tool": (calling(call("find")), "verified_terminal", "unknown_tool"),
+    "unknown tool, only": (calling(call("find")), "tool_call_only", "unknown_tool"),
+    "schema": (calling(EMPTY), "verified_terminal", "schema_mismatch"),
+    "schema, only": (calling(EMPTY), "tool_call_only", Run),
+    "no object": (calling(call(arguments="[1]")), "verified_terminal", "invalid_json"),
+    "NaN": (calling(call(arguments='{"q": NaN}')), "tool_call_only", "invalid_json"),
+    "duplicate id": (calling(GOOD, GOOD), "verified_terminal", "duplicate_id"),
+    "one of two is wrong": (calling(GOOD, call("find", id="2")), "verified_terminal", "unknown_tool"),
+    "nothing for a tool without": (calling(call("now", ""), GOOD.but(id="2")), "verified_terminal", Run),
+    '""': (calling(call(arguments="")), "verified_terminal", Repair("incomplete_json", "invalid_json")),
+    "no arguments at all": (calling(call(arguments=None, id="1")), "verified_terminal", Repair),
+    "end_turn, not promoted": (said(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call")),
+    "refused": (said(reason=StopReason.REFUSED, calls=[GOOD]), "any_parsed", Refused),
+    "filtered": (said(reason=StopReason.SAFETY_BLOCKED, calls=[GOOD]), "any_parsed", Refused),
+    "unknown": (said(reason=StopReason.UNKNOWN, calls=[GOOD]), "any_parsed", Refused),
+    "paused": (paused(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call")),
+    "the provider rejected it": (REJECTED, "verified_terminal", Repair("provider_rejected", "not_a_tool_call")),
+    "error": (said(reason=StopReason.ERROR), "verified_terminal", None),
+    "text": (said("Hello"), "verified_terminal", None),
+    "cut text": (cut("Hel"), "verified_terminal", None),
+    "a cut summary": (cut(calls=[half("Nearly do")]), "any_parsed", Repair),
+    "an open summary": (calling(half("Nearly do", closed=False)), "any_parsed", Repair),
+    "a torn object": (calling(half('{"summary": "torn')), "any_parsed", Repair),
+    "a torn string": (calling(half('"torn')), "any_parsed", Repair),
+}
 
 
-@pytest.mark.behaviour(33)
-@pytest.mark.behaviour(34)
-@pytest.mark.behaviour(35)
-@pytest.mark.behaviour(36)
-@pytest.mark.parametrize(("response", "dispatch", "expected"), TABLE)
-def test_the_gate(response: Any, dispatch: Dispatch, expected: Any) -> None:
+@pytest.mark.parametrize("name", TABLE)
+def test_the_gate(name: str) -> None:
     """What becomes of a response's calls, under each way of dispatching."""
-    verdict = judge(response, TOOLS, dispatch=dispatch)
+    response, dispatch, expected = TABLE[name]
+    verdict: Any = judge(response, TOOLS, dispatch=dispatch)  # type: ignore[arg-type]
     match expected:
         case str():
             assert isinstance(verdict, Answer)
@@ -110,35 +107,20 @@ def test_the_gate(response: Any, dispatch: Dispatch, expected: Any) -> None:
             assert verdict == expected
 
 
-def test_a_suspect_batch_runs_where_the_policy_trusts_it() -> None:
-    """`suspect_full_budget` off: a full budget is no sign."""
-    assert isinstance(judge(calling(GOOD, suspected=True), TOOLS, suspect_full_budget=False), Run)
-
-
 def test_the_reasons_and_issues_are_the_declared_ones() -> None:
     """Every reason and issue that the gate gives is a value of the telemetry schema."""
-    reasons: set[str] = {"repair_failed", "repeated"}
-    issues: set[str] = set()
-    for response, dispatch, _ in (case.values for case in TABLE):
-        verdict: Verdict | None = judge(response, TOOLS, dispatch=dispatch)
-        match verdict:
-            case Repair():
-                reasons.add(verdict.reason)
-                issues.add(verdict.issue)
-            case Answer() | Refused():
-                reasons.add(verdict.reason)
-            case _:
-                pass
-    assert reasons == set(schema.BLOCK_REASON.values)
-    assert issues == set(schema.ISSUE.values) - {"invalid_json"}
+    verdicts = [judge(response, TOOLS, dispatch=dispatch) for response, dispatch, _ in TABLE.values()]  # type: ignore[arg-type]
+    reasons = {each.reason for each in verdicts if isinstance(each, Repair | Answer | Refused)}
+    issues = {each.issue for each in verdicts if isinstance(each, Repair)}
+    assert reasons | {"repair_failed", "repeated"} == set(schema.BLOCK_REASON.values)
+    assert issues == set(schema.ISSUE.values)
 
 
 def test_every_call_of_a_wrong_batch_is_answered_once() -> None:
     """Each call is told what is wrong with it, a good one that it was not run; an id is answered once."""
-    verdict = judge(calling(GOOD, call("find", id="2"), call(arguments="{}", id="3")), TOOLS)
+    verdict = judge(calling(GOOD, call("find", id="2"), call(arguments="{}", id="3")), {"search": SEARCH, "now": NOW})
     assert isinstance(verdict, Answer)
-    told = {answered.id: text for answered, text in verdict.errors}
-    assert told == {
+    assert {answered.id: text for answered, text in verdict.errors} == {
         "call_1": "not run, because another call of the same response was not valid",
         "2": "there is no tool called 'find'; the tools are: search, now",
         "3": 'the arguments do not fit the tool\'s schema: arguments does not fit {"required": ["q"]}',
@@ -148,32 +130,18 @@ def test_every_call_of_a_wrong_batch_is_answered_once() -> None:
     assert [answered.id for answered, _ in twice.errors] == ["call_1"]
 
 
-def test_any_parsed_runs_what_parses_and_leaves_the_rest() -> None:
-    """The other sources' rule: of a cut batch the calls that parse are run."""
+def test_what_runs() -> None:
+    """Of a cut batch the calls that parse, each once; a whole summary; a suspect batch where the policy trusts it."""
     batch = [GOOD, call("now", "{}", id="2"), GOOD, call(id="3"), CUT.but(id="4")]
-    verdict = judge(cut(calls=batch), TOOLS, dispatch="any_parsed")
-    assert isinstance(verdict, Run)
-    assert [run.id for run in verdict.calls] == ["call_1", "2", "3"]
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        pytest.param(cut(calls=[call("finish_task", "Nearly do")]), id="cut text"),
-        pytest.param(calling(call("finish_task", "Nearly do", closed=False)), id="open text"),
-        pytest.param(calling(call("finish_task", '{"summary": "torn')), id="a torn object"),
-        pytest.param(calling(call("finish_task", '"torn')), id="a torn string"),
-    ],
-)
-def test_half_a_summary_is_none(response: ChatResponse) -> None:
-    """Plain text that may go on with anything, and the beginning of JSON, end no task."""
-    assert isinstance(judge(response, {"finish_task": FINISH_TASK}, dispatch="any_parsed"), Repair)
-    whole = judge(calling(call("finish_task", "Done.")), {"finish_task": FINISH_TASK})
+    parsed = judge(cut(calls=batch), TOOLS, dispatch="any_parsed")
+    assert isinstance(parsed, Run)
+    assert [run.id for run in parsed.calls] == ["call_1", "2", "3"]
+    whole = judge(calling(half("Done.")), TOOLS)
     assert isinstance(whole, Run)
     assert whole.calls[0].arguments == {"summary": "Done."}
+    assert isinstance(judge(SUSPECT, TOOLS, suspect_full_budget=False), Run)
 
 
-@pytest.mark.behaviour(34)
 @given(
     texts=st.lists(st.sampled_from(['{"q": "x"}', "{}", "", '{"q": "ha', "[]", "null"]), min_size=1, max_size=3),
     closed=st.booleans(),
@@ -186,18 +154,11 @@ def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch
     assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), Run)
 
 
-def test_a_tool_without_a_function_is_unknown_to_a_controller_that_runs_tools() -> None:
-    """Declared is not enough where the host gave functions."""
-    assert parse(GOOD, TOOLS, runnable={"now"}) == Fault(
-        "unknown_tool", "there is no tool called 'search'; the tools are: now"
-    )
-
-
-def test_a_tool_that_the_request_does_not_declare_is_unknown() -> None:
-    """A function is not enough either. Only a host that runs its tools itself may have told the provider otherwise."""
-    assert parse(GOOD, {}, runnable={"search"}) == Fault(
-        "unknown_tool", "there is no tool called 'search'; no tools were offered"
-    )
+def test_a_tool_needs_a_declaration_and_a_function() -> None:
+    """Only a host that runs its tools itself may have told the provider of others."""
+    unknown = "there is no tool called 'search'; "
+    assert parse(GOOD, {"now": NOW}, runnable={"now"}) == Fault("unknown_tool", f"{unknown}the tools are: now")
+    assert parse(GOOD, {}, runnable={"search"}) == Fault("unknown_tool", f"{unknown}no tools were offered")
     assert parse(GOOD, {}) == GOOD.but(arguments={"q": "x"})
 
 
@@ -214,13 +175,19 @@ def test_tools_in_the_providers_own_shape_are_declared(shape: dict[str, Any]) ->
     assert tool_schemas(ask(tools=(NOW,), extra={"tools": [shape, {"type": "web_search"}, "?"]})) == {"search": SEARCH}
 
 
-def test_an_object_that_a_format_gave_is_taken_as_it_is() -> None:
-    """Arguments that are an object already are only checked."""
-    given_object = ToolCall(id="1", name="search", arguments={"q": "x"})
-    assert parse(given_object, TOOLS) == given_object
-    bad = parse(ToolCall(id="1", name="now", arguments={"q": float("nan")}), TOOLS)
-    assert isinstance(bad, Fault)
-    assert bad.issue == "invalid_json"
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [(SEARCH, '"x"'), (SEARCH, "x"), (FINISH_TASK.but(parameters=SEARCH.parameters), '"x"'),
+     (FINISH_TASK, '["x"]'), (FINISH_TASK, "7"), (FINISH_TASK, "null"), (NOW, {"q": float("nan")})],
+)  # fmt: skip
+def test_a_call_needs_an_object(tool: Any, arguments: Any) -> None:
+    """A text is a summary for the tools that end a task alone, as they are declared; no value may be NaN."""
+    given_so = {"arguments" if isinstance(arguments, dict) else "arguments_raw": arguments}
+    refused = parse(ToolCall(id="1", name=tool.name, **given_so), {tool.name: tool})
+    assert isinstance(refused, Fault)
+    assert refused.issue == "invalid_json"
+    as_it_is = ToolCall(id="1", name="search", arguments={"q": "x"})
+    assert parse(as_it_is, TOOLS) == as_it_is
 
 
 # --- Strict JSON --------------------------------------------------------------------------------------------------
@@ -242,27 +209,3 @@ def test_every_beginning_of_an_object_is_incomplete(value: dict[str, Any], ascii
         with pytest.raises(Malformed) as caught:
             strict_object(text[:size])
         assert caught.value.issue == "incomplete_json", text[:size]
-
-
-@pytest.mark.behaviour(35)
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
-        ('{"a": {"b": 1, "b": 1}}', "the key 'b' is given twice"),
-        ('{"a": NaN}', "NaN is no JSON number"),
-        ('{"a": -Infinity}', "-Infinity is no JSON number"),
-        ('{"a": 1e999}', "1e999 is too large a number"),
-        ("[]", "it is of type list"),
-        ('"text"', "it is of type str"),
-        ("null", "it is of type NoneType"),
-        ('{"a": 1} {"b": 2}', "Extra data"),
-        ("{'a': 1}", "Expecting property name"),
-        ('{"a": "line\nbreak"}', "Invalid control character"),
-    ],
-)
-def test_what_is_no_strict_object(text: str, message: str) -> None:
-    """Duplicate keys, numbers that JSON does not know, and anything but one object are refused, and not as cut."""
-    with pytest.raises(Malformed, match=message) as caught:
-        strict_object(text)
-    assert caught.value.issue == "invalid_json"

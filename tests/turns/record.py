@@ -1,0 +1,342 @@
+"""What a controller makes of what a provider says: as files.
+
+`python -m tests.turns.record [FILE ...]` writes what they expect anew, with the code as it is now; the inputs stay.
+That is for a behaviour whose promise changes: the difference shows it. A file is a list of cases. A case says:
+
+- `name`, and by `behaviours` which of docs/controller.md it shows.
+- `script`: what the provider says, call by call. The reason comes first, with the text: `{"max_tokens": "Hello, wo"}`,
+  or a text and how often it comes; then whatever else a response has (`calls`, `tokens`, `reasoning`, `suspected` …).
+  A call is `search` for `x` but where it says otherwise. `raises` is an exception, `deltas` a stream of the provider
+  function's own, which ends with `then`; of such a turn `shown` is what the consumer saw.
+- `request`, `policy`, `format` …: what is asked, and how, where it is not the default; `tools` by name are functions
+  with what they give, `raises` among it; `declared` hands the definitions over with them.
+- `whole`: it is not played in pieces, because what was shown would stay.
+- `turns`: what is started, one after the other, on the same controller: `ask`, or `resume` what ended last.
+- `expected`: of each turn what was sent (as it differs from the request), what ran, what was announced, how it ended;
+  `<prompt>` is the policy's. What is not said is the default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from endturn import errors, events
+from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.continuation.policy import PROMPT, ContinuationPolicy
+from endturn.continuation.termination import FINISH_RESPONSE, FINISH_TASK
+from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+from endturn.stop import Resume, Stop, StopReason
+from tests.replies.record import Json, plain, written
+from tests.support.turns import NOW, SEARCH, ask, call, heard, said
+
+HERE: Final = Path(__file__).parent
+TOOLS: Final = {tool.name: tool for tool in (SEARCH, NOW, FINISH_TASK, FINISH_RESPONSE)}
+BEGINNINGS: Final = (events.CallStarted, events.TurnStarted, events.ToolStarted)
+SETTINGS: Final = ("format", "agent", "conversation_id", "provider_name", "dialect")
+
+# --- What a case says -------------------------------------------------------------------------------------------------
+
+
+def response(case: Json) -> ChatResponse:
+    """What a provider says."""
+    (reason,) = [name for name in case if name in set(StopReason)]
+    fields = {name: value for name, value in case.items() if name not in (reason, "promoted_from")}
+    if "resume" in fields:
+        fields["resume"] = Resume(fields["resume"])
+    if "usage" in fields:
+        fields["usage"] = Usage(*fields["usage"])
+    fields["calls"] = [call(**each) for each in fields.get("calls", ())]
+    text = case[reason] if isinstance(case[reason], str) else case[reason][0] * case[reason][1]
+    made = said(text, StopReason(reason), **fields)
+    promoted = case.get("promoted_from")
+    return made.with_stop(promoted_from=StopReason(promoted)) if promoted else made
+
+
+def failure(case: Json) -> BaseException:
+    """What a provider function or a tool raises."""
+    kind = getattr(errors, case["raises"], None) or getattr(builtins, case["raises"])
+    known = {name: case[name] for name in ("status",) if name in case}
+    if "stop" in case:
+        known["stop"] = Stop(**{**case["stop"], "reason": StopReason(case["stop"]["reason"])})
+        if "resume" in case["stop"]:
+            known["stop"] = Stop(known["stop"].reason, known["stop"].raw, resume=Resume(case["stop"]["resume"]))
+    if "partial" in case:
+        known["partial"] = response(case["partial"])
+    error: BaseException = kind(case.get("message", "no"), **known)
+    return error
+
+
+def delta(case: Any) -> Delta:
+    """A piece of a stream: a text, or whatever else it has."""
+    if isinstance(case, str):
+        return Delta(text=case)
+    return Delta(**case | ({"call": CallFragment(*case["call"])} if "call" in case else {}))
+
+
+class Provider:
+    """A provider function that plays a script, whole or in pieces of so many characters."""
+
+    def __init__(self, case: Json, chunk: int | None) -> None:
+        self.script = iter(case["script"])
+        self.chunk = chunk
+        self.requests: list[Request] = []
+        self.__dict__.update(case.get("says", {}))
+
+    def _items(self, item: Json) -> Iterator[Delta | ChatResponse]:
+        yield from map(delta, item.get("deltas", ()))
+        last = item.get("then") if "deltas" in item else item
+        if last is not None and "raises" in last:
+            raise failure(last)
+        if last is not None:
+            whole = response(last)
+            if self.chunk and "deltas" not in item:
+                yield from (
+                    Delta(text=whole.text[at : at + self.chunk]) for at in range(0, len(whole.text), self.chunk)
+                )
+            yield whole
+
+    def __call__(self, request: Request) -> Any:
+        self.requests.append(request)
+        item = next(self.script, None)
+        assert item is not None, "one request too many"
+        if "raises" in item:
+            raise failure(item)
+        return self._items(item) if self.chunk or "deltas" in item else response(item)
+
+    async def asynchronous(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
+        """The same as an async generator."""
+        given = self(request)
+        for each in given if isinstance(given, Iterator) else [given]:
+            yield each
+
+
+def tool(gives: Any, ran: list[str]) -> Any:
+    """A tool's function, that gives the same each time or, of a list of lists, one after the other."""
+    answers = iter(gives["each"]) if isinstance(gives, dict) and "each" in gives else None
+
+    def run(asked: ToolCall) -> Any:
+        ran.append(one(asked))
+        answer = gives if answers is None else next(answers)
+        if isinstance(answer, dict) and "raises" in answer:
+            raise failure(answer)
+        return answer
+
+    return run
+
+
+# --- What comes of it -------------------------------------------------------------------------------------------------
+
+
+def fault(error: BaseException) -> str:
+    """An exception in a line."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def short(value: Any) -> Any:
+    """Of a long text its ends."""
+    if not isinstance(value, str):
+        return value
+    value = value.replace(PROMPT, "<prompt>")
+    return value if len(value) < 300 else f"{value[:80]} <{len(value) - 160} more> {value[-80:]}"
+
+
+def message(said: Message) -> Any:
+    """A message, in a line where it is a text: who said it, why it stopped, whether it is a nudge or an error."""
+    content = short(plain(said.content))
+    flags = [name for name, is_so in (("synthetic", said.synthetic), ("error", said.is_error)) if is_so]
+    head = f"{said.role}{f'/{said.stop_reason}' if said.stop_reason else ''}"
+    head += f" {said.tool_call_id}" if said.tool_call_id else ""
+    head += f" ({flags[0]})" if flags else ""
+    others = {"calls": [one(each) for each in said.tool_calls]} if said.tool_calls else {}
+    others |= {"blocks": plain(said.blocks)} if said.blocks else {}
+    return {head: content, **others} if others or not isinstance(content, str) else f"{head}: {content}"
+
+
+def one(call: ToolCall) -> str:
+    """A call, in a line."""
+    told = json.dumps(call.arguments) if call.arguments_raw is None else call.arguments_raw
+    return f"{call.id} {call.name} {told}{'' if call.closed else ' (open)'}"
+
+
+def sent(request: Request, base: Request) -> Json:
+    """How a request differs from the one that the turn began with."""
+    members, same = plain(request), plain(base)
+    found = {name: members.get(name) for name in {**same, **members} if members.get(name) != same.get(name)}
+    found.pop("messages", None)
+    if "tools" in found:
+        found["tools"] = [each.name for each in request.tools]
+    return found | following("", request.messages, base)
+
+
+def following(name: str, messages: Sequence[Message], base: Request) -> Json:
+    """What follows the request's messages, or what there is in their place."""
+    size = len(base.messages)
+    begins = messages[:size] == base.messages
+    found = [message(each) for each in messages[size if begins else 0 :]]
+    return {name or ("and" if begins else "messages"): found} if found else {}
+
+
+def line(told: Any, calls: list[int]) -> str:
+    """What was announced, without whose turn it is and how long it took. Calls are counted from one."""
+    found: Json = {}
+    if isinstance(told, events.CallEnded):
+        calls.append(told.started.number)
+        found = {"reason": told.stop.reason, "iteration": told.started.iteration}
+    elif isinstance(told, events.ToolEnded):
+        found = {"name": told.started.name}
+    else:
+        unsaid = {"turn", "provider", "model", "error"}
+        names = [name for name in type(told).__dataclass_fields__ if name not in unsaid and not name.endswith("_s")]
+        found = {name: plain(getattr(told, name)) for name in names if getattr(told, name) is not None}
+    if isinstance(told, events.TurnEnded):
+        kept = ("iterations", "continuations", "truncated", "unfinished", "output_tokens", "output_chars", "estimated")
+        found |= {name: getattr(told.turn, name) for name in kept}
+    made = getattr(told, "continuation", None) or getattr(getattr(told, "started", None), "continuation", None)
+    if made is not None:
+        of = calls.index(made.of) + 1 if made.of in calls else None
+        found["continuation"] = f"{made.index} by {made.strategy} of {of}"
+    if getattr(told, "error", None) is not None:
+        found["error"] = fault(told.error)
+    return " ".join([type(told).__name__, *(f"{name}={value}" for name, value in found.items() if value is not False)])
+
+
+def ended(result: TurnResult, base: Request) -> Json:
+    """How a turn ended; what follows from the rest is not said."""
+    unsaid = {"resumption", "duration_s", "error", "messages", "segments", "tool_results", "usage", "stop"}
+    kept = [name for name in TurnResult.__dataclass_fields__ if name not in unsaid]
+    found: Json = {name: short(plain(value)) for name in kept if (value := getattr(result, name))}
+    found |= {"calls": [one(each) for each in result.calls]} if result.calls else {}
+    for name, same in (("answer", "text"), ("status", "outcome")):
+        if found.get(name) == found.get(same):
+            found.pop(name, None)
+    usage = result.usage
+    found["usage"] = f"{usage.input_tokens}, {usage.output_tokens}{' estimated' if usage.estimated else ''}"
+    stop = {name: value for name, value in plain(result.stop).items() if name not in ("reason", "raw")}
+    found |= {"stop": stop} if stop else {}
+    found |= {"error": fault(result.error)} if result.error is not None else {}
+    found |= {"resumable": True} if result.resumption is not None else {}
+    segments, history = following("segments", result.segments, base), following("history", result.messages, base)
+    return {"ended": found} | history | (segments if [*segments.values()] != [*history.values()] else {})
+
+
+class _Log(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def begin(case: Json, base: Request, ran: list[str], slept: list[float]) -> Json:
+    """What a controller is given."""
+    policy = dict(case.get("policy", {}))
+    if isinstance(room := policy.get("on_context_exceeded"), dict):
+        policy["on_context_exceeded"] = lambda request, response: asked(room) if room else None
+    given: Json = {name: case[name] for name in SETTINGS if name in case}
+    if "tools" in case:
+        functions = {name: tool(gives, ran) for name, gives in case["tools"].items()}
+        pairs = [(TOOLS[name], function) for name, function in functions.items()]
+        given["tools"] = pairs if case.get("declared") else functions
+    ticks = iter(range(1, 1_000)) if case.get("ticking") else None
+    return given | {
+        "policy": ContinuationPolicy(**policy),
+        "clock": (lambda: float(next(ticks))) if ticks else (lambda: 0.0),
+        "sleep": slept.append,
+        "new_id": lambda: "turn-1",
+    }
+
+
+def asked(case: Json) -> Request:
+    """A request."""
+    fields = dict(case)
+    tools = tuple(TOOLS[name] for name in fields.pop("tools", ()))
+    if "messages" in fields:
+        fields["messages"] = tuple(Message.model_validate(each) for each in fields["messages"])
+    return ask(fields.pop("text", "hi"), **fields, tools=tools)
+
+
+async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = False) -> list[Json]:
+    """What comes of each of a case's turns."""
+    base = asked(case.get("request", {}))
+    ran: list[str] = []
+    slept: list[float] = []
+    provider, settings = Provider(case, chunk), begin(case, base, ran, slept)
+    log = _Log()
+    logging.getLogger("endturn").addHandler(log)
+    controller: Any
+    if asynchronous:
+        controller = AsyncContinuationController(provider.asynchronous, **settings)
+    else:
+        controller = ContinuationController(provider, **settings)
+    found: list[Json] = []
+    calls: list[int] = []
+    own = any("deltas" in item for item in case["script"])
+    result: TurnResult | None = None
+    for start in case.get("turns", ["ask"]):
+        before = len(provider.requests)
+        ran.clear()
+        slept.clear()
+        log.lines.clear()
+        shown: list[Delta] = []
+        failed = None
+        with heard() as records:
+            try:
+                begun: Any = base if start == "ask" or result is None else result.resume()
+                if chunk is None and not own:
+                    result = await controller.run(begun) if asynchronous else controller.run(begun)
+                else:
+                    items = controller.stream(begun)
+                    for item in [each async for each in items] if asynchronous else items:
+                        if isinstance(item, TurnResult):
+                            result = item
+                        else:
+                            shown.append(item)
+                    assert result is not None
+                    assert begun is not base or result.text == "".join(each.text for each in shown)
+            except (Exception, KeyboardInterrupt) as error:
+                failed, result = error, getattr(error, "turn_result", None)
+        requests = [sent(each, base) for each in provider.requests[before:]]
+        turn: Json = {"sent": requests} if requests != [{}] else {}
+        turn |= {"ran": list(ran)} if ran else {}
+        turn |= {"slept": list(slept)} if slept else {}
+        turn |= (
+            {"shown": [each.text if each == Delta(text=each.text) else plain(each) for each in shown]} if own else {}
+        )
+        turn["announced"] = [line(each, calls) for each in records if not isinstance(each, BEGINNINGS)]
+        turn |= {"logged": list(log.lines)} if log.lines and case.get("log") else {}
+        turn |= {"raises": fault(failed)} if failed is not None else {}
+        found.append(turn | ended(result, base) if result is not None else turn)
+    logging.getLogger("endturn").removeHandler(log)
+    left = len(list(provider.script))
+    return [*found, {"unasked": left}] if left else found
+
+
+# --- The files --------------------------------------------------------------------------------------------------------
+
+
+def files() -> list[Path]:
+    """One for each subject."""
+    return sorted(HERE.glob("*.json"))
+
+
+def of_file(path: Path) -> Any:
+    """A file's cases with what is expected of them now."""
+    return [{**case, "expected": asyncio.run(of_case(case))} for case in json.loads(path.read_text())]
+
+
+def main(paths: Sequence[str]) -> None:
+    """Write these files anew, or all of them."""
+    for path in [Path(path).resolve() for path in paths] or files():
+        path.write_text(written(of_file(path)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
