@@ -22,7 +22,7 @@ VALUES: Final[list[list[Any]]] = [
     [0, -1, 2**63, 10**400, 1.5, float("inf"), float("nan")],
     ["", " ", "stop", "STOPSTOP", "end_turn", "\ud800", "x" * 20_000],
     [[], {}, [None, 3, "x"], {"type": "text", "text": 7}],
-    [_deep(3), _deep(60), _deep(400)],
+    [_deep(3), _deep(60), _deep(120)],
 ]
 """What nobody expects, by its kind."""
 BYTES: Final = (
@@ -55,7 +55,7 @@ def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
         container, key = rng.choice(places)
         match rng.randrange(4):
             case 0:
-                container[key] = rng.choice(rng.choice(VALUES))
+                container[key] = _copied(rng.choice(rng.choice(VALUES)))
             case 1:
                 del container[key]
             case 2 if isinstance(container, dict):

@@ -16,9 +16,9 @@ class Recorded:
     """The replies of one format, by the names of their files; and what must be known to read each."""
 
     format: Format
-    bodies: dict[str, Any] = field(default_factory=dict)
-    streams: dict[str, list[Event]] = field(default_factory=dict)
-    contexts: dict[str, Context] = field(default_factory=dict)
+    bodies: dict[str, Any] = field(default_factory=dict, repr=False)
+    streams: dict[str, list[Event]] = field(default_factory=dict, repr=False)
+    contexts: dict[str, Context] = field(default_factory=dict, repr=False)
 
 
 RECORDED = {name: Recorded(format_of(name)) for name in FORMATS}
