@@ -139,8 +139,8 @@ def test_the_formulas_by_hand() -> None:
     bytes_each = c["span_bytes"] * c["packed"]
     assert found["kafka_mb"] == pytest.approx((30_200 + 400) * bytes_each / 1e6)
     by_cpu = ceil(30_200 * c["gateway_us"] / 1e6 / (c["cores"] * c["busy"]))
-    by_memory = ceil(5000 * 600 * c["trace_bytes"] / (c["heap_bytes"] * c["busy"]))
-    assert found["gateways"] == max(2, by_cpu, by_memory)
+    held = 600 * (5000 * c["trace_bytes"] + 30_200 * c["weighed_bytes"])
+    assert found["gateways"] == 1 + max(1, by_cpu, ceil(held / (c["heap_bytes"] * c["busy"])))
     assert found["partitions"] == 8 * found["gateways"]
     assert found["trace_gb_day"] == pytest.approx(30_200 * (0.05 + 0.95 * 0.1) * bytes_each * 86_400 / 1e9)
     assert found["metric_gb"] == pytest.approx(made / 15 * c["sample_bytes"] * 86_400 / 1e9 * 30 * 3)
@@ -204,17 +204,20 @@ def test_as_settings_of_compose(capsys: pytest.CaptureFixture[str]) -> None:
 def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """As an overlay over the manifests they change the gateways' number, and values that a gateway reads."""
     overlay = tmp_path / "overlay"
-    overlay.mkdir()
+    (overlay / "sizes").mkdir(parents=True)
     below = os.path.relpath(REPOSITORY / "kubernetes", overlay)
     written = run(capsys, "--values", "kustomize")
-    (overlay / "kustomization.yaml").write_text(f"resources: [{below}]\nnamespace: endturn\n{written}\n")
+    (overlay / "sizes/kustomization.yaml").write_text(f"{written}\n")
+    own = "configMapGenerator: [{name: endturn-fleet, behavior: merge, literals: [ENDTURN_KAFKA=mine:9093]}]"
+    overlaid = f"resources: [{below}]\ncomponents: [sizes]\nnamespace: endturn\n{own}\n"
+    (overlay / "kustomization.yaml").write_text(overlaid)
     command = [str(require_stack("kustomize")["kustomize"]), "build", str(overlay)]
     rendered = list(yaml.safe_load_all(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
     [gateway] = [each for each in rendered if each["kind"] == "StatefulSet"]
     assert gateway["spec"]["replicas"] == computed(turns=1000)["gateways"]
     settings = {name: value for name, value in plan.settings(turns=1000).items() if name.startswith("ENDTURN_")}
     [read] = [each["data"] for each in rendered if each["metadata"]["name"].startswith("endturn-fleet")]
-    assert settings.items() <= read.items()
+    assert settings.items() | {("ENDTURN_KAFKA", "mine:9093")} <= read.items()
     assert settings.keys() <= set(re.findall(r"env:(\w+)", (REPOSITORY / "collector/kafka_gateway.yaml").read_text()))
 
 

@@ -92,7 +92,7 @@ def figures(**known: Number) -> list[Figure]:
 def settings(**known: Number) -> dict[str, str]:
     """The variables of the fleet's Compose profile and manifests, by name; raises as `figures` does."""
     scope = _scope(known) | {each.name: each.value for each in figures(**known)}
-    found = {name: f"{evaluate(formula, scope):g}" for name, formula in _data["values"].items()}
+    found = {name: f"{evaluate(formula, scope):.10g}" for name, formula in _data["values"].items()}
     return {name: f"{value}s" if name.endswith(SECONDS) else value for name, value in found.items()}
 
 
@@ -154,11 +154,11 @@ def as_table(found: Sequence[Figure]) -> str:
 
 
 def as_values(made: Mapping[str, str], kind: Values, *, gateways: Number) -> str:
-    """The settings as an `.env` of Compose, or as what an overlay over `kubernetes/` adds."""
+    """The settings as an `.env` of Compose, or as a component of an overlay over `kubernetes/`."""
     if kind == "compose":
         return "\n".join(f"{name}={value}" for name, value in made.items())
     literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith(COLLECTORS)]
-    head = ["configMapGenerator:", "  - name: endturn-fleet", "    behavior: merge", "    literals:"]
+    head = ["apiVersion: kustomize.config.k8s.io/v1alpha1", "kind: Component", "configMapGenerator:", "  - name: endturn-fleet", "    behavior: merge", "    literals:"]
     scale = ["replicas:", "  - name: endturn-gateway", f"    count: {gateways}"]
     return "\n".join((*head, *literals, *scale))
 

@@ -32,6 +32,7 @@ def test_spans_go_through_a_kafka_that_asks_who_it_is(tmp_path: Path) -> None:
             "ENDTURN_KAFKA_PASSWORD": password,
         }
         to_store = {"ENDTURN_TEMPO_ENDPOINT": f"{LOOPBACK}:{store.ports[0]}", "ENDTURN_SAMPLE_PERCENT": "100"}
+        to_store["ENDTURN_TEMPO_INSECURE"] = "true"
         with (
             Member(tmp_path, "gateway", GATEWAY, **right, **to_store),
             Member(tmp_path, "agent", AGENT, **right) as agent,

@@ -417,6 +417,7 @@ class Receiver(Thanos):
             f'--label=receive="{name}"',
             f"--receive.hashrings-file={hashring}",
             "--receive.hashrings-algorithm=ketama",
+            "--tsdb.max-exemplars=100000",
             "--tsdb.out-of-order.time-window=30m",
             f"--receive.capnproto-address={LOOPBACK}:{free_port()}",
             name=name,

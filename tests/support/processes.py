@@ -314,7 +314,9 @@ class Written:
                 if not line.endswith(b"\n"):  # half written
                     return
                 self._end += len(line)
-                yield from _otlp_items(line, *self._names)
+                # A process that is killed may leave a request without the end of its line.
+                for request in line.replace(b"}]}]}]}{", b"}]}]}]}\n{").splitlines():
+                    yield from _otlp_items(request, *self._names)
 
 
 def _otlp_items(line: bytes, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
