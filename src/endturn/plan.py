@@ -158,14 +158,8 @@ def as_values(made: Mapping[str, str], kind: Values, *, gateways: Number) -> str
     if kind == "compose":
         return "\n".join(f"{name}={value}" for name, value in made.items())
     literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith(COLLECTORS)]
-    head = [
-        "apiVersion: kustomize.config.k8s.io/v1alpha1",
-        "kind: Component",
-        "configMapGenerator:",
-        "  - name: endturn-fleet",
-        "    behavior: merge",
-        "    literals:",
-    ]
+    head = ["apiVersion: kustomize.config.k8s.io/v1alpha1", "kind: Component", "configMapGenerator:"]
+    head += ["  - name: endturn-fleet", "    behavior: merge", "    literals:"]
     scale = ["replicas:", "  - name: endturn-gateway", f"    count: {gateways}"]
     return "\n".join((*head, *literals, *scale))
 

@@ -16,7 +16,7 @@ from typing import Any, cast, get_args
 
 import anthropic.types
 import anthropic.types.beta
-import cohere
+import cohere.types
 import groq.types.chat
 import httpx
 import huggingface_hub

@@ -244,8 +244,11 @@ def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping
 
 def _in_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
     """The keys that variables set. Of the prices, which are a mapping, a variable holds the JSON."""
-    told: dict[str, _Told] = {name.removeprefix(PREFIX).lower(): (value, name)
-                              for name, value in environ.items() if name.startswith(PREFIX) and value}  # fmt: skip
+    told: dict[str, _Told] = {
+        name.removeprefix(PREFIX).lower(): (value, name)
+        for name, value in environ.items()
+        if name.startswith(PREFIX) and value
+    }
     if "prices" in told:
         value, name = told["prices"]
         try:

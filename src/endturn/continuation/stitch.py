@@ -14,7 +14,8 @@ Restart and overlap take any white space for one blank: what the answer has of i
 
 Otherwise `stitch(a, b) == a + b`. Text is held back only while one of these is still possible, at most `max_overlap`
 characters; text once given out is never taken back. So the U+FFFD at the end of what came waits too: until more text
-follows in the same part, or `end`. Cost is linear in the text, whatever the size of the chunks.
+follows in the same part, or `end`. Cost is linear in the text, whatever the size of the chunks,
+and at worst quadratic in `max_overlap`.
 
 What it is not: a diff. A continuation that says the same in other words is appended as it is.
 """

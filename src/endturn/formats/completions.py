@@ -18,7 +18,7 @@ from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
-from endturn.formats.reading import count, first, items, member, text, text_or_none
+from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import words
 from endturn.formats.settings import with_extra
@@ -105,7 +105,8 @@ def _at(path: str) -> Callable[[Any], Any]:
 
 def _text(answer: Any) -> Any:
     """A choice's text, or an event of Writer's, which is nothing but its `value`."""
-    return first(answer, "text", "value")
+    said = member(answer, "text")
+    return member(answer, "value") if said is None else said
 
 
 def _tgi_text(answer: Any) -> Any:

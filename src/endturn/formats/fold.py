@@ -162,7 +162,7 @@ class Fold:
 
     def _whole_characters(self, piece: str, of: Hashable) -> str:
         """A piece without half a character at its end, which servers cut in UTF-16: the next brings the other half."""
-        if not self._halves and not "\ud800" <= piece[-1:] <= "\udbff":
+        if not self._halves and piece[-1:] < "\ud800":
             return piece
         whole = paired(self._halves.pop(of, "") + piece)
         if "\ud800" <= whole[-1:] <= "\udbff":

@@ -119,7 +119,6 @@ class Reader:
         self._items: list[_Item] = []
         self._named: dict[tuple[str, object], _Item] = {}
         self._said: set[tuple[int, _Place, int]] = set()
-        self._last: dict[tuple[int, _Place], int] = {}  # the index of the last part that was said
         self._over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -239,8 +238,9 @@ class Reader:
             listed = items(member(raw, name))
             for index, part in enumerate(listed):
                 if place := _PARTS.get(text(member(part, "type"))):
-                    if len(listed) == 1:  # Bedrock's pieces of it have the item's index.
-                        index = self._last.get((item.number, place), 0)
+                    if len(listed) == 1 and (item.number, place, 0) not in self._said:
+                        # Bedrock's pieces of it have the item's index.
+                        index = next((at[2] for at in self._said if at[:2] == (item.number, place)), 0)
                     yield from self._whole(item, place, {"content_index": index, "summary_index": index}, part)
 
     def _whole(self, item: _Item, place: _Place, where: Any, holder: Any) -> Iterator[Part]:
@@ -259,7 +259,6 @@ class Reader:
         if piece:
             at = (item.number, place, _index(place, where))
             self._said.add(at)
-            self._last[at[:2]] = at[2]
             if self._keep:
                 yield parts.Block(at, {"text": piece, "id": member(where, "item_id")})
 
