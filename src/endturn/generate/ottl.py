@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
+from os.path import commonprefix
 from typing import Final
 
 import yaml
@@ -173,8 +175,6 @@ def scalar(text: str) -> str:
 
 # --- The templates ------------------------------------------------------------------------------------------------
 
-BEGINNINGS: Final = 800
-"""Of the names in one regular expression, each a character; there is room for branches, and for what goes around."""
 CONTENT: Final = yaml.safe_load(files(__package__).joinpath("content.yaml").read_text(encoding="utf-8"))
 
 
@@ -188,36 +188,51 @@ def items(text: str) -> str:
     return "".join(f"{' ' * 10}- {scalar(line)}\n" for line in text.splitlines())
 
 
+ENDS: Final = {"places": r"\s*$", "trees": r"(?:\s*|\.(?s:.*))$"}
+
+INSTRUCTION: Final = re.compile(r"\\.|\[[^]]+\]|[^()?:\\\[]")
+INSTRUCTIONS: Final = 970
+"""About so many make a thousand with what Go adds at both ends."""
+
+
 def _names(kind: str) -> list[str]:
     return [start + end for start, ends in CONTENT[kind].items() for end in ends]
 
 
-def _joined(names: Iterable[str], *, end: str = r"\s*") -> list[str]:
-    """Regular expressions of these names: in any case, and with white space around them.
+def _joined(names: Iterable[tuple[str, str]]) -> str:
+    """One regular expression of sorted names, each with what may follow it.
 
-    Every key of every span is held against them, which is most of what a Collector does. Go's `regexp` reads a key
-    once, up to the first character that no name has there, if no two branches begin alike (it joins what sorted names
-    begin with by itself) and there are at most a thousand instructions, one for each character that differs.
-    Otherwise it takes ten times as long.
+    Every key of every span is held against it, which is most of what a Collector does. Go's `regexp` reads a key once,
+    up to the first character that no name has there, if no two branches begin alike, each ends with `$`, and there are
+    less than a thousand instructions, each a character or a branch. Otherwise it takes ten times as long.
     """
-    groups: list[list[str]] = []
-    beginnings: set[str] = set()
-    for name in sorted(names, key=str.lower):
-        more = {name[:length].lower() for length in range(1, len(name) + 1)}
-        if not groups or len(beginnings | more) > BEGINNINGS:
-            groups.append([])
-            beginnings.clear()
-        beginnings |= more
-        groups[-1].append(name.replace(".", r"\."))
-    return [rf"(?i)^\s*(?:{'|'.join(group)}){end}$" for group in groups]
+    starts: dict[str, list[str]] = {}  # by what follows them: what names end alike with stands once
+    for _, alike in groupby(names, key=lambda name: name[0][:1]):
+        some = list(alike)
+        start = commonprefix([name for name, _ in some])
+        rest = _joined((name[len(start) :], end) for name, end in some) if start else some[0][1]
+        starts.setdefault(rest, []).append(start.replace(".", r"\."))
+    return _either(_either(some) + rest for rest, some in starts.items())
 
 
+def _either(branches: Iterable[str]) -> str:
+    some = list(branches)
+    return some[0] if len(some) == 1 else f"(?:{'|'.join(some)})"
+
+
+@cache
 def _patterns(*kinds: str) -> list[str]:
-    """The keys of these kinds of content; below the places where content is said, every deeper key, too."""
-    found = _joined(name for kind in kinds for name in _names(kind))
-    if "places" in kinds:
-        found += [*_joined(_names("trees"), end=r"(?:\s*|\.(?s:.*))"), rf"(?i)^\s*{CONTENT['langfuse']}\s*$"]
-    return found
+    """The keys of these kinds of content, in any case; below the places where content is said, every deeper key, too."""
+    kinds = (*kinds, "trees") if "places" in kinds else kinds
+    ends = {name.lower(): ENDS.get(kind, ENDS["places"]) for kind in kinds for name in _names(kind)}
+    parts: list[list[tuple[str, str]]] = [[]]
+    for name in sorted(ends.items(), key=lambda each: (not each[0].startswith("gen_ai."), each)):
+        more = sorted([*parts[-1], name])
+        if len(INSTRUCTION.findall(_joined(more))) < INSTRUCTIONS:
+            parts[-1] = more
+        else:
+            parts.append([name])
+    return [rf"(?i)^\s*{_joined(names)}" for names in parts]
 
 
 def delete(name: str, *kinds: str) -> str:
