@@ -232,16 +232,18 @@ def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: 
     [gateway] = [each for each in rendered if each["kind"] == "StatefulSet"]
     assert gateway["spec"]["replicas"] == computed(turns=1000)["gateways"]
     figures = plan.figures(turns=1000)
-    settings = {name: value for name, value in plan.settings(figures, turns=1000).items() if name.startswith("ENDTURN_")}
+    settings = {
+        name: value for name, value in plan.settings(figures, turns=1000).items() if name.startswith("ENDTURN_")
+    }
     [read] = [each["data"] for each in rendered if each["metadata"]["name"].startswith("endturn-fleet")]
     assert settings.items() | {("ENDTURN_KAFKA", "mine:9093")} <= read.items()
     assert settings.keys() <= set(re.findall(r"env:(\w+)", (REPOSITORY / "collector/kafka_gateway.yaml").read_text()))
 
 
 REFUSED = {
-    "--turns 1000 --values compose": "takes 9 gateways, and docker-compose.fleet.yml starts 3",
+    "--turns 1000 --values compose": "takes 9 gateways, docker-compose.fleet.yml starts 3",
     "--turns 10 --json --values compose": "--json prints figures, and --values settings",
-    "--turns 10 --truncated .6 --failed .6": "together 1.2 is more than all of them",
+    "--turns 10 --truncated .6 --failed .6": "together 1.2 is more than all",
     "--turns 0": "at least 0.01",
     "--turns -3": "at least 0.01",
     "--turns 10 --truncated 2": "at least 0, at most 1",

@@ -27,12 +27,8 @@ OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Div: operator.truediv,
 }
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {"ceil": math.ceil, "max": max}
-SECONDS: Final = "_WAIT"
-"""How the names of settings end that have their unit behind them."""
 COMPOSED: Final = 3
 """Gateways that docker-compose.fleet.yml starts."""
-COLLECTORS: Final = "ENDTURN_"
-"""How the names of settings begin that a Collector reads, and not Kafka's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +92,7 @@ def settings(found: Sequence[Figure], **known: Number) -> dict[str, str]:
     """The variables of the fleet's Compose profile and manifests, by name, for these figures of these inputs."""
     scope = _scope(known) | {each.name: each.value for each in found}
     made = {name: f"{evaluate(formula, scope):.10g}" for name, formula in _data["values"].items()}
-    return {name: f"{value}s" if name.endswith(SECONDS) else value for name, value in made.items()}
+    return {name: f"{value}s" if name.endswith("_WAIT") else value for name, value in made.items()}
 
 
 def evaluate(formula: str, scope: Mapping[str, Number]) -> Number:
@@ -137,7 +133,7 @@ def _scope(known: Mapping[str, Number]) -> dict[str, Number]:
             raise UsageError(f"{each.name}={given!r}: it is a whole number ({each.says})")
         scope[each.name] = given
     if (together := scope["truncated"] + scope["failed"]) > 1:
-        raise UsageError(f"truncated and failed are shares of the same turns: together {together:g} is more than all of them")
+        raise UsageError(f"truncated and failed are shares of the same turns: together {together:g} is more than all")
     return scope
 
 
@@ -171,12 +167,10 @@ def as_values(kind: Values, found: Sequence[Figure], **known: Number) -> str:
     [gateways] = [each.value for each in found if each.name == "gateways"]
     if kind == "compose":
         if gateways > COMPOSED:
-            raise UsageError(
-                f"this fleet takes {gateways} gateways, and docker-compose.fleet.yml starts {COMPOSED}: "
-                "use --values kustomize, or a shorter --wait"
-            )
+            raise UsageError(f"it takes {gateways} gateways, docker-compose.fleet.yml starts {COMPOSED}: use kustomize")
         return "\n".join(f"{name}={value}" for name, value in made.items())
-    literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith(COLLECTORS)]
+    # Kafka's own settings are not the Collectors'.
+    literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith("ENDTURN_")]
     head = ["apiVersion: kustomize.config.k8s.io/v1alpha1", "kind: Component", "configMapGenerator:"]
     head += ["  - name: endturn-fleet", "    behavior: merge", "    literals:"]
     scale = ["replicas:", "  - name: endturn-gateway", f"    count: {gateways}"]

@@ -23,7 +23,12 @@ ALERTS = declared.alerts(CONFIG)
 RECORDED = {rule["record"]: rule["expr"] for rule in rules.recorded()}
 ON_EVERY_SERIES = {"job", "instance", "deployment_environment_name", "cluster"}
 LABELS = {"__name__", "job", "error_type", "error", "exporter", "receiver"}
-COLLECTORS = ("up", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity", "otelcol_kafka_receiver_current_offset")
+COLLECTORS = (
+    "up",
+    "otelcol_exporter_queue_size",
+    "otelcol_exporter_queue_capacity",
+    "otelcol_kafka_receiver_current_offset",
+)
 OTHERS = {"ALERTS": {"alertname", "alertstate"}, "": LABELS} | {name: {"job"} for name in COLLECTORS}
 """Series that are not ours, and those that are read by a pattern for their names."""
 

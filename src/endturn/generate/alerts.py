@@ -120,8 +120,7 @@ def _values(cell: Cell, config: RuleConfig) -> dict[str, str]:
     return cell.limits.values | {
         "collector": config.collector,
         "service": ", ".join(SERVICE),
-        **{name: f'{of},job=~"{config.collector}"' for name, of in OTHERS.items()},
-        "drops": OTHERS["drops"],
+        **{name: of if name == "drops" else f'{of},job=~"{config.collector}"' for name, of in OTHERS.items()},
         "seen": collectors(config),
         "who": WHO,
     }
@@ -189,11 +188,9 @@ def shown(alert: Alert, example: Mapping[str, Any]) -> dict[str, str]:
         return quote_plus(text) if found[2] == "urlquery" else text
 
     def block(found: re.Match[str]) -> str:
-        there = labels.get(found[1])
-        inner, _, otherwise = found[2].partition("{{ else }}")
-        if not there:
-            return otherwise
-        return inner.replace("{{ . | urlquery }}", quote_plus(str(there))).replace("{{ . }}", str(there))
+        there = str(labels.get(found[1], ""))
+        filled = found[2].replace("{{ . | urlquery }}", quote_plus(there)).replace("{{ . }}", there)
+        return filled if there else ""
 
     def fill(text: str) -> str:
         text = re.sub(r"\{\{ with \$labels\.(\w+) \}\}(.*?)\{\{ end \}\}", block, text)
