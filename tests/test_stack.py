@@ -140,6 +140,11 @@ def test_the_fleet_is_made_of_what_there_is() -> None:
     ]
     named = {target.partition(":")[0] for target in targets} | {urlsplit(agent["remote_write"][0]["url"]).hostname}
     assert named - {"localhost"} <= services
+    # What *Series in Prometheus* and *Rule evaluations* draw is said by these alone.
+    holds = {name for name, each in fleet["services"].items() if {"receive", "rule"} & set(each.get("command", [])[:1])}
+    assert (
+        holds == {name for name in named if name.startswith(("receive", "rule"))} == {"receive-1", "receive-2", "rule"}
+    )
 
 
 def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
