@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from stack import build
+from tests.support import promtool
 from tests.support.processes import REPOSITORY, require_stack
 
 pytestmark = pytest.mark.stack
@@ -81,6 +83,29 @@ def test_what_is_set_is_what_the_collectors_read(objects: dict[tuple[str, str], 
     ]
     read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", "".join(texts)))
     assert objects["ConfigMap", "endturn-fleet"]["data"].keys() <= read
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "jobs"),
+    [
+        ("DaemonSet", "endturn-agent", ["collector", "collector-counts"]),
+        ("StatefulSet", "endturn-gateway", ["collector"]),
+    ],
+)
+def test_a_writer_scrapes_what_its_collector_serves(
+    objects: dict[tuple[str, str], Object], kind: str, name: str, jobs: list[str], tmp_path: Path
+) -> None:
+    """Of the files that its pod mounts, Prometheus takes these jobs; a gateway counts nothing."""
+    volumes = {each["name"]: each for each in objects[kind, name]["spec"]["template"]["spec"]["volumes"]}
+    said = objects["ConfigMap", "endturn-writer"]["data"]
+    items = volumes["writer"]["configMap"].get("items", [{"key": each, "path": each} for each in said])
+    for item in items:
+        (tmp_path / item["path"]).write_text(said[item["key"]])
+    promtool.run("check", "config", "--agent", "prometheus.yml", cwd=tmp_path)
+    config = yaml.safe_load((tmp_path / "prometheus.yml").read_text())
+    others = [tmp_path / file for file in config["scrape_config_files"] if (tmp_path / file).exists()]
+    every = [config, *(yaml.safe_load(file.read_text()) for file in others)]
+    assert [job["job_name"] for each in every for job in each["scrape_configs"]] == jobs
 
 
 def test_the_writer_takes_what_one_prometheus_takes() -> None:

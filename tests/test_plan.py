@@ -106,7 +106,7 @@ def series(stage: Stage) -> int:
 
 def test_a_fleet_in_miniature_makes_what_the_plan_says(made: Made) -> None:
     """Spans, events and series as computed; a span and an event as long, within a fifth."""
-    known = {"calls": CALLS, "tools": 0, "truncated": TRUNCATED, "models": MODELS, "processes": PROCESSES}
+    known = {"calls": CALLS, "tools": 0, "truncated": TRUNCATED, "models": MODELS, "processes": PROCESSES, "streams": 0}
     found = computed(turns=TURNS * PROCESSES, **known)  # as though all were made in a second
     assert made.spans == pytest.approx(found["spans"], rel=0.001)
     assert made.events == pytest.approx(found["events"], rel=0.001)
@@ -115,6 +115,19 @@ def test_a_fleet_in_miniature_makes_what_the_plan_says(made: Made) -> None:
     assert made.series == pytest.approx(one["series"] - recorded, rel=0.2)
     assert made.span_bytes / made.spans == pytest.approx(CONSTANTS["span_bytes"], rel=0.2)
     assert made.event_bytes / made.events == pytest.approx(CONSTANTS["event_bytes"], rel=0.2)
+
+
+def test_a_stream_has_the_series_that_are_planned_for_it(made: Made) -> None:
+    """Two histograms of its model more."""
+    stage = Stage()
+    turn = stage.turn(TurnKind.OBSERVED)
+    stage.call(turn, DONE, usage=USAGE, first_chunk_s=0.2, chunk_gaps_s=(0.02,))
+    stage.close(turn, TurnOutcome.COMPLETED)
+    [reader] = stage.readers
+    assert isinstance(reader, InMemoryMetricReader)
+    found = points(reader.get_metrics_data())
+    streamed = [cardinality.bound(METRICS[name]).series for name in found if name.endswith("chunk")]
+    assert sum(streamed) == CONSTANTS["stream_series"]
 
 
 def test_the_share_of_traces_that_is_kept() -> None:
@@ -133,7 +146,7 @@ def test_the_formulas_by_hand() -> None:
     assert found["calls_made"] == 5000 * 3.04
     assert found["spans"] == 5000 * 3 + 5000 * 3.04
     assert found["agent_processes"] == 500
-    made = 500 * (c["process_series"] + 5 * c["model_series"]) + 40 * 18
+    made = 500 * (c["process_series"] + 5 * (c["model_series"] + c["stream_series"])) + 40 * 18
     assert found["series"] == pytest.approx(made)
     assert found["samples"] == pytest.approx(made / 15)
     bytes_each = c["span_bytes"] * c["packed"]
@@ -150,14 +163,16 @@ def test_the_formulas_by_hand() -> None:
 def test_every_input_changes_something(name: str) -> None:
     """One that changes no figure and no setting would be asked for in vain."""
     known = KNOWN | {"processes": 600}
-    more = known | {name: known.get(name, next(i.default for i in plan.INPUTS if i.name == name) or 0) * 1.5 + 0.01}
+    [asked] = [each for each in plan.INPUTS if each.name == name]
+    value = known.get(name, asked.default or 0)
+    more = known | {name: value * 2 if asked.whole else value * 0.9}
     assert computed(**known) != computed(**more)
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_every_constant_is_used_and_says_where_it_is_from(name: str) -> None:
     """One that no formula reads would be measured in vain."""
-    text = " ".join(each.formula for each in plan.FORMULAS) + json.dumps(plan.settings(turns=1))
+    text = " ".join(each.formula for each in plan.FORMULAS) + json.dumps(plan.settings(plan.figures(turns=1), turns=1))
     [constant] = [each for each in plan.CONSTANTS if each.name == name]
     assert name in text
     assert constant.value > 0
@@ -174,8 +189,8 @@ def test_a_formula_is_arithmetic_and_nothing_else(formula: str) -> None:
 # --- The command --------------------------------------------------------------------------------------------------
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert cli.main(["plan", "--turns", "1000", *words]) == 0
+def run(capsys: pytest.CaptureFixture[str], *words: str, turns: int = 1000) -> str:
+    assert cli.main(["plan", "--turns", f"{turns}", *words]) == 0
     return capsys.readouterr().out
 
 
@@ -192,12 +207,13 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_as_settings_of_compose(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each is a variable of the fleet's file."""
-    written = dict(line.split("=") for line in run(capsys, "--values", "compose").splitlines())
+    """Each is a variable of the fleet's file, which starts as many gateways as the command knows of."""
+    written = dict(line.split("=") for line in run(capsys, "--values", "compose", turns=100).splitlines())
     text = (REPOSITORY / "docker-compose.fleet.yml").read_text()
     assert written.keys() <= set(re.findall(r"\$\{(\w+):-", text))
-    assert written["KAFKA_PARTITIONS"] == str(computed(turns=1000)["partitions"])
+    assert written["KAFKA_PARTITIONS"] == str(computed(turns=100)["partitions"])
     assert written["ENDTURN_SAMPLING_WAIT"] == "600s"
+    assert sum(name.startswith("gateway-") for name in yaml.safe_load(text)["services"]) == plan.COMPOSED
 
 
 @pytest.mark.stack
@@ -215,10 +231,32 @@ def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: 
     rendered = list(yaml.safe_load_all(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
     [gateway] = [each for each in rendered if each["kind"] == "StatefulSet"]
     assert gateway["spec"]["replicas"] == computed(turns=1000)["gateways"]
-    settings = {name: value for name, value in plan.settings(turns=1000).items() if name.startswith("ENDTURN_")}
+    figures = plan.figures(turns=1000)
+    settings = {
+        name: value for name, value in plan.settings(figures, turns=1000).items() if name.startswith("ENDTURN_")
+    }
     [read] = [each["data"] for each in rendered if each["metadata"]["name"].startswith("endturn-fleet")]
     assert settings.items() | {("ENDTURN_KAFKA", "mine:9093")} <= read.items()
     assert settings.keys() <= set(re.findall(r"env:(\w+)", (REPOSITORY / "collector/kafka_gateway.yaml").read_text()))
+
+
+REFUSED = {
+    "--turns 1000 --values compose": "takes 9 gateways, docker-compose.fleet.yml starts 3",
+    "--turns 10 --json --values compose": "--json prints figures, and --values settings",
+    "--turns 10 --truncated .6 --failed .6": "together 1.2 is more than all",
+    "--turns 0": "at least 0.01",
+    "--turns -3": "at least 0.01",
+    "--turns 10 --truncated 2": "at least 0, at most 1",
+    "--turns 10 --services 1.5": "services=1.5: it is a whole number",
+    "--turns 10 --copies 2.5": "copies=2.5: it is a whole number",
+    "--turns 10 --models 0": "at least 1",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", *words.split()]) == 2
+    assert REFUSED[words] in capsys.readouterr().err
 
 
 def test_what_is_missing_or_unknown_is_named() -> None:

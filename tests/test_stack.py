@@ -140,6 +140,11 @@ def test_the_fleet_is_made_of_what_there_is() -> None:
     ]
     named = {target.partition(":")[0] for target in targets} | {urlsplit(agent["remote_write"][0]["url"]).hostname}
     assert named - {"localhost"} <= services
+    # What *Series in Prometheus* and *Rule evaluations* draw is said by these alone.
+    holds = {name for name, each in fleet["services"].items() if {"receive", "rule"} & set(each.get("command", [])[:1])}
+    assert (
+        holds == {name for name in named if name.startswith(("receive", "rule"))} == {"receive-1", "receive-2", "rule"}
+    )
 
 
 def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
@@ -148,7 +153,8 @@ def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
     assert agent["otlp"] == one["otlp"]
     window = "out_of_order_time_window"
     assert agent["storage"]["tsdb"][window] == one["storage"]["tsdb"][window]
-    assert [job["job_name"] for job in agent["scrape_configs"]] == [job["job_name"] for job in one["scrape_configs"]]
+    jobs, others = ([job["job_name"] for job in each["scrape_configs"]] for each in (agent, one))
+    assert [job for job in jobs if job != "thanos"] == others
     flags = set(load("docker-compose.fleet.yml")["services"]["writer"]["command"])
     assert {
         flag for flag in load("docker-compose.yml")["services"]["prometheus"]["command"] if "enable" in flag

@@ -26,16 +26,14 @@ OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {"ceil": math.ceil, "max": max, "min": min}
-SECONDS: Final = "_WAIT"
-"""How the names of settings end that have their unit behind them."""
-COLLECTORS: Final = "ENDTURN_"
-"""How the names of settings begin that a Collector reads, and not Kafka's."""
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {"ceil": math.ceil, "max": max}
+COMPOSED: Final = 3
+"""Gateways that docker-compose.fleet.yml starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What is known of a fleet; without a default it has to be said."""
+    """What is known of a fleet; without a default it has to be said, and of `whole` things there is no part."""
 
     name: str
     says: str
@@ -43,6 +41,7 @@ class Input:
     default: Number | None = None
     least: Number = 0
     most: Number = math.inf
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +88,15 @@ def figures(**known: Number) -> list[Figure]:
     return found
 
 
-def settings(**known: Number) -> dict[str, str]:
-    """The variables of the fleet's Compose profile and manifests, by name; raises as `figures` does."""
-    scope = _scope(known) | {each.name: each.value for each in figures(**known)}
-    found = {name: f"{evaluate(formula, scope):.10g}" for name, formula in _data["values"].items()}
-    return {name: f"{value}s" if name.endswith(SECONDS) else value for name, value in found.items()}
+def settings(found: Sequence[Figure], **known: Number) -> dict[str, str]:
+    """The variables of the fleet's Compose profile and manifests, by name, for these figures of these inputs."""
+    scope = _scope(known) | {each.name: each.value for each in found}
+    made = {name: f"{evaluate(formula, scope):.10g}" for name, formula in _data["values"].items()}
+    return {name: f"{value}s" if name.endswith("_WAIT") else value for name, value in made.items()}
 
 
 def evaluate(formula: str, scope: Mapping[str, Number]) -> Number:
-    """The value of a formula: numbers, names of the scope, + - * /, ceil, max and min.
+    """The value of a formula: numbers, names of the scope, + - * /, ceil and max.
 
     Raises:
         UsageError: it holds anything else.
@@ -128,8 +127,13 @@ def _scope(known: Mapping[str, Number]) -> dict[str, Number]:
         if given is None:
             raise UsageError(f"say how many {each.name} there are: {each.says}")
         if not (math.isfinite(given) and each.least <= given <= each.most):
-            raise UsageError(f"{each.name}={given!r}: it lies between {each.least} and {each.most} ({each.says})")
+            bounds = f"at least {each.least}" + (f", at most {each.most}" if each.most < math.inf else "")
+            raise UsageError(f"{each.name}={given!r}: it is {bounds} ({each.says})")
+        if each.whole and given != int(given):
+            raise UsageError(f"{each.name}={given!r}: it is a whole number ({each.says})")
         scope[each.name] = given
+    if (together := scope["truncated"] + scope["failed"]) > 1:
+        raise UsageError(f"truncated and failed are shares of the same turns: together {together:g} is more than all")
     return scope
 
 
@@ -153,11 +157,20 @@ def as_table(found: Sequence[Figure]) -> str:
     )
 
 
-def as_values(made: Mapping[str, str], kind: Values, *, gateways: Number) -> str:
-    """The settings as an `.env` of Compose, or as a component of an overlay over `kubernetes/`."""
+def as_values(kind: Values, found: Sequence[Figure], **known: Number) -> str:
+    """The settings as an `.env` of Compose, or as a component of an overlay over `kubernetes/`.
+
+    Raises:
+        UsageError: Compose would start fewer gateways than it takes.
+    """
+    made = settings(found, **known)
+    [gateways] = [each.value for each in found if each.name == "gateways"]
     if kind == "compose":
+        if gateways > COMPOSED:
+            raise UsageError(f"it takes {gateways} gateways, docker-compose.fleet.yml starts {COMPOSED}: use kustomize")
         return "\n".join(f"{name}={value}" for name, value in made.items())
-    literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith(COLLECTORS)]
+    # Kafka's own settings are not the Collectors'.
+    literals = [f"      - {name}={value}" for name, value in made.items() if name.startswith("ENDTURN_")]
     head = ["apiVersion: kustomize.config.k8s.io/v1alpha1", "kind: Component", "configMapGenerator:"]
     head += ["  - name: endturn-fleet", "    behavior: merge", "    literals:"]
     scale = ["replicas:", "  - name: endturn-gateway", f"    count: {gateways}"]
@@ -166,10 +179,11 @@ def as_values(made: Mapping[str, str], kind: Values, *, gateways: Number) -> str
 
 def command(*, as_json: bool, values: Values | None, **known: Number) -> int:
     """`endturn plan`: print the figures, or the settings of a fleet."""
+    if as_json and values:
+        raise UsageError("--json prints figures, and --values settings: use one of them")
     found = figures(**known)
     if values:
-        [gateways] = [each.value for each in found if each.name == "gateways"]
-        print(as_values(settings(**known), values, gateways=gateways))
+        print(as_values(values, found, **known))
     elif as_json:
         print(json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2))
     else:

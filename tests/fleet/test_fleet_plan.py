@@ -16,7 +16,17 @@ pytestmark = pytest.mark.stack
 
 PROCESSES, TURNS = 2, 300
 """Of each process so many turns: of ten one is cut off and left, one is cut off and continued."""
-KNOWN = {"calls": 1, "tools": 1, "truncated": 0.2, "attempts": 0.5, "failed": 0, "models": 3, "sample": 25, "wait": 10}
+KNOWN = {
+    "calls": 1,
+    "tools": 1,
+    "truncated": 0.2,
+    "attempts": 0.5,
+    "failed": 0,
+    "models": 3,
+    "streams": 0,
+    "sample": 25,
+    "wait": 10,
+}
 """A turn is a call; the span around it is as a tool's."""
 WITHIN = 0.2
 CONSTANTS = {each.name: each.value for each in plan.CONSTANTS}

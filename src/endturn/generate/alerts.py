@@ -26,13 +26,17 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """The dashboards' variables, by the label that each one filters."""
 OTHERS: Final = {
+    "sent": '__name__=~"otelcol_exporter_sent_(spans|metric_points|log_records)(_total)?"',
+    "written": '__name__=~"otelcol_exporter_sent_spans(_total)?",exporter=~"kafka/.+"',
+    "read": '__name__=~"otelcol_receiver_accepted_spans(_total)?",receiver=~"kafka/.+"',
+    "fetched": '__name__=~"otelcol_kafka_receiver_messages(_total)?"',
     "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)'
               '(_total)?"',
     # Without `error` it counts what was added up.
     "limited": '__name__=~"otelcol_deltatocumulative_datapoints(_total)?",error="limit"',
     "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",error_type!=""',
 }  # fmt: skip
-"""What selects counters of others that are born at their first loss."""
+"""What selects counters of others: of a Collector, and of an SDK (`drops`)."""
 WHO: Final = "{{ $labels.job }}{{ with $labels.deployment_environment_name }} in {{ . }}{{ end }}"
 """Whom an alert is about, in its summary."""
 EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name": "openai",
@@ -116,8 +120,7 @@ def _values(cell: Cell, config: RuleConfig) -> dict[str, str]:
     return cell.limits.values | {
         "collector": config.collector,
         "service": ", ".join(SERVICE),
-        **{name: f'{OTHERS[name]},job=~"{config.collector}"' for name in ("losses", "limited")},
-        "drops": OTHERS["drops"],
+        **{name: of if name == "drops" else f'{of},job=~"{config.collector}"' for name, of in OTHERS.items()},
         "seen": collectors(config),
         "who": WHO,
     }
@@ -185,11 +188,9 @@ def shown(alert: Alert, example: Mapping[str, Any]) -> dict[str, str]:
         return quote_plus(text) if found[2] == "urlquery" else text
 
     def block(found: re.Match[str]) -> str:
-        there = labels.get(found[1])
-        inner, _, otherwise = found[2].partition("{{ else }}")
-        if not there:
-            return otherwise
-        return inner.replace("{{ . | urlquery }}", quote_plus(str(there))).replace("{{ . }}", str(there))
+        there = str(labels.get(found[1], ""))
+        filled = found[2].replace("{{ . | urlquery }}", quote_plus(there)).replace("{{ . }}", there)
+        return filled if there else ""
 
     def fill(text: str) -> str:
         text = re.sub(r"\{\{ with \$labels\.(\w+) \}\}(.*?)\{\{ end \}\}", block, text)

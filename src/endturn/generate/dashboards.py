@@ -118,16 +118,9 @@ def _budget_left(config: RuleConfig, where: Sequence[str]) -> str:
 
 def _annotation(row: Mapping[str, str], values: Mapping[str, str]) -> Json:
     expr = _checked(promql.expand(row["expr"], values))
-    return _shape(
-        "annotation",
-        name=row["name"],
-        datasource=SOURCES["prometheus"],
-        iconColor=row["colour"],
-        tagKeys=row["tags"],
-        target=_shape("annotation_target", expr=expr, datasource=SOURCES["prometheus"]),
-        textFormat=row["text"],
-        titleFormat=row["title"],
-    )
+    target = _shape("annotation_target", expr=expr, datasource=SOURCES["prometheus"])
+    says = {key: value for key, value in row.items() if key != "expr"}
+    return _shape("annotation", datasource=SOURCES["prometheus"], target=target, **says)
 
 
 # --- Variables ----------------------------------------------------------------------------------------------------

@@ -48,12 +48,10 @@ def compare(root: Path, wanted: Mapping[str, str]) -> Iterator[Change]:
         if not file.is_file():
             yield Change(path, "missing")
         elif (found := file.read_text(encoding="utf-8")) != text:
-            lines = difflib.unified_diff(
-                found.splitlines(), text.splitlines(), f"{path} (found)", f"{path} (generated)", lineterm="", n=1
-            )
-            head = [*lines]
-            more = [f"… {len(head) - DIFF_LINES} more lines"] if len(head) > DIFF_LINES else []
-            yield Change(path, "stale", (*head[:DIFF_LINES], *more))
+            names = (f"{path} (found)", f"{path} (generated)")
+            lines = [*difflib.unified_diff(found.splitlines(), text.splitlines(), *names, lineterm="", n=1)]
+            more = [f"… {len(lines) - DIFF_LINES} more lines"] if len(lines) > DIFF_LINES else []
+            yield Change(path, "stale", (*lines[:DIFF_LINES], *more))
     for pattern in OWNED:
         for file in sorted(root.glob(pattern)):
             if (path := file.relative_to(root).as_posix()) not in wanted:
