@@ -106,13 +106,13 @@ _COUNTS: Final[dict[str, tuple[Count, ...]]] = {
 def _indicators() -> dict[str, Indicator]:
     """By name. KeyError, TypeError: the file and the counts do not fit each other."""
     words = tomllib.loads(shipped().joinpath("indicators.toml").read_text("utf-8"))
+    if unpaired := sorted(words.keys() ^ _COUNTS.keys()):
+        raise KeyError(f"not both counted in indicators.py and in data/indicators.toml: {', '.join(unpaired)}")
     found = {}
     for name, (count, *whole) in _COUNTS.items():
-        said = words.pop(name)
+        said = words[name]
         limits = Thresholds(look=said.pop("look"), act=said.pop("act")) if "look" in said else None
         found[name] = Indicator(count=count, whole=next(iter(whole), None), thresholds=limits, **said)
-    if words:
-        raise KeyError(*words)
     return found
 
 

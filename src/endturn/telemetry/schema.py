@@ -112,23 +112,29 @@ class Span:
 _words: Final = {(what, name): words for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))}
 
 
+def _said(what: str, name: str) -> list[str]:
+    if (what, name) not in _words:
+        raise KeyError(f"data/telemetry.tsv has no row for the {what} {name}")
+    return _words.pop((what, name))
+
+
 def _attribute(key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False) -> Attribute:
-    (brief,) = _words.pop(("attribute", key))
+    (brief,) = _said("attribute", key)
     return Attribute(key, type_, brief, values, examples, opt_in)
 
 
 def _metric(name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()) -> Metric:
-    brief, answers = _words.pop(("metric", name))
+    brief, answers = _said("metric", name)
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
 
 def _event(name: str, severity: Level, *attributes: Attribute) -> Event:
-    brief, body, *note = _words.pop(("event", name))
+    brief, body, *note = _said("event", name)
     return Event(name, severity, brief, body, attributes, *note)
 
 
 def _span(name: str, kind: Literal["client", "internal"], *attributes: Attribute) -> Span:
-    (brief,) = _words.pop(("span", name))
+    (brief,) = _said("span", name)
     return Span(name, kind, brief, attributes)
 
 
