@@ -40,8 +40,12 @@ def test_six_counts_are_recorded_and_no_more() -> None:
         "endturn:service_turns:count5m", "endturn:service_truncated:count5m", "endturn:service_unfinished:count5m",
     ]  # fmt: skip
     assert all(len(expr.splitlines()) <= 6 for expr in RECORDED.values())
-    assert len(ALERTS) <= 19
     assert all(len(alert.expr.splitlines()) <= 6 for alert in ALERTS)
+
+
+def test_alerts_are_few() -> None:
+    """One more has to be worth its reader's attention: say so where the number is raised."""
+    assert len(ALERTS) <= 19
 
 
 def test_who_pages() -> None:

@@ -60,7 +60,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
 def measured(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[list[Clause]]:
     """The groups of an alert's condition at the end of the scope; none where it needs more than is stored here."""
     by = tuple(BY_MODEL.values()) if ROWS[name]["link"] == "model" else (SERVICE,)
-    return [[_clause(asked, each, by, limits) for each in group] for group in CONDITIONS.get(name, ())]
+    return [[_clause(asked, each, by, limits) for each in group] for group in CONDITIONS[name]]
 
 
 def evaluate(groups: Sequence[Sequence[Clause]]) -> dict[Labels, float]:
