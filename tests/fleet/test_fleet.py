@@ -146,15 +146,10 @@ def test_exemplars_are_those_of_one_prometheus(played: Played) -> None:
     settled(different, what="the same exemplars")
 
 
-def exemplars(client: PrometheusClient, played: Played) -> set[tuple[Labels, ...]]:
-    """Of each series: its labels, and those of the exemplar with its value."""
-    asked_of = {"query": '{job="load"}', "start": played.began, "end": played.ended}
-    found = client.get(f"query_exemplars?{urlencode(asked_of)}")
-    return {
-        (labels(series["seriesLabels"]), labels(each["labels"] | {"value": each["value"]}))
-        for series in found
-        for each in series["exemplars"]
-    }
+def exemplars(client: PrometheusClient, played: Played) -> set[tuple[Labels, Labels, str]]:
+    text = urlencode({"query": '{job="load"}', "start": played.began, "end": played.ended})
+    every = [(series, each) for series in client.get(f"query_exemplars?{text}") for each in series["exemplars"]]
+    return {(labels(series["seriesLabels"]), labels(each["labels"]), each["value"]) for series, each in every}
 
 
 def labels(of: Mapping[str, str]) -> Labels:

@@ -48,7 +48,7 @@ class Load:
         command = [sys.executable, str(REPOSITORY / "tests" / "apps" / "load.py"), str(turns), str(first)]
         # A file, for a pipe that nobody reads fills up.
         self._told = tempfile.NamedTemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(command, env=environment, stdout=self._told)
+        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=self._told)
 
     def played(self) -> Turns:
         """What it has played so far."""
@@ -56,8 +56,9 @@ class Load:
             return dict(json.loads(line) for line in told if line.endswith("\n"))
 
     def ended(self) -> Turns:
-        """What it has played, once it has ended by itself."""
-        assert self._process.wait(1800) == 0
+        """What it has played, once it has played all, and ended."""
+        self._process.communicate(timeout=1800)
+        assert self._process.returncode == 0
         turns = self.played()
         self._told.close()
         assert len(turns) == self.turns
@@ -66,7 +67,7 @@ class Load:
     def stop(self) -> None:
         """End it before it has played all."""
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
         self._told.close()
 
 

@@ -67,18 +67,15 @@ def told(webhook: Webhook, since: float) -> set[Labels]:
 
 
 def total(client: PrometheusClient, series: str, since: float) -> float:
-    """What counters have come to since then, also those that began again at zero: each sample is looked at."""
-    grown = 0.0
-    for found in client.query(f"{series}[{time.time() - since:.0f}s]"):
-        values = [0.0, *(value for _, value in found.points)]
-        grown += sum(new - old if new >= old else new for old, new in pairwise(values))
-    return grown
+    """What counters have come to since then, also those that began again at zero."""
+    every = client.query(f"{series}[{time.time() - since:.0f}s]")
+    steps = [step for each in every for step in pairwise([0.0, *(value for _, value in each.points)])]
+    return sum(new - old if new >= old else new for old, new in steps)
 
 
 def sampled(client: PrometheusClient, series: str, since: float) -> list[float]:
-    """When there is a sample of any such series, in their order."""
-    found = client.query(f"{series}[{time.time() - since:.0f}s]")
-    return sorted({moment for each in found for moment, _ in each.points})
+    """When there are samples."""
+    return sorted(when for each in client.query(f"{series}[{time.time() - since:.0f}s]") for when, _ in each.points)
 
 
 def firing(client: PrometheusClient, *, pending: bool = False) -> set[Labels]:
