@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Thread
 from typing import Final
 
@@ -52,8 +53,8 @@ class Load:
 
     def played(self) -> Turns:
         """What it has played so far."""
-        with open(self._told.name) as told:
-            return dict(json.loads(line) for line in told if line.endswith("\n"))
+        whole = Path(self._told.name).read_text().rpartition("\n")[0]  # it may be writing another line
+        return dict(json.loads(line) for line in whole.splitlines())
 
     def ended(self) -> Turns:
         """What it has played, once it has played all, and ended."""

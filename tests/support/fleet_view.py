@@ -68,14 +68,16 @@ def told(webhook: Webhook, since: float) -> set[Labels]:
 
 def total(client: PrometheusClient, series: str, since: float) -> float:
     """What counters have come to since then, also those that began again at zero."""
-    every = client.query(f"{series}[{time.time() - since:.0f}s]")
+    every = client.query(f"{series}[{int(time.time() - since) + 1}s]")
     steps = [step for each in every for step in pairwise([0.0, *(value for _, value in each.points)])]
     return sum(new - old if new >= old else new for old, new in steps)
 
 
 def sampled(client: PrometheusClient, series: str, since: float) -> list[float]:
     """When there are samples."""
-    return sorted(when for each in client.query(f"{series}[{time.time() - since:.0f}s]") for when, _ in each.points)
+    return sorted(
+        when for each in client.query(f"{series}[{int(time.time() - since) + 1}s]") for when, _ in each.points
+    )
 
 
 def firing(client: PrometheusClient, *, pending: bool = False) -> set[Labels]:

@@ -317,17 +317,24 @@ class Written:
                 if not line.endswith(b"\n"):  # half written
                     return
                 self._end += len(line)
-                # A process that is killed may leave a request without the end of its line.
-                for request in line.replace(b"}]}]}]}{", b"}]}]}]}\n{").splitlines():
+                for request in _requests(line.decode().rstrip()):
                     yield from _otlp_items(request, *self._names)
 
 
-def _otlp_items(line: bytes, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
+def _requests(line: str) -> Iterator[Any]:
+    """Several where a process was killed before it had written the end of the line."""
+    end = 0
+    while end < len(line):
+        request, end = json.JSONDecoder().raw_decode(line, end)
+        yield request
+
+
+def _otlp_items(request: Any, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
     return [
         item
         | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
         | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
-        for resource in json.loads(line).get(resources, [])
+        for resource in request.get(resources, [])
         for scope in resource.get(scopes, [])
         for item in scope.get(items, [])
     ]
