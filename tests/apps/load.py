@@ -1,7 +1,7 @@
 """Turns by the hundred, for a fleet: plays them with endturn and prints each one's trace and kind, as JSON.
 
 Its arguments: how many turns, and a number to begin with. Of ten turns one is cut off and left so, one is cut off and
-continued, eight are whole.
+continued, eight are whole. It goes on, as a service does, until its standard input ends.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main() -> None:
         if n % 100 == 99:  # before the exporters' queues are full
             flush()
     flush()
+    sys.stdin.read()
 
 
 def flush() -> None:

@@ -9,12 +9,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Thread
 from typing import Final
 
+import httpx
+
 from tests.support.fleet import Fleet, Member
-from tests.support.otlp import Sent, Value, post, spans
-from tests.support.processes import REPOSITORY, eventually
+from tests.support.otlp import Sent, Value, spans
+from tests.support.processes import REPOSITORY, eventually, http
 
 SPANS: Final = {"truncated": 3, "continued": 4, "whole": 3}
 """A turn's: of the request, of the turn, and one for each call."""
@@ -46,16 +49,17 @@ class Load:
         command = [sys.executable, str(REPOSITORY / "tests" / "apps" / "load.py"), str(turns), str(first)]
         # A file, for a pipe that nobody reads fills up.
         self._told = tempfile.NamedTemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(command, env=environment, stdout=self._told)
+        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=self._told)
 
     def played(self) -> Turns:
         """What it has played so far."""
-        with open(self._told.name) as told:
-            return dict(json.loads(line) for line in told if line.endswith("\n"))
+        whole = Path(self._told.name).read_text().rpartition("\n")[0]  # it may be writing another line
+        return dict(json.loads(line) for line in whole.splitlines())
 
     def ended(self) -> Turns:
-        """What it has played, once it has ended by itself."""
-        assert self._process.wait(1800) == 0
+        """What it has played, once it has played all, and ended."""
+        self._process.communicate(timeout=1800)
+        assert self._process.returncode == 0
         turns = self.played()
         self._told.close()
         assert len(turns) == self.turns
@@ -64,7 +68,7 @@ class Load:
     def stop(self) -> None:
         """End it before it has played all."""
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
         self._told.close()
 
 
@@ -72,15 +76,21 @@ class MixedLoad:
     """Turns that are sent to all agents at once: some of the library, and in step with them those of an agent without.
 
     Two processes play what the library does; what it would not play in time has no library in it, and costs little.
+
+    Attributes:
+        taken: when which number of responses of the agent without had been taken.
+        unsure: responses in requests that were sent once more, and may have been counted before.
     """
 
     def __init__(self, agents: Sequence[Member], turns: int, service: str) -> None:
         self.service = service
-        self.own = min(turns, PLAYED) // len(agents) * len(agents)
+        self.own = min(turns // 2, PLAYED) // len(agents) * len(agents)
         self.plain = f"{service}-plain"
         self._agents = agents
         self._loads = [Load(agent, turns=self.own // len(agents), service=service) for agent in agents]
         self._plain: Turns = {}
+        self.taken: list[tuple[float, int]] = [(0, 0)]
+        self.unsure = 0
         self._sender = Thread(target=self._send, args=(turns - self.own,))
         self._sender.start()
 
@@ -97,7 +107,11 @@ class MixedLoad:
         for first in range(0, count, BATCH):
             while self.played() < first / count:
                 time.sleep(0.2)
-            self._plain |= plain_turns(self._agents, min(BATCH, count - first), service=self.plain)
+            some, around, calls = halves(min(BATCH, count - first), service=self.plain)
+            send(self._agents[0], around)
+            self.unsure += len(some) * send(self._agents[-1], calls)
+            self._plain |= some
+            self.taken.append((time.time(), len(self._plain)))
 
 
 def plain_turns(agents: Sequence[Member], count: int, *, service: str = "elsewhere") -> Turns:
@@ -125,9 +139,24 @@ def halves(count: int, *, service: str, every: int = 10) -> tuple[Turns, bytes, 
     return turns, spans(around, service=service), spans(calls, service=service)
 
 
-def send(agent: Member, body: bytes) -> None:
-    """As an SDK does: what is not taken is sent again."""
-    eventually(lambda: post(f"{agent.url}/v1/traces", body) == 200, what=f"{agent.name} to take spans", timeout=120)
+def send(agent: Member, body: bytes) -> int:
+    """As an SDK does: what is not taken is sent again. How many times it came, and was not said to be taken."""
+    unsure = 0
+
+    def taken() -> bool:
+        nonlocal unsure
+        try:
+            answer = http.post(f"{agent.url}/v1/traces", content=body, headers={"Content-Type": "application/json"})
+        except httpx.ConnectError:  # nobody is there
+            return False
+        except httpx.HTTPError:
+            unsure += 1
+            return False
+        unsure += not answer.is_success
+        return answer.is_success
+
+    eventually(taken, what=f"{agent.name} to take spans", timeout=120)
+    return unsure
 
 
 def traces(fleet: Fleet) -> list[dict[str, set[str]]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
+from datetime import datetime
+from itertools import pairwise
 
 from tests.support import faster
 from tests.support.fleet import TIMES
-from tests.support.processes import REPOSITORY, PrometheusClient
+from tests.support.processes import REPOSITORY, PrometheusClient, Webhook
 from tests.test_queries import EVERYTHING
 
 Labels = frozenset[tuple[str, str]]
@@ -49,11 +51,40 @@ def _named(name: str, labels: dict[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), name)
 
 
-def firing(client: PrometheusClient) -> set[Labels]:
-    """The alerts that fire, by their labels. Thanos spells the key with a capital."""
+def fired(client: PrometheusClient, since: float) -> set[Labels]:
+    """The alerts that have fired since then, by their labels: what the rules have recorded of themselves."""
+    found = client.query(f'last_over_time(ALERTS{{alertstate="firing"}}[{time.time() - since:.0f}s])')
+    return {frozenset(each.labels.items()) for each in found}
+
+
+def told(webhook: Webhook, since: float) -> set[Labels]:
+    """The alerts that Alertmanager has sent on that began to fire after then."""
+    return {
+        frozenset(alert["labels"].items())
+        for alert in webhook.alerts
+        if datetime.fromisoformat(alert["startsAt"]).timestamp() > since
+    }
+
+
+def total(client: PrometheusClient, series: str, since: float) -> float:
+    """What counters have come to since then, also those that began again at zero."""
+    every = client.query(f"{series}[{int(time.time() - since) + 1}s]")
+    steps = [step for each in every for step in pairwise([0.0, *(value for _, value in each.points)])]
+    return sum(new - old if new >= old else new for old, new in steps)
+
+
+def sampled(client: PrometheusClient, series: str, since: float) -> list[float]:
+    """When there are samples."""
+    return sorted(
+        when for each in client.query(f"{series}[{int(time.time() - since) + 1}s]") for when, _ in each.points
+    )
+
+
+def firing(client: PrometheusClient, *, pending: bool = False) -> set[Labels]:
+    """The alerts that fire, or also those that are about to, by their labels. Thanos spells the key with a capital."""
     [alerts] = client.get("alerts").values()
     return {
         frozenset((key, value) for key, value in alert["labels"].items() if key not in OWN)
         for alert in alerts or []
-        if alert["state"] == "firing"
+        if pending or alert["state"] == "firing"
     }

@@ -34,7 +34,7 @@ TAIL = 30  # lines of a server's log that go into an error
 
 T = TypeVar("T")
 
-_given: set[int] = set()
+_held: list[socket.socket] = []
 
 http = httpx.Client(trust_env=False, timeout=30)
 """Loopback only: a proxy of the environment must not come between."""
@@ -52,14 +52,17 @@ def require_stack(*parts: str) -> dict[str, Path]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on right now, and that was not given before."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port: int = probe.getsockname()[1]
-        if port not in _given:  # the kernel may offer one again before its taker listens
-            _given.add(port)
-            return port
+    """A TCP port of the loopback interface for one server of this process, also while that is away.
+
+    It stays bound here, without listening: the kernel gives it to nobody else, and who binds it with SO_REUSEADDR, as
+    servers do, may listen.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((LOOPBACK, 0))
+    _held.append(held)
+    port: int = held.getsockname()[1]
+    return port
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
@@ -314,17 +317,24 @@ class Written:
                 if not line.endswith(b"\n"):  # half written
                     return
                 self._end += len(line)
-                # A process that is killed may leave a request without the end of its line.
-                for request in line.replace(b"}]}]}]}{", b"}]}]}]}\n{").splitlines():
+                for request in _requests(line.decode().rstrip()):
                     yield from _otlp_items(request, *self._names)
 
 
-def _otlp_items(line: bytes, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
+def _requests(line: str) -> Iterator[Any]:
+    """Several where a process was killed before it had written the end of the line."""
+    end = 0
+    while end < len(line):
+        request, end = json.JSONDecoder().raw_decode(line, end)
+        yield request
+
+
+def _otlp_items(request: Any, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
     return [
         item
         | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
         | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
-        for resource in json.loads(line).get(resources, [])
+        for resource in request.get(resources, [])
         for scope in resource.get(scopes, [])
         for item in scope.get(items, [])
     ]
