@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
-from os.path import commonprefix
+from itertools import groupby, takewhile
 from typing import Final
 
 import yaml
@@ -209,7 +208,8 @@ def _joined(names: Iterable[tuple[str, str]]) -> str:
     starts: dict[str, list[str]] = {}  # by what follows them: what names end alike with stands once
     for _, alike in groupby(names, key=lambda name: name[0][:1]):
         some = list(alike)
-        start = commonprefix([name for name, _ in some])
+        pairs = zip(some[0][0], some[-1][0], strict=False)
+        start = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         rest = _joined((name[len(start) :], end) for name, end in some) if start else some[0][1]
         starts.setdefault(rest, []).append(start.replace(".", r"\."))
     return _either(_either(some) + rest for rest, some in starts.items())
@@ -222,7 +222,7 @@ def _either(branches: Iterable[str]) -> str:
 
 @cache
 def _patterns(*kinds: str) -> list[str]:
-    """The keys of these kinds of content, in any case; below the places where content is said, every deeper key, too."""
+    """The keys of these kinds of content, in any case; below the places where content is said, deeper keys, too."""
     kinds = (*kinds, "trees") if "places" in kinds else kinds
     ends = {name.lower(): ENDS.get(kind, ENDS["places"]) for kind in kinds for name in _names(kind)}
     parts: list[list[tuple[str, str]]] = [[]]
