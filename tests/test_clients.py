@@ -70,10 +70,10 @@ streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 def made(kind: Any, format: str, where: ScriptedProvider | str, **options: Any) -> Any:
     """A client of a server, or of a provider that answers in process."""
     name, path = FORMATS[format]
-    served = isinstance(where, str)
-    options |= {} if served else {"http": where.transport()}
-    base_url = f"{where if served else 'http://scripted'}{path}"
-    return kind(name, api_key=KEY, base_url=base_url, format=format, **options)
+    url = where
+    if isinstance(where, ScriptedProvider):
+        url, options = "http://scripted", {"http": where.transport(), **options}
+    return kind(name, api_key=KEY, base_url=f"{url}{path}", format=format, **options)
 
 
 def answering(content: bytes, *, status: int = 200, key: str = KEY, format: str = "openai_chat") -> Client:
@@ -280,10 +280,14 @@ def test_quota_is_read_from_the_headers() -> None:
 def test_the_key_comes_from_the_environment(provider: str, header: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each provider's key is read from its own variable and sent in its own header; without it there is no client."""
     seen: list[httpx.Request] = []
-    answer = httpx.MockTransport(lambda request: seen.append(request) or httpx.Response(500))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(500)
+
     variable = f"{provider.upper()}_API_KEY"
     monkeypatch.setenv(variable, KEY)
-    with Client(provider, http=answer) as sync, pytest.raises(ProviderUnavailable):
+    with Client(provider, http=httpx.MockTransport(answer)) as sync, pytest.raises(ProviderUnavailable):
         sync(ASKED)
     assert seen[0].headers[header or "authorization"] == (KEY if header else f"Bearer {KEY}")
     assert seen[0].url.scheme == "https"
@@ -415,7 +419,7 @@ def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
     """Within the call an HTTP layer that asks to announce is told that it already is."""
     below: list[object] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx.Request) -> Any:
         below.append(open_call(Layer.HTTP, provider="openai", model="m"))
         return overflow.handle_request(request)
 

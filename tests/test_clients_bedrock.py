@@ -141,7 +141,12 @@ def test_each_request_is_signed_anew(keys: None, monkeypatch: pytest.MonkeyPatch
 async def arrived(library: Any, base_url: str | None = None, **options: Any) -> list[Any]:
     """The requests that each colour sends, whole and streamed."""
     seen: list[Any] = []
-    http = library.MockTransport(lambda request: seen.append(request) or library.Response(500))
+
+    def answer(request: Any) -> Any:
+        seen.append(request)
+        return library.Response(500)
+
+    http = library.MockTransport(answer)
     with Client("aws.bedrock", base_url=base_url, http=http, **options) as sync:
         async with AsyncClient("aws.bedrock", base_url=base_url, http=http, **options) as other:
             for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
