@@ -97,14 +97,11 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     tally = Tally()
     stop_listening = subscribe(tally)
     started = time.monotonic()
-    turns = status = 0
+    status = 0
     with configure(), scripted_provider().serve() as url:
         try:
             for agent, question in plan(minutes):
                 agent(url, question)
-                turns += 1
-                if not as_json:
-                    _progress(turns, tally.responses())
                 time.sleep(0.5 if minutes else pause_s)
         except KeyboardInterrupt:
             status = 130
@@ -112,8 +109,6 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     result = {
         "models": tally.result(), "seconds": round(time.monotonic() - started, 1), "exported_to": exported_to,
     }  # fmt: skip
-    if not as_json and sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
     print(json.dumps(result, indent=2) if as_json else report(result))
     return status
 
@@ -128,15 +123,6 @@ def _reach(endpoint: str) -> None:
         raise UsageError(
             f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT={endpoint} ({error}); `endturn ui` does, or a Collector"
         ) from None
-
-
-def _progress(turns: int, responses: int) -> None:
-    """On a terminal one line that changes, elsewhere a line for every ten turns."""
-    line = f"{turns} turns, {responses} responses …"
-    if sys.stderr.isatty():
-        print(f"\r{line}", end="", file=sys.stderr, flush=True)
-    elif turns % 10 == 0:
-        print(line, file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -185,10 +171,6 @@ class Tally:
                 self._models[provider, model].blocked += len(names)
             case _:
                 pass
-
-    def responses(self) -> int:
-        """How many responses there were."""
-        return sum(model.reasons.total() for model in self._models.values())
 
     def result(self) -> list[dict[str, Any]]:
         """The figures of each model."""
