@@ -276,9 +276,6 @@ WRONG = [
     ("it needs folders:read", {"denied": "POST /api/dashboards/db"}),
     ("not found (404)", {"path": "/nowhere"}),
     ("a proxy before Grafana answered 502", {"fails": "GET /api/folders/endturn"}),
-    ("cannot reach Grafana at http://127.0.0.1:9", {"url": "http://127.0.0.1:9"}),
-    ("takes an address like", {"url": "grafana.example.org"}),
-    ("without credentials", {"url": "http://admin:pw@127.0.0.1"}),
     ("no token", {"token": ""}),
     ("copy it again", {"token": "glsa_sec ret"}),
     ("copy it again", {"token": "glsa_secr\u00e9t"}),
@@ -309,7 +306,7 @@ def test_what_cannot_work_is_said_with_what_to_do(
         grafana.state.sources[0]["isDefault"] = False
     if "stranger" in spoil:
         (folder / "other.json").write_text(json.dumps(board(spoil["stranger"], "other")))
-    url = spoil.get("url", grafana.url + spoil.get("path", ""))
+    url = grafana.url + spoil.get("path", "")
     options = ["--folder", spoil.get("folder", "endturn"), "--datasource", spoil.get("datasource", "loki=Loki")]
     options += ["--alerts"] * ("alerts" in spoil)
     assert cli.main(["dashboards", "install", "--grafana", url, "--from", str(folder), *options]) == 2

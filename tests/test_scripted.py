@@ -76,25 +76,6 @@ def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
         assert len(provider.requests) == 4
 
 
-@pytest.mark.parametrize(
-    ("script", "settings", "message"),
-    [
-        (["a secret"], {}, r"replies, like say\('…'\), or functions, not a str"),
-        ("a secret", {}, r"a list of replies, \[say\('…'\)\], or a function, not a str"),
-        ({"m": ["a secret"]}, {}, "not a str"),
-        (iter([say("a secret")]), {}, "a list of replies"),
-        ([say("a")], {"exhausted": "stop"}, "exhausted='stop': use one of error, last, cycle"),
-        ([say("a")], {"format": "morse"}, "morse"),
-    ],
-    ids=["a text", "only a text", "a text by model", "an iterator", "exhausted", "format"],
-)
-def test_what_is_no_script_is_refused_at_once(script: Any, settings: dict[str, Any], message: str) -> None:
-    """The error says what to give, and quotes no text."""
-    with pytest.raises(UsageError, match=message) as raised:
-        ScriptedProvider(script, **settings)
-    assert "secret" not in str(raised.value)
-
-
 def test_a_lone_reply_is_a_script() -> None:
     """By model too; a function has to give one."""
     assert ScriptedProvider(say("one")).complete(request("hi")).text == "one"
