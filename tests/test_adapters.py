@@ -589,66 +589,6 @@ def _client(kind: Any, **settings: Any) -> Any:
     return kind(**{"api_key": "none", **settings})
 
 
-AZURE = {"azure_endpoint": "https://r.openai.azure.com", "api_version": "2024-10-21"}
-AWS: dict[str, Any] = {"aws_region": "eu-west-1", "aws_access_key": "a", "aws_secret_key": "b"}
-HOMES: dict[str, Callable[[], Any]] = {
-    "openai_chat openai ": lambda: _client(openai.OpenAI),
-    "openai_chat openai": lambda: _client(openai.AsyncOpenAI),
-    "openai_chat azure.ai.openai azure": lambda: _client(openai.AzureOpenAI, **AZURE),
-    "openai_chat groq groq": lambda: _client(openai.OpenAI, base_url="https://api.groq.com/openai/v1"),
-    "openai_chat openai compatible": lambda: _client(openai.OpenAI, base_url="http://localhost:8000/v1"),
-    "anthropic anthropic": lambda: _client(anthropic.Anthropic),
-    "anthropic aws.bedrock": lambda: anthropic.AnthropicBedrock(**AWS),
-    "anthropic gcp.vertex_ai": lambda: anthropic.AnthropicVertex(region="r", project_id="p", access_token="t"),
-    "gemini gcp.gemini": lambda: _client(genai.Client),
-    "gemini gcp.vertex_ai vertex": lambda: _client(genai.Client, vertexai=True),
-    "bedrock_converse aws.bedrock": lambda: _boto("http://127.0.0.1:9", 1),
-    "openai_chat mistral_ai mistral": lambda: _client(mistralai.Mistral),
-    "openai_chat together together": lambda: _client(together.Together),
-    "ollama ollama": lambda: ollama.Client(),
-    " openai_chat openai": lambda: _client(type("Ours", (openai.OpenAI,), {})),
-}
-"""Format, provider and dialect of a client."""
-
-
-@pytest.mark.parametrize("expected", HOMES)
-async def test_who_is_asked_is_told_by_the_client(expected: str) -> None:
-    """The format by its class, provider and dialect by its class or address; a dialect can be told."""
-    client = HOMES[expected]()
-    asked: Any = adapters.provider(client)
-    assert [asked.format, asked.provider, *asked.dialect.split()] == expected.split()
-    told: Any = adapters.provider(client, dialect="vllm")
-    assert told.dialect == "vllm"
-    await _close(client)
-
-
-def _s3() -> Any:
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    return boto3.session.Session().client("s3", region_name="eu-west-1", **keys)
-
-
-@pytest.mark.parametrize(
-    ("make", "settings", "says"),
-    [
-        (lambda: 42, {}, "not a value of type int; known are the clients of openai, anthropic"),
-        (lambda: openai, {}, "not a value of type module"),
-        (lambda: "openai", {}, "not a value of type str"),
-        (lambda: print, {"timeout": 3}, "is a provider function"),
-        (lambda: print, {"stream": True}, "is a provider function"),
-        (lambda: print, {"format": "telegraph"}, "no format is called 'telegraph'"),
-        (lambda: _client(anthropic.Anthropic), {"format": "openai_chat"}, "it is in: anthropic"),
-        (_s3, {}, "bedrock-runtime"),
-    ],
-)
-async def test_what_cannot_be_asked_is_refused_at_once(make: Any, settings: dict[str, Any], says: str) -> None:
-    """The error says what to do instead."""
-    client = make()
-    with pytest.raises(UsageError, match=says):
-        adapters.provider(client, **settings)
-    if settings.keys() <= {"format"} and not callable(client):
-        await _close(client)
-
-
 def test_a_clients_method_is_refused_at_once() -> None:
     """It takes no Request. The error says what to hand over, to the controllers too; a subclass's own method may."""
 
@@ -669,6 +609,8 @@ def test_a_clients_method_is_refused_at_once() -> None:
         for refuses in (ContinuationController, AsyncContinuationController, adapters.provider):
             with pytest.raises(UsageError, match="hand over the SDK's client itself, or adapters"):
                 refuses(method)
+    ours: Any = adapters.provider(_client(Ours))
+    assert (ours.format, ours.provider) == ("openai_chat", "openai")
     ContinuationController(_client(Ours).ask)
     ContinuationController(adapters.provider(methods[0], format="openai_chat"))
 

@@ -86,9 +86,6 @@ def settle(seen: Announced) -> None:
         pytest.param(CLAUDE, "novel_value", StopReason.UNKNOWN, "anthropic", id="claude-unknown"),
         pytest.param(GEMINI, "MALFORMED_FUNCTION_CALL", StopReason.ERROR, "gcp.gemini", id="gemini-malformed"),
         pytest.param("hosted_vllm/m", "length", StopReason.MAX_TOKENS, "openai", id="imitates-openai"),
-        pytest.param(
-            "ollama/m", "length", StopReason.MAX_TOKENS, "ollama", id="ollama"
-        ),  # asked without a content type
     ],
 )
 def test_the_providers_own_reason_is_recorded(
@@ -106,6 +103,14 @@ def test_the_providers_own_reason_is_recorded(
     assert one.started.operation == ("generate_content" if model is GEMINI else "chat")
     if raw == "pause_turn":
         assert answers[-1].choices[0].finish_reason == "stop"
+
+
+def test_ollama_s_text(seen: Announced) -> None:
+    """LiteLLM asks it without a content type, and says `stop` whatever it says."""
+    with ScriptedProvider([HALF]).serve() as url:
+        ask("ollama/m", url)
+    one = seen.only()
+    assert (one.stop.reason, one.stop.raw, one.started.provider) == (StopReason.MAX_TOKENS, "length", "ollama")
 
 
 TEXT = "text-completion-openai/gpt-3.5-turbo-instruct"
