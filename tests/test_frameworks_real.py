@@ -131,7 +131,12 @@ def test_langchain_state_and_what_a_user_said() -> None:
     assert frameworks.langchain(state).reason is StopReason.MAX_TOKENS
     for without in (AIMessage("y"), Generation(text="y"), AIMessageChunk(content="y")):
         assert frameworks.langchain(without).reason is StopReason.MISSING
-    for other in (HumanMessage("x"), HumanMessageChunk("x"), SystemMessage("x"), ToolMessage("x", tool_call_id="1")):
+    for other in (
+        HumanMessage("x"),
+        HumanMessageChunk(content="x"),
+        SystemMessage("x"),
+        ToolMessage("x", tool_call_id="1"),
+    ):
         with pytest.raises(UsageError, match=rf"langchain\(\) reads an AIMessage, .*, not {type(other).__name__}$"):
             frameworks.langchain(other)
 
