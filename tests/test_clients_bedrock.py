@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import hmac
 import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 import httpx
 import httpx2
@@ -21,7 +18,6 @@ from endturn.clients import AsyncClient, Client
 from endturn.errors import ProviderUnavailable, UsageError
 from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.scripted import ScriptedProvider, say
-from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.signing import signer
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "IQoJb3JpZ2luX2VjEXAMPLE=="
@@ -51,28 +47,9 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
 
 
-def expected(method: str, raw_path: str, headers: Mapping[str, str], content: bytes) -> str:
-    """The signature that AWS computes over what arrived, written after its specification of Signature Version 4.
-
-    Args:
-        raw_path: as it was sent; AWS quotes it once more.
-        headers: as they arrived, names in lower case.
-    """
-    _, fields = headers["authorization"].split(" ", 1)
-    said = dict(part.split("=", 1) for part in fields.split(", "))
-    names = said["SignedHeaders"].split(";")
-    _, day, region, service, end = said["Credential"].split("/")
-    path, _, query = raw_path.partition("?")
-    canonical = [method, quote(path, safe="/-_.~"), "&".join(sorted(filter(None, query.split("&"))))]
-    canonical += [f"{name}:{' '.join(headers[name].split())}" for name in names]
-    canonical += ["", ";".join(names), hashlib.sha256(content).hexdigest()]
-    digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
-    scope = "/".join([day, region, service, end])
-    signed = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, digest])
-    key = f"AWS4{SECRET}".encode()
-    for part in (day, region, service, end):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return hmac.new(key, signed.encode(), "sha256").hexdigest()
+def at(monkeypatch: pytest.MonkeyPatch, hour: int) -> None:
+    """Have botocore sign as at this hour."""
+    monkeypatch.setattr(botocore, "get_current_datetime", lambda *args: datetime.datetime(2026, 11, 21, hour))
 
 
 def lower(headers: Mapping[str, Any]) -> dict[str, str]:
@@ -114,8 +91,7 @@ def test_the_signature_is_botocores(
     """For the same request at the same moment, ours and boto3's client send the same path and the same signature."""
     if token is not None:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
-    moment = datetime.datetime(2026, 11, 21, 12, 0, 0)
-    monkeypatch.setattr(botocore, "get_current_datetime", lambda *args: moment)
+    at(monkeypatch, 12)
     theirs = botocores(model, stream)
     path = bedrock_converse.route(ASKED.but(model=model), stream=stream).path
     assert theirs.url == URL + path
@@ -154,8 +130,7 @@ def test_each_request_is_signed_anew(keys: None, monkeypatch: pytest.MonkeyPatch
     sign = signer("eu-west-1")
     dates = []
     for hour in (12, 13):
-        moment = datetime.datetime(2026, 11, 21, hour)
-        monkeypatch.setattr(botocore, "get_current_datetime", lambda *args, now=moment: now)
+        at(monkeypatch, hour)
         dates.append(lower(sign("POST", URL, {}, b"{}"))["x-amz-date"])
     assert dates == ["20261121T120000Z", "20261121T130000Z"]
 
@@ -163,120 +138,89 @@ def test_each_request_is_signed_anew(keys: None, monkeypatch: pytest.MonkeyPatch
 # --- Who asks ----------------------------------------------------------------------------------------------------
 
 
-async def arrived(base: str = "", **options: Any) -> list[RequestSummary]:
-    """What arrives at a server when each colour asks, whole and streamed. `base` is a path before the format's own."""
-    seen: list[RequestSummary] = []
-
-    def respond(asked: RequestSummary) -> Answer:
-        seen.append(asked)
-        return Answer(status=500, length=0)
-
-    with Server(respond).running() as url:
-        with Client("aws.bedrock", base_url=url + base, **options) as sync:
-            for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
-                with pytest.raises(ProviderUnavailable):
-                    attempt()
-        async with AsyncClient("aws.bedrock", base_url=url + base, **options) as other:
-            with pytest.raises(ProviderUnavailable):
-                await other(ASKED)
-            with pytest.raises(ProviderUnavailable):
-                [_ async for _ in other.stream(ASKED)]
-    return seen
-
-
-@pytest.mark.parametrize("base", ["", "/gateway/", "/gateway?stage=b&stage=a"], ids=["bare", "a path", "a query"])
-@pytest.mark.parametrize("token", [None, TOKEN], ids=["keys", "session"])
-@pytest.mark.usefixtures("keys")
-async def test_what_arrives_is_what_was_signed(token: str | None, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signature is over the path as it was sent, and over no header that the HTTP library adds or changes."""
-    if token is not None:
-        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
-    monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    seen = await arrived(base, headers={"X-Amzn-Bedrock-Trace": "ENABLED"})
-    before, _, query = base.partition("?")
-    paths = [
-        before.rstrip("/") + PATH + end + (f"?{query}" if query else "") for end in ("/converse", "/converse-stream")
-    ]
-    assert [asked.path for asked in seen] == paths * 2
-    for asked in seen:
-        said = asked.headers["authorization"]
-        names = f"content-type;host;x-amz-date;{'x-amz-security-token;' if token else ''}x-amzn-bedrock-trace"
-        assert f"/eu-central-1/bedrock/aws4_request, SignedHeaders={names}, " in said
-        assert said.endswith(f"Signature={expected('POST', asked.path, asked.headers, asked.body)}")
-        assert asked.headers.get("x-amz-security-token") == token
-
-
-@pytest.mark.parametrize("given", ["argument", "environment"])
-@pytest.mark.usefixtures("keys")
-async def test_a_bedrock_api_key_needs_no_signature(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a bearer token, comes before any credentials, and neither botocore nor credentials are needed."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    monkeypatch.setitem(import_module("sys").modules, "botocore.session", None)
-    options = {"api_key": BEARER} if given == "argument" else {}
-    if given == "environment":
-        monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", BEARER)
-    for asked in await arrived(**options):
-        assert asked.headers["authorization"] == f"Bearer {BEARER}"
-        assert "x-amz-date" not in asked.headers
-
-
-@pytest.mark.usefixtures("keys")
-def test_without_credentials_there_is_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    for kind in (Client, AsyncClient):
-        with pytest.raises(UsageError, match=r"no AWS credentials.*AWS_ACCESS_KEY_ID.*AWS_BEARER_TOKEN_BEDROCK"):
-            kind("aws.bedrock")
-
-
-AWS = "bedrock-runtime.eu-west-1.amazonaws.com"
-
-
-@pytest.mark.parametrize(
-    ("environment", "base_url", "host", "region"),
-    [
-        ({}, None, "bedrock-runtime.us-east-1.amazonaws.com", "us-east-1"),
-        ({"AWS_DEFAULT_REGION": "eu-west-1"}, None, AWS, "eu-west-1"),
-        ({"AWS_DEFAULT_REGION": "eu-west-3", "AWS_REGION": "eu-west-1"}, None, AWS, "eu-west-1"),
-        ({"AWS_REGION": "eu-west-2"}, f"https://{AWS}", AWS, "eu-west-1"),
-        ({}, "https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com/", None, "us-gov-west-1"),
-        ({}, "https://vpce-1.bedrock-runtime.ap-south-1.vpce.amazonaws.com", None, "ap-south-1"),
-        ({"AWS_REGION": "eu-west-2"}, "https://gateway.example", None, "eu-west-2"),
-    ],
-)
-@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
-@pytest.mark.usefixtures("keys")
-def test_the_region(
-    library: Any,
-    environment: dict[str, str],
-    base_url: str | None,
-    host: str | None,
-    region: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """AWS's own host names the one to sign for, else the environment does; both HTTP libraries send what was signed."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+async def arrived(library: Any, base_url: str | None = None, **options: Any) -> list[Any]:
+    """The requests that each colour sends, whole and streamed."""
     seen: list[Any] = []
 
     def answer(request: Any) -> Any:
         seen.append(request)
         return library.Response(500)
 
-    with library.Client(transport=library.MockTransport(answer)) as http:
-        sync = Client("aws.bedrock", base_url=base_url, http=http)
-        with pytest.raises(ProviderUnavailable):
-            sync(ASKED)
-    (request,) = seen
-    said = request.headers["authorization"]
-    assert (request.url.host, request.url.raw_path.decode()) == (
-        host or urlsplit(base_url or "").hostname,
-        f"{PATH}/converse",
-    )
-    assert f"/{region}/bedrock/aws4_request" in said
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    assert said.endswith(f"Signature={expected('POST', request.url.raw_path.decode(), headers, request.content)}")
+    http = library.MockTransport(answer)
+    with Client("aws.bedrock", base_url=base_url, http=http, **options) as sync:
+        async with AsyncClient("aws.bedrock", base_url=base_url, http=http, **options) as other:
+            for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
+                with pytest.raises(ProviderUnavailable):
+                    attempt()
+            for awaited in (other(ASKED), anext(other.stream(ASKED))):
+                with pytest.raises(ProviderUnavailable):
+                    await awaited
+    return seen
+
+
+AWS = "https://bedrock-runtime.eu-west-1.amazonaws.com"
+FIPS = "https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com"
+VPCE = "https://vpce-1.bedrock-runtime.ap-south-1.vpce.amazonaws.com"
+GATEWAY = "https://gateway.example"
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+@pytest.mark.parametrize(
+    ("environment", "given", "sent", "region"),
+    [
+        ({}, None, "https://bedrock-runtime.us-east-1.amazonaws.com{}", "us-east-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, None, AWS + "{}", "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-3", "AWS_REGION": "eu-west-1"}, None, AWS + "{}", "eu-west-1"),
+        ({"AWS_REGION": "eu-west-2"}, AWS, AWS + "{}", "eu-west-1"),
+        ({}, f"{FIPS}/", FIPS + "{}", "us-gov-west-1"),
+        ({}, VPCE, VPCE + "{}", "ap-south-1"),
+        ({"AWS_REGION": "eu-west-2", "AWS_SESSION_TOKEN": TOKEN}, GATEWAY, GATEWAY + "{}", "eu-west-2"),
+        ({}, f"{GATEWAY}/a/", GATEWAY + "/a{}", "us-east-1"),
+        ({}, f"{GATEWAY}/a?stage=b&stage=a", GATEWAY + "/a{}?stage=b&stage=a", "us-east-1"),
+    ],
+)
+@pytest.mark.usefixtures("keys")
+async def test_what_is_sent_is_what_was_signed(
+    library: Any,
+    environment: dict[str, str],
+    given: str | None,
+    sent: str,
+    region: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AWS's own host names the region, else the environment does; no header that the HTTP library adds is signed."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    at(monkeypatch, 12)
+    seen = await arrived(library, given, headers={"X-Amzn-Bedrock-Trace": "ENABLED"})
+    ends = ("/converse", "/converse-stream")
+    urls = [f"{asked.url.scheme}://{asked.url.netloc.decode()}{asked.url.raw_path.decode()}" for asked in seen]
+    assert urls == [sent.format(PATH + end) for end in ends] * 2
+    token = environment.get("AWS_SESSION_TOKEN")
+    ours = {"content-type": "application/json", "x-amzn-bedrock-trace": "ENABLED"}
+    for asked, url in zip(seen, urls, strict=True):
+        signed = lower(signer(region)("POST", url, ours, asked.content))
+        assert {name: asked.headers[name] for name in signed} == signed
+        names = f"content-type;host;x-amz-date;{'x-amz-security-token;' if token else ''}x-amzn-bedrock-trace"
+        assert f"/{region}/bedrock/aws4_request, SignedHeaders={names}, " in signed["authorization"]
+        assert asked.headers.get("x-amz-security-token") == token
+
+
+@pytest.mark.parametrize("given", ["argument", "environment"])
+async def test_a_bedrock_api_key_needs_no_signature(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a bearer token, comes before any credentials, and neither botocore nor credentials are needed."""
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    if given == "environment":
+        monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", BEARER)
+    for asked in await arrived(httpx, **({"api_key": BEARER} if given == "argument" else {})):
+        assert asked.headers["authorization"] == f"Bearer {BEARER}"
+        assert "x-amz-date" not in asked.headers
+
+
+def test_without_credentials_there_is_no_client() -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(UsageError, match=r"no AWS credentials.*AWS_ACCESS_KEY_ID.*AWS_BEARER_TOKEN_BEDROCK"):
+            kind("aws.bedrock")
 
 
 @pytest.mark.usefixtures("keys")

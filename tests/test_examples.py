@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from endturn.scripted import call, partial_call, say, truncate
+import pytest
+
+from endturn.scripted import Reply, call, partial_call, say, truncate
 from tests.support.examples import run
 
 ASKS = call("weather", {"city": "Oslo"})
@@ -41,25 +43,21 @@ def test_httpx_alone() -> None:
     assert ran.seen == ["call to gpt-5-mini: max_tokens (length, cut off)", "turn of 1 calls: not_continued"]
 
 
-def test_pydantic_ai() -> None:
-    """An agent's run is one turn: a tool call, then an answer."""
-    ran = run("pydantic_ai_agent", ASKS, say("It rains."))
-    assert ran.calls == ["tool_call", "end_turn"]
-    assert ran.seen[-1] == "turn of 2 calls: completed"
-    assert ran.printed == ["It rains."]
-
-
-def test_pydantic_ai_and_a_cut_answer() -> None:
-    """Pydantic AI hands a cut answer on as if it were whole: the turn ends on it."""
-    ran = run("pydantic_ai_agent", ASKS, CUT)
-    assert ran.calls == ["tool_call", "max_tokens"]
-    assert ran.seen[-1] == "turn of 2 calls: not_continued"
+@pytest.mark.parametrize(
+    ("replies", "calls", "outcome"),
+    [
+        ([ASKS, say("It rains.")], ["tool_call", "end_turn"], "completed"),
+        ([ASKS, CUT], ["tool_call", "max_tokens"], "not_continued"),  # handed on as if it were whole
+        (
+            [partial_call("weather", {"city": "Oslo"}, after=1), say("Never mind.")],  # it says that this is no JSON
+            ["max_tokens", "end_turn"],
+            "completed",
+        ),
+    ],
+)
+def test_pydantic_ai(replies: list[Reply], calls: list[str], outcome: str) -> None:
+    """An agent's run is one turn, whatever it makes of a cut answer or payload."""
+    ran = run("pydantic_ai_agent", *replies)
+    assert ran.calls == calls
+    assert (ran.seen[-1], ran.requests) == (f"turn of 2 calls: {outcome}", 2)
     assert len(ran.printed) == 1
-
-
-def test_pydantic_ai_and_a_cut_tool_call() -> None:
-    """It tells the model that the payload is no JSON, and asks again; the truncation is seen."""
-    ran = run("pydantic_ai_agent", partial_call("weather", {"city": "Oslo"}, after=1), say("Never mind."))
-    assert ran.calls == ["max_tokens", "end_turn"]
-    assert ran.requests == 2
-    assert ran.seen[-1] == "turn of 2 calls: completed"

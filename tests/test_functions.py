@@ -4,7 +4,7 @@ A file holds lists of cases, each list under what is called: a function by its w
 case is what is given (`args`, and keywords by their names under `with`) and what comes of it: `gives`, of an object the
 members that are named; or `raises`, with the words of the error. Of a command it is the exit status, and words that
 `out` and `err` have. A call of a tool is given as `{"call": NAME, "arguments": …}`, a
-format's rows of stop reasons as `{"rows": FORMAT}`.
+format's rows of stop reasons as `{"rows": FORMAT}`, an object of a class as `{"made": "module:Class", "with": …}`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -42,6 +43,10 @@ def given(value: Any) -> Any:
             return ToolCall.model_validate({"id": "c", "name": name, **rest})
         case {"rows": name}:
             return format_of(name).reasons[""]
+        case {"made": kind, "with": settings}:
+            return resolve_name(kind)(**settings)
+        case {"named": name}:
+            return resolve_name(name)
         case {"format": name}:
             return format_of(name)
         case {"outcome": name}:

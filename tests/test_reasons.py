@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import endturn
 from endturn import reasons
-from endturn.cli import main
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.providers import PROVIDERS
 from endturn.stop import Resume, StopReason
@@ -44,29 +41,6 @@ def test_every_format_and_meaning_is_spoken_of() -> None:
     for entry in reasons.table():
         for name, dialect in entry.formats:
             assert format_of(name).reasons[dialect][entry.raw] == entry.row
-
-
-def test_reasons_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """`endturn reasons --json` prints a list of rows."""
-    assert main(["reasons", "--json"]) == 0
-    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-    assert rows == [entry.as_json() for entry in reasons.table()]
-    assert {"api", "raw", "normalized", "incomplete", "resume", "source"} <= rows[0].keys()
-
-
-def test_reasons_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without it, tab-separated lines under a header; of one provider where one is named."""
-    assert main(["reasons", "--provider", "bedrock_converse"]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split("\t")[:3] == ["api", "raw", "normalized"]
-    assert {line.split("\t")[0] for line in lines} == {"bedrock.converse"}
-    assert len(lines) == 9
-
-
-def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same rows that `reasons` prints."""
-    assert main(["explain", "length", "--json", "--provider", "groq"]) == 0
-    assert json.loads(capsys.readouterr().out) == [TABLE["groq.chat", "length"].as_json()]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

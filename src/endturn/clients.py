@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import iscoroutinefunction
@@ -165,7 +165,10 @@ def _shown(url: str) -> str:
 
 
 class _HttpCall:
-    """One call without its I/O: what to send, what the answer means, and the scope in which it is announced."""
+    """One call without its I/O: what to send, what the answer means, and the scope in which it is announced.
+
+    Within it, whatever raises ends the call.
+    """
 
     def __init__(self, endpoint: _Endpoint, library: Any, http: Any, request: Request, *, stream: bool) -> None:
         if not isinstance(request, Request):
@@ -308,8 +311,13 @@ class _HttpCall:
             error.status, error.partial = self._status, error.partial or self._decoder.close()
             raise
 
-    def failed(self, error: BaseException) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """End the call with what was raised. The provider's key is taken out of what a ProviderError says."""
+        if error is None:
+            return
         if isinstance(error, DecodeError):
             error.provider = self._endpoint.provider
             error.args = (f"{error.provider}: {error}",)
@@ -330,17 +338,6 @@ class _HttpCall:
             self._scope, self._request, response, stop or response.stop, error,
             raw=response.stop.raw, beside=self._context.asked.system is not None,
         )  # fmt: skip
-
-
-@contextmanager
-def _calling(endpoint: _Endpoint, library: Any, http: Any, request: Request, *, stream: bool) -> Iterator[_HttpCall]:
-    """One call; its scope is closed whatever happens within."""
-    call = _HttpCall(endpoint, library, http, request, stream=stream)
-    try:
-        yield call
-    except BaseException as error:
-        call.failed(error)
-        raise
 
 
 # --- The clients --------------------------------------------------------------------------------------------------
@@ -380,8 +377,8 @@ class _Client:
         self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, self._kind, timeout)
 
-    def _calling(self, request: Request, *, stream: bool) -> AbstractContextManager[_HttpCall]:
-        return _calling(self._endpoint, self._library, self._http, request, stream=stream)
+    def _call(self, request: Request, *, stream: bool) -> _HttpCall:
+        return _HttpCall(self._endpoint, self._library, self._http, request, stream=stream)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.provider!r}, format={self.format!r}, url={_shown(self._endpoint.url)!r})"
@@ -412,7 +409,7 @@ class Client(_Client):
         Raises:
             ProviderError: there was none; its type says whose fault that is.
         """
-        with self._calling(request, stream=False) as call:
+        with self._call(request, stream=False) as call:
             return provider_calls.complete(call)
 
     __call__ = complete
@@ -425,7 +422,7 @@ class Client(_Client):
         Raises:
             ProviderError: no stream began, or (DecodeError) it is not in the provider's format.
         """
-        with self._calling(request, stream=True) as call:
+        with self._call(request, stream=True) as call:
             yield from provider_calls.stream(call)
 
     def close(self) -> None:
@@ -447,14 +444,14 @@ class AsyncClient(_Client):
 
     async def complete(self, request: Request) -> ChatResponse:
         """One request, one whole response; see `Client.complete`."""
-        with self._calling(request, stream=False) as call:
+        with self._call(request, stream=False) as call:
             return await provider_calls.acomplete(call)
 
     __call__ = complete
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
         """The response's deltas, and at last the response; see `Client.stream`."""
-        with self._calling(request, stream=True) as call:
+        with self._call(request, stream=True) as call:
             async with aclosing(provider_calls.astream(call)) as items:
                 async for item in items:
                     yield item

@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn.demo_agents import plan, scripted_provider
 from endturn.errors import UsageError
-from endturn.events import CallEnded, DispatchBlocked, Record, TurnEnded
+from endturn.events import CallEnded, DispatchBlocked, Record, Turn, TurnEnded
 from endturn.hooks import subscribe
 from endturn.instrumentation.configure import configure
 from endturn.ui import server
@@ -97,14 +97,11 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     tally = Tally()
     stop_listening = subscribe(tally)
     started = time.monotonic()
-    turns = status = 0
+    status = 0
     with configure(), scripted_provider().serve() as url:
         try:
             for agent, question in plan(minutes):
                 agent(url, question)
-                turns += 1
-                if not as_json:
-                    _progress(turns, tally.responses())
                 time.sleep(0.5 if minutes else pause_s)
         except KeyboardInterrupt:
             status = 130
@@ -112,8 +109,6 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     result = {
         "models": tally.result(), "seconds": round(time.monotonic() - started, 1), "exported_to": exported_to,
     }  # fmt: skip
-    if not as_json and sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
     print(json.dumps(result, indent=2) if as_json else report(result))
     return status
 
@@ -130,42 +125,27 @@ def _reach(endpoint: str) -> None:
         ) from None
 
 
-def _progress(turns: int, responses: int) -> None:
-    """On a terminal one line that changes, elsewhere a line for every ten turns."""
-    line = f"{turns} turns, {responses} responses …"
-    if sys.stderr.isatty():
-        print(f"\r{line}", end="", file=sys.stderr, flush=True)
-    elif turns % 10 == 0:
-        print(line, file=sys.stderr, flush=True)
-
-
 @dataclass
 class _Model:
     """What is counted of one model."""
 
     reasons: Counter[str] = field(default_factory=Counter)
-    turns: list[TurnEnded] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     blocked: int = 0
 
     def figures(self) -> dict[str, Any]:
-        """As JSON can carry them: rates are fractions, times are medians in seconds."""
-        truncated = [ended for ended in self.turns if ended.turn.truncated]
-        unfinished = sum(ended.turn.unfinished for ended in truncated)
-        times: dict[bool, list[float]] = {False: [], True: []}
-        for ended in self.turns:
-            times[ended.turn.continued].append(ended.duration_s)
-        plain, continued = (round(median(each), 3) if each else None for each in times.values())
+        """As JSON can carry them: rates are fractions."""
+        truncated = [turn for turn in self.turns if turn.truncated]
+        unfinished = sum(turn.unfinished for turn in truncated)
         return {
             "responses": dict(self.reasons.most_common()),
             "turns": len(self.turns),
             "truncated_turns": len(truncated),
             "truncation_rate": len(truncated) / len(self.turns) if self.turns else None,
-            "continued_turns": len(times[True]),
+            "continued_turns": sum(turn.continued for turn in self.turns),
             "unfinished_turns": unfinished,
             "unfinished_rate": unfinished / len(truncated) if truncated else None,
             "blocked_tool_calls": self.blocked,
-            "plain_turn_seconds": plain,
-            "continued_turn_seconds": continued,
         }
 
 
@@ -180,32 +160,38 @@ class Tally:
             case CallEnded(started=started, stop=stop):
                 self._models[started.provider, started.model].reasons[stop.reason.value] += 1
             case TurnEnded(turn=turn):
-                self._models[turn.provider, turn.model].turns.append(record)
+                self._models[turn.provider, turn.model].turns.append(turn)
             case DispatchBlocked(provider=provider, model=model, names=names):
                 self._models[provider, model].blocked += len(names)
             case _:
                 pass
-
-    def responses(self) -> int:
-        """How many responses there were."""
-        return sum(model.reasons.total() for model in self._models.values())
 
     def result(self) -> list[dict[str, Any]]:
         """The figures of each model."""
         return [{"provider": of[0], "model": of[1]} | model.figures() for of, model in sorted(self._models.items())]
 
 
-HEAD: Final = (
-    "provider", "model", "turns", "truncated", "continued", "unfinished", "plain turn", "continued turn",
-    "responses by reason",
-)  # fmt: skip
+def _share(row: dict[str, Any], name: str, rate: str) -> str:
+    return f"{row[name]} ({row[rate]:.0%})" if row[name] else "–"
+
+
+COLUMNS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
+    "provider": lambda row: row["provider"],
+    "model": lambda row: row["model"],
+    "turns": lambda row: row["turns"],
+    "truncated": lambda row: _share(row, "truncated_turns", "truncation_rate"),
+    "continued": lambda row: row["continued_turns"] or "–",
+    "unfinished": lambda row: _share(row, "unfinished_turns", "unfinished_rate"),
+    "responses by reason": lambda row: ", ".join(f"{reason} {count}" for reason, count in row["responses"].items()),
+}
+"""What the table says of each model."""
 
 
 def report(result: dict[str, Any]) -> str:
     """The result as a table and what to do next."""
-    rows = [HEAD, *map(_cells, result["models"])]
+    rows = [[*COLUMNS], *([str(cell(row)) for cell in COLUMNS.values()] for row in result["models"])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, tuple("─" * width for width in widths))
+    rows.insert(1, ["─" * width for width in widths])
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     turns, truncated, left, blocked = (
         sum(row[name] for row in result["models"])
@@ -216,7 +202,6 @@ def report(result: dict[str, Any]) -> str:
         "",
         f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {left} of those were handed over "
         f"unfinished. {calls} cut off and not run.",
-        "The times are medians, of plain turns and of turns that took a continuation.",
         "",
     ]
     if result["exported_to"]:
@@ -228,20 +213,3 @@ def report(result: dict[str, Any]) -> str:
             f"In Grafana:        docs/install.md, then OTEL_EXPORTER_OTLP_ENDPOINT=… {command} demo --minutes 10",
         ]
     return "\n".join(lines)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A model's line of the table."""
-
-    def share(name: str, rate: str) -> str:
-        return f"{row[name]} ({row[rate]:.0%})" if row[name] else "–"
-
-    def seconds(name: str) -> str:
-        return "–" if row[name] is None else f"{row[name]:.2f} s"
-
-    reasons = ", ".join(f"{reason} {count}" for reason, count in row["responses"].items())
-    return (
-        row["provider"], row["model"], str(row["turns"]), share("truncated_turns", "truncation_rate"),
-        str(row["continued_turns"] or "–"), share("unfinished_turns", "unfinished_rate"),
-        seconds("plain_turn_seconds"), seconds("continued_turn_seconds"), reasons,
-    )  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.errors import UsageError
 from endturn.grafana_api import Done, Grafana
 from endturn.shipped import GRAFANA, PREFIX, Uids, rebound
 
@@ -54,8 +53,7 @@ def _install_group(
     """Write a group of rules where it differs; `there` are all rules of the Grafana by uid."""
     name = str(group["name"])
     path = f"{PROVISIONING}/folder/{folder}/rule-groups/{quote(name, safe='')}"
-    if (interval := _seconds(str(group["interval"]))) is None:
-        raise UsageError(f"{group['interval']!r} is no interval that a rule group can have: write it as in 60s or 1m")
+    interval = _seconds(str(group["interval"]))
     former = grafana.get(path, absent=404)
     differing = [rule for rule in rules if not _same_rule(rule, there.get(rule["uid"], {}))]
     kept = [{**rule, **_theirs(there.get(rule["uid"], {}))} for rule in rules]

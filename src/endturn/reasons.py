@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -130,22 +131,17 @@ def _named(provider: str) -> str:
 
 def is_of(entry: Entry, provider: str) -> bool:
     """Whether an entry is of the provider, API or format of that name."""
-    asked, known = provider.strip().lower(), _named(provider)
-    name = entry.api.name.lower()
-    segments = name.replace("(", ".").rstrip(")").split(".")
-    return (
-        asked == name
-        or _SEGMENT.get(known, asked) in segments
-        or any(asked == speaks for speaks, _ in entry.formats)
-        or (known in PROVIDERS and _is_said_by(known, entry))
+    asked, known, api = provider.strip().lower(), _named(provider), entry.api.name.lower()
+    if asked == api or _SEGMENT.get(known, asked) in re.split(r"[.()]", api):
+        return True
+    if known not in PROVIDERS:
+        return any(asked == speaks for speaks, _ in entry.formats)
+    # A client of the provider may meet it; one that imitates a format may use any of its words.
+    format_ = PROVIDERS[known].format
+    dialect = dialect_in(format_of(format_), known)
+    return any(
+        speaks == asked or (speaks == format_ and dialect in (whose, COMPATIBLE)) for speaks, whose in entry.formats
     )
-
-
-def _is_said_by(provider: str, entry: Entry) -> bool:
-    """Whether a client of the provider may meet the entry; one that imitates a format may use any of its words."""
-    format_ = PROVIDERS[provider].format
-    dialect = dialect_in(format_of(format_), provider)
-    return any(name == format_ and dialect in (whose, COMPATIBLE) for name, whose in entry.formats)
 
 
 def normalize(

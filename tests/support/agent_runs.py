@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -20,8 +23,11 @@ MODEL = "gpt-4o"
 KEY = "none"
 HI = [{"role": "user", "content": "hi"}]
 
-Agent = Callable[[str], Any]
-"""Runs an agent that asks the server at this URL, and gives what its user gets."""
+Agent = Callable[..., Any]
+"""Runs an agent that asks the server at this URL, and gives what its user gets, or its coroutine.
+
+One that can stream takes `stream`, one that can be given functions as its tools, `tools`; without a default it has to.
+"""
 
 TRACERS = TracerProvider(shutdown_on_exit=False)
 trace.set_tracer_provider(TRACERS)  # many frameworks make spans of their own
@@ -43,20 +49,28 @@ TOOL_LOOPS = pytest.mark.parametrize(
 )
 
 
-def checks_of(answering: Sequence[Agent], with_tools: Sequence[Agent]) -> tuple[Any, Any]:
-    """The tests of an environment's agents: of those that answer, and of those that have a tool."""
+def checks_of(*agents: Agent) -> tuple[Any, Any]:
+    """The tests of an environment's agents: that they answer, whole and streamed; and of those with tools, a loop."""
+    takes = {agent: signature(agent).parameters for agent in agents}
+    answering = [agent for agent in agents if "tools" not in takes[agent] or takes[agent]["tools"].default == ()]
+    streaming = [agent for agent in agents if "stream" in takes[agent]]
+    with_tools = [agent for agent in agents if "tools" in takes[agent]]
 
     @ANSWERS
-    @pytest.mark.parametrize("agent", answering)
+    @pytest.mark.parametrize("agent", [*map(_named, answering), *(_named(each, stream=True) for each in streaming)])
     def test_an_answer(agent: Agent, replies: Sequence[Reply]) -> None:
         check_each_request_counts_once(agent, replies)
 
     @TOOL_LOOPS
-    @pytest.mark.parametrize("agent", with_tools)
+    @pytest.mark.parametrize("agent", [_named(each, tools=[weather]) for each in with_tools])
     def test_a_tool_loop(agent: Agent, replies: Sequence[Reply]) -> None:
         check_each_request_counts_once(agent, replies)
 
     return test_an_answer, test_a_tool_loop
+
+
+def _named(agent: Agent, **asked: Any) -> Any:
+    return pytest.param(partial(agent, **asked), id=" ".join([agent.__name__, *asked]))
 
 
 def weather(city: str) -> str:
@@ -102,7 +116,8 @@ def _play(agent: Agent, replies: Sequence[Reply]) -> tuple[tuple[str, int], list
     provider = ScriptedProvider(list(replies), exhausted="last")
     with provider.serve() as url:
         try:
-            result = repr(agent(url))
+            given = agent(url)
+            result = repr(asyncio.run(given) if asyncio.iscoroutine(given) else given)
         except Exception as error:
             result = type(error).__name__
     requests = len(provider.received)

@@ -93,8 +93,6 @@ def _route(state: State, method: str, path: list[str], query: dict[str, list[str
             found = uid in state.folders
             return (200, {"uid": uid, "title": state.folders[uid]}) if found else (404, {"message": "folder not found"})
         case "POST", "folders":
-            if body["uid"] in state.folders:
-                return 409, {"message": "the folder already exists"}
             state.folders[body["uid"]] = body["title"]
             return 200, {"uid": body["uid"], "title": body["title"]}
         case "GET", "datasources":
@@ -122,8 +120,6 @@ def _route(state: State, method: str, path: list[str], query: dict[str, list[str
 
 def _post_dashboard(state: State, body: dict[str, Any]) -> tuple[int, Any]:
     model, folder = body["dashboard"], body["folderUid"]
-    if model["uid"] in state.provisioned:
-        return 400, {"message": "Cannot save provisioned dashboard"}
     if folder not in state.folders:
         return 404, {"message": "folder not found"}
     if model["uid"] in state.dashboards and not body["overwrite"]:
@@ -146,8 +142,6 @@ def _dashboard(state: State, method: str, uid: str, rest: list[str]) -> tuple[in
         case ("GET",):
             meta = {"folderUid": kept["folder"], "provisioned": uid in state.provisioned}
             return 200, {"dashboard": kept["model"], "meta": meta}
-        case ("DELETE",) if uid in state.provisioned:
-            return 400, {"message": "provisioned dashboard cannot be deleted"}
         case ("DELETE",):
             del state.dashboards[uid]
             return 200, {"message": "Dashboard deleted"}

@@ -72,17 +72,17 @@ class Transport:
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request that a sync client sends."""
-        play = _Playback(request, self._respond(_summary(request, request.read())))
-        for pause_s in play.before():
+        answer = self._respond(_summary(request, request.read()))
+        for pause_s in _before(answer, request):
             time.sleep(pause_s)
-        return play.response()
+        return _response(answer, request)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request that an async client sends."""
-        play = _Playback(request, self._respond(_summary(request, await request.aread())))
-        for pause_s in play.before():
+        answer = self._respond(_summary(request, await request.aread()))
+        for pause_s in _before(answer, request):
             await asyncio.sleep(pause_s)
-        return play.response()
+        return _response(answer, request)
 
     def __enter__(self) -> Transport:
         return self
@@ -108,64 +108,59 @@ def _summary(request: Any, body: bytes) -> RequestSummary:
     return RequestSummary(method=request.method, path=path, headers=dict(request.headers), body=body)
 
 
-class _Playback:
-    """One answer, played to one request of httpx or httpx2."""
+def _library(request: Any) -> Any:
+    """The library that a request is of, httpx or httpx2."""
+    return import_module(type(request).__module__.partition(".")[0])
 
-    def __init__(self, request: Any, answer: Answer) -> None:
-        self._library: Any = import_module(type(request).__module__.partition(".")[0])
-        self._request = request
-        self._answer = answer
-        self._patience_s: float | None = request.extensions.get("timeout", {}).get("read")
 
-    def before(self) -> Iterator[float]:
-        """The pause before the answer; raises where there is none."""
-        yield from self._pause(self._answer.delay_s)
-        if self._answer.ending is Ending.HUNG_UP:
-            raise self._broken("Server disconnected without sending a response.")
+def _before(answer: Answer, request: Any) -> Iterator[float]:
+    """The pause before an answer in seconds; raises where there is none."""
+    yield from _pause(answer.delay_s, request)
+    if answer.ending is Ending.HUNG_UP:
+        message = "Server disconnected without sending a response."
+        raise _library(request).RemoteProtocolError(message, request=request)
 
-    def response(self) -> Any:
-        """The answer as the library's own response, to be read by a sync or an async client."""
-        steps, library = self._steps(), self._library
 
-        class Stream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc,name-defined]  # of either
-            def __iter__(self) -> Iterator[bytes]:
-                for step in steps:
-                    if isinstance(step, bytes):
-                        yield step
-                    else:
-                        time.sleep(step)
+def _pause(seconds: float, request: Any) -> Iterator[float]:
+    """A pause, as long as the client's patience lasts."""
+    patience_s = request.extensions.get("timeout", {}).get("read")
+    if patience_s is not None and seconds > patience_s:
+        yield patience_s
+        raise _library(request).ReadTimeout("timed out", request=request)
+    if seconds > 0:
+        yield seconds
 
-            async def __aiter__(self) -> AsyncIterator[bytes]:
-                for step in steps:
-                    if isinstance(step, bytes):
-                        yield step
-                    else:
-                        await asyncio.sleep(step)
 
-        headers = dict(self._answer.headers)
-        if self._answer.length is not None:
-            headers["content-length"] = str(self._answer.length)
-        return library.Response(self._answer.status, headers=headers, stream=Stream(), request=self._request)
+def _response(answer: Answer, request: Any) -> Any:
+    """An answer as the library's own response, to be read by a sync or an async client."""
+    library = _library(request)
 
-    def _steps(self) -> Iterator[bytes | float]:
-        """What arrives, and the pauses in seconds between; raises as the library's connection would."""
-        for number, chunk in enumerate(self._answer.chunks):
+    def steps() -> Iterator[bytes | float]:
+        for number, chunk in enumerate(answer.chunks):
             if number:
-                yield from self._pause(self._answer.pace_s)
+                yield from _pause(answer.pace_s, request)
             yield chunk
-        if self._answer.ending is Ending.BROKEN:
-            raise self._broken("peer closed connection without sending complete message body")
+        if answer.ending is Ending.BROKEN:
+            message = "peer closed connection without sending complete message body"
+            raise library.RemoteProtocolError(message, request=request)
 
-    def _pause(self, seconds: float) -> Iterator[float]:
-        if self._patience_s is not None and seconds > self._patience_s:
-            yield self._patience_s
-            raise self._library.ReadTimeout("timed out", request=self._request)
-        if seconds > 0:
-            yield seconds
+    class Stream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc,name-defined]  # of either
+        def __iter__(self) -> Iterator[bytes]:
+            for step in steps():
+                if isinstance(step, bytes):
+                    yield step
+                else:
+                    time.sleep(step)
 
-    def _broken(self, message: str) -> Exception:
-        error: Exception = self._library.RemoteProtocolError(message, request=self._request)
-        return error
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for step in steps():
+                if isinstance(step, bytes):
+                    yield step
+                else:
+                    await asyncio.sleep(step)
+
+    length = {} if answer.length is None else {"content-length": str(answer.length)}
+    return library.Response(answer.status, headers={**answer.headers, **length}, stream=Stream(), request=request)
 
 
 # --- A server -----------------------------------------------------------------------------------------------------

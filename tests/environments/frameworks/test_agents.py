@@ -1,8 +1,110 @@
-"""Frameworks that endturn does not know: it sees the HTTP client that each of them uses."""
+"""Agents of frameworks that take openai 3, each as its documentation begins, which endturn does not know."""
 
 from __future__ import annotations
 
-from tests.environments.frameworks.agents import ANSWERING, WITH_TOOLS
-from tests.support.agent_runs import checks_of
+from collections.abc import Callable, Sequence
+from typing import Any
 
-test_an_answer, test_a_tool_loop = checks_of(ANSWERING, WITH_TOOLS)
+import ag2
+import agent_framework
+import huggingface_hub
+import openai
+from ag2.config import OpenAIConfig
+from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
+from agno.agent import Agent as AgnoAgent
+from agno.models.openai.like import OpenAILike
+from haystack.components.agents import Agent as HaystackAgent
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack.tools import create_tool_from_function
+from haystack.utils import Secret
+from langchain.agents import create_agent
+from langchain_openai import ChatOpenAI
+from llm.default_plugins.openai_models import Chat
+from semantic_kernel.agents import ChatCompletionAgent
+from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+from semantic_kernel.functions import kernel_function
+
+from tests.support.agent_runs import HI, KEY, MODEL, checks_of, weather
+
+Tools = Sequence[Callable[..., Any]]
+
+
+async def ag2_agent(url: str, *, tools: Tools = ()) -> Any:
+    config = OpenAIConfig(MODEL, base_url=f"{url}/v1", api_key=KEY, max_retries=0)
+    return (await ag2.Agent("helper", config=config, tools=tools).ask("hi")).body
+
+
+async def agent_framework_responses(url: str) -> Any:
+    client = OpenAIChatClient(model=MODEL, base_url=f"{url}/v1", api_key=KEY)
+    return str(await agent_framework.Agent(client).run("hi"))
+
+
+async def agent_framework_stream(url: str) -> Any:
+    client = OpenAIChatCompletionClient(model=MODEL, base_url=f"{url}/v1", api_key=KEY)
+    return [str(update) async for update in agent_framework.Agent(client).run("hi", stream=True)]
+
+
+async def agent_framework_agent(url: str, *, tools: Tools) -> Any:
+    client = OpenAIChatCompletionClient(model=MODEL, base_url=f"{url}/v1", api_key=KEY)
+    return str(await agent_framework.Agent(client, tools=[*tools]).run("hi"))
+
+
+def agno_agent(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
+    model = OpenAILike(MODEL, base_url=f"{url}/v1", api_key=KEY)
+    ran = AgnoAgent(model=model, tools=[*tools], telemetry=False).run("hi", stream=stream)
+    return [event.content for event in ran] if stream else ran.content
+
+
+def haystack(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
+    pieces: list[str] = []
+    options: dict[str, Any] = {"streaming_callback": lambda chunk: pieces.append(chunk.content)} if stream else {}
+    generator = OpenAIChatGenerator(
+        Secret.from_token(KEY), model=MODEL, api_base_url=f"{url}/v1", max_retries=0, **options
+    )
+    hi = [ChatMessage.from_user("hi")]
+    if tools:
+        agent = HaystackAgent(chat_generator=generator, tools=[*map(create_tool_from_function, tools)])
+        return agent.run(hi)["messages"][-1].text
+    return [generator.run(hi)["replies"][0].text, pieces]
+
+
+def hugging_face(url: str, *, stream: bool = False) -> Any:
+    client = huggingface_hub.InferenceClient(base_url=f"{url}/v1", api_key=KEY)
+    answer = client.chat_completion(HI, model=MODEL, stream=stream)
+    return [chunk.choices[0].delta.content for chunk in answer] if stream else answer.choices[0].message.content
+
+
+def langchain(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
+    model = ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key=KEY, max_retries=0)
+    if tools:
+        return create_agent(model, tools=[*tools]).invoke({"messages": HI})["messages"][-1].content
+    return [chunk.content for chunk in model.stream("hi")] if stream else model.invoke("hi").content
+
+
+def llm_prompt(url: str, *, stream: bool = False) -> Any:
+    return list(Chat("m", model_name=MODEL, api_base=f"{url}/v1", key=KEY).prompt("hi", stream=stream))
+
+
+class Plugin:
+    """The tool as Semantic Kernel wants it."""
+
+    @kernel_function
+    def weather(self, city: str) -> str:
+        """Say what the weather is."""
+        return weather(city)
+
+
+async def semantic_kernel(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
+        service = OpenAIChatCompletion(MODEL, async_client=client)
+        agent = ChatCompletionAgent(service=service, plugins=[Plugin()] if tools else [])
+        if stream:
+            return [str(message) async for message in agent.invoke_stream("hi")]
+        return str(await agent.get_response("hi"))
+
+
+test_an_answer, test_a_tool_loop = checks_of(
+    ag2_agent, agent_framework_agent, agent_framework_responses, agent_framework_stream, agno_agent, haystack,
+    hugging_face, langchain, llm_prompt, semantic_kernel,
+)  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from openinference.instrumentation.langchain import LangChainInstrumentor as OpenInference
 from opentelemetry.instrumentation.langchain import LangchainInstrumentor as OpenLLMetry
 
-from tests.environments.frameworks import agents
+from tests.environments.frameworks import test_agents as agents
 from tests.support.agent_runs import TRACERS, checks_of
 
 
@@ -22,4 +22,4 @@ def instrumentor(request: pytest.FixtureRequest) -> Iterator[None]:
     made.uninstrument()
 
 
-test_an_answer, test_a_tool_loop = checks_of([agents.langchain_chat, agents.langchain_stream], [agents.langchain_tools])
+test_an_answer, test_a_tool_loop = checks_of(agents.langchain)

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from endturn.scripted import call, partial_call, say, truncate
+from endturn.scripted import Reply, call, partial_call, say, truncate
 from tests.support.examples import run
 
 ASKS = call("weather", {"city": "Oslo"})
+ANSWER = say("It rains.")
 CUT = truncate("It rains in Oslo, and it will go on", after=4)
 NAMES = ("langgraph_agent", "openai_agents")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_agent_and_its_tool(name: str) -> None:
-    """An agent's run is one turn: a call that asks for a tool, and one that answers. One span each."""
-    ran = run(name, ASKS, say("It rains."))
-    assert ran.calls == ["tool_call", "end_turn"]
-    assert ran.requests == 2
-    assert ran.seen[-1] == "turn of 2 calls: completed"
-    assert ran.printed == ["It rains."]
+@pytest.mark.parametrize(
+    ("answer", "reason", "outcome"), [(ANSWER, "end_turn", "completed"), (CUT, "max_tokens", "not_continued")]
+)
+def test_an_agent_and_its_tool(name: str, answer: Reply, reason: str, outcome: str) -> None:
+    """A run is one turn of two calls, one span each; no framework looks at the reason, so a cut answer ends it too."""
+    ran = run(name, ASKS, answer)
+    assert (ran.calls, ran.requests) == (["tool_call", reason], 2)
+    assert ran.seen[-1] == f"turn of 2 calls: {outcome}"
+    assert answer is CUT or ran.printed == ["It rains."]
     assert len({span["endturn.turn.id"] for span in ran.spans if "endturn.turn.id" in span}) == 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_cut_answer(name: str) -> None:
-    """The framework does not look at the reason: its turn ends on a cut answer, and says so."""
-    ran = run(name, ASKS, CUT)
-    assert ran.calls == ["tool_call", "max_tokens"]
-    assert ran.seen[-1] == "turn of 2 calls: not_continued"
 
 
 @pytest.mark.parametrize("name", NAMES)

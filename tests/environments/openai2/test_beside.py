@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import endturn
 from endturn.scripted import ScriptedProvider, say
-from tests.environments.openai2 import agents
+from tests.environments.openai2 import test_agents as agents
 from tests.support.agent_runs import KEY, TRACERS, checks_of, responses
 
 
@@ -30,8 +30,7 @@ def openinference() -> Iterator[None]:
 
 
 test_an_answer, test_a_tool_loop = checks_of(
-    [agents.llama_index_chat, agents.llama_index_stream, agents.dspy_model, agents.dspy_module],
-    [agents.llama_index_tools],
+    agents.llama_index_agent, agents.llama_index_model, agents.dspy_model, agents.dspy_module
 )
 
 

@@ -102,8 +102,7 @@ def enriched(emit: Any, case: str, *, ours: bool = False, untold: Collection[str
     with scene(reply, emit=emit, observed=True, **given) as on:
         on.ask(ask)
         assert on.responses() == {reason: 1}
-        told = [(span.attributes or {})["endturn.stop.reason"] for span in on.marked()]
-        assert told == [reason] * (case not in untold)
+        assert on.told() == [reason] * (case not in untold)
         assert on.uncounted() == []
         scopes = [span.instrumentation_scope.name for span in on.finished() if span.instrumentation_scope]
         assert scopes.count("endturn") == (ours or case == "failed")
@@ -121,5 +120,5 @@ def alone(emit: Any, case: str, untold: Mapping[str, str | None]) -> None:
     with scene(reply, emit=emit, observed=False) as on:
         on.ask(ask)
         assert on.responses() == ({} if expected is None else {expected: 1})
-        assert on.marked() == on.uncounted() == []
+        assert on.told() == on.uncounted() == []
         assert on.events().count("endturn.stop_reason_observed") == bool(expected)

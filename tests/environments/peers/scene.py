@@ -45,34 +45,28 @@ class Scene:
     def ask(self, ask: Callable[[Scene], Any]) -> None:
         """Have an agent do something, and whatever it dropped noticed."""
         ask(self)
-        self.settle()
+        gc.collect()
+        cleanup.run()
 
-    def openai(self, **options: Any) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, **options)
-
-    def async_openai(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+    def openai(self, kind: Any = openai.OpenAI) -> Any:
+        return kind(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
 
     def anthropic(self) -> anthropic.Anthropic:
         telemetry: Any = {"tracer_provider": self.tracers}
         return anthropic.Anthropic(base_url=self.url, api_key="none", max_retries=0, open_telemetry=telemetry)
 
-    def settle(self) -> None:
-        """Have what was dropped noticed."""
-        gc.collect()
-        cleanup.run()
-
     def finished(self) -> list[ReadableSpan]:
         return list(self.spans.get_finished_spans())
 
-    def marked(self) -> list[ReadableSpan]:
-        """The spans that say why a model stopped."""
-        return [span for span in self.finished() if "endturn.stop.reason" in (span.attributes or {})]
+    def told(self, attribute: str = "endturn.stop.reason") -> list[Any]:
+        """What spans say of why a model stopped, or of something else."""
+        said = [span.attributes or {} for span in self.finished()]
+        return [attributes[attribute] for attributes in said if attribute in attributes]
 
-    def told(self) -> dict[str, Any]:
-        """What the one span says that says why a model stopped."""
-        (span,) = self.marked()
-        return dict(span.attributes or {})
+    def turns(self) -> dict[str, dict[str, Any]]:
+        """What spans say of how turns ended, by their names."""
+        said = {span.name: dict(span.attributes or {}) for span in self.finished()}
+        return {name: attributes for name, attributes in said.items() if "endturn.turn.outcome" in attributes}
 
     def uncounted(self) -> list[ReadableSpan]:
         """The spans that a Collector that counts model calls would count, besides what was counted here."""
@@ -84,36 +78,25 @@ class Scene:
             and "endturn.counted" not in (span.attributes or {})
         ]
 
-    def turns(self) -> list[ReadableSpan]:
-        """The spans that say how a turn ended."""
-        return [span for span in self.finished() if "endturn.turn.outcome" in (span.attributes or {})]
-
     def events(self) -> list[str]:
         self.loggers.force_flush()
         names = [log.log_record.event_name or "" for log in self.logs.get_finished_logs()]
         return [name for name in names if name.startswith("endturn.")]
 
-    def counted(self) -> dict[str, dict[tuple[Any, ...], Any]]:
-        """Every sum that is not zero, and every histogram's count: by metric, by its attributes' values."""
-        found: dict[str, Counter[tuple[Any, ...]]] = {}
+    def counted(self, name: str) -> dict[str, int]:
+        """A sum, or a histogram's count, by the last of its attributes; what is zero is left out."""
+        found: Counter[str] = Counter()
         data = self.reader.get_metrics_data()
-        for resource in data.resource_metrics if data is not None else ():
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    for point in metric.data.data_points:
-                        value = getattr(point, "value", None)
-                        value = point.count if value is None else value  # type: ignore[union-attr]
-                        if value:
-                            key = tuple(str(each) for each in (point.attributes or {}).values())
-                            found.setdefault(metric.name, Counter())[key] += value  # type: ignore[assignment]
-        return {name: dict(points) for name, points in found.items()}
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+        for metric in (metric for scope in scopes for metric in scope.metrics if metric.name == name):
+            for point in metric.data.data_points:
+                counts: Any = getattr(point, "value", None) or getattr(point, "count", 0)
+                found[str([*(point.attributes or {}).values()][-1])] += counts
+        return dict(+found)
 
     def responses(self) -> dict[str, int]:
         """How many responses were counted, by reason."""
-        found: Counter[str] = Counter()
-        for key, value in self.counted().get("endturn.responses", {}).items():
-            found[key[-1]] += value
-        return dict(found)
+        return self.counted("endturn.responses")
 
 
 @contextmanager

@@ -28,8 +28,8 @@ def test_a_raw_stream_outlives_its_span(ask: Ask, first: str) -> None:
     with scene(CUT, emit=traceloop, observed=True, first=first) as on:
         on.ask(ask)
         assert on.responses() == {"max_tokens": 1}
-        assert sum(on.counted()["gen_ai.client.operation.duration"].values()) == 1
-        assert on.marked() == on.uncounted() == []
+        assert sum(on.counted("gen_ai.client.operation.duration").values()) == 1
+        assert on.told() == on.uncounted() == []
         assert on.events().count("endturn.stop_reason_observed") == 1
 
 
