@@ -373,7 +373,7 @@ def test_a_pause_is_taken_up_as_the_live_turn_would(
     turn = recover(path)[-1]
     assert not turn.damaged
     resumption, expected = turn.resume(), live.resume()
-    for name in ("next", "strategy", "pending", "text", "earlier", "seam", "segments"):
+    for name in ("next", "strategy", "pending", "shown", "answer", "seam", "segments"):
         assert getattr(resumption, name) == getattr(expected, name), name
     finished = controller(rest).run(resumption)
     assert (finished.text, finished.outcome) == ("part done", "completed")
@@ -393,7 +393,7 @@ def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(
     live = ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None})).run(REQUEST)
     recovered = only(path).resume()
     assert recovered.strategy is live.resume().strategy
-    assert (recovered.strategy, recovered.text) == (strategy, live.text)
+    assert (recovered.strategy, recovered.shown) == (strategy, live.text)
 
 
 # --- Replay -------------------------------------------------------------------------------------------------------

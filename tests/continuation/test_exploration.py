@@ -335,7 +335,7 @@ def configuration(played: Played) -> tuple[object, ...]:
         (counters.iterations, counters.attempts, counters.resumes, counters.repairs, counters.again),
         (counters.tokens, min(counters.chars, limit) if limit < 1_000 else 0, counters.ceiling),
         round(counters.cost, 6) if policy.max_cost is not None else 0,
-        (bool(now.stitcher.text.strip()), bool(now.earlier), bool(now.held)),
+        (bool(now.text.answer.strip()), now.text.shown == now.text.answer, now.text.held > 0),
         (sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
         (tail.role, tail.synthetic, tail.stop_reason, bool(tail.text.strip()), len(tail.tool_calls)),
         last and (last.role, last.synthetic, last.stop_reason, bool(last.text.strip()), len(last.tool_calls)),

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from endturn.chat import Delta
-from endturn.continuation.stitch import Stitcher, stitch
+from endturn.continuation.answer_text import AnswerText
+from endturn.continuation.stitch import stitch
 from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
@@ -42,22 +43,19 @@ ROWS = {
 """Data, cut: rows that share a long passage and differ in little."""
 
 
-def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: int) -> Stitcher:
+def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: Any) -> AnswerText:
     """`stitch` in small pieces; checks that what is given out is never taken back and little is held."""
-    stitcher = Stitcher(a, **limits)
-    stitcher.seam(prefilled=prefilled)
+    text = AnswerText(a, a, **limits)
+    text.seam(prefilled=prefilled)
     out = a
     for start in range(0, len(b), size):
-        delta = stitcher.feed(b[start : start + size])
-        out += delta.text if delta is not None else ""
-        assert stitcher.shown.rstrip(HALF) == out.rstrip(HALF)
-        assert stitcher.held <= limits.get("max_overlap", 1_024)
-    delta = stitcher.close()
-    out += delta.text if delta is not None else ""
-    out += stitcher.end()
-    assert stitcher.shown == out
-    assert stitcher.held == 0
-    return stitcher
+        out += "".join(delta.text for delta in text.feed(b[start : start + size]))
+        assert text.shown.rstrip(HALF) == out.rstrip(HALF)
+        assert text.held <= limits.get("max_overlap", 1_024)
+    out += "".join(delta.text for delta in (*text.close(), *text.end_answer()))
+    assert text.shown == out
+    assert text.held == 0
+    return text
 
 
 SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").read_text("utf-8").splitlines()]
@@ -71,7 +69,7 @@ def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
     prefilled = seam.get("prefilled", False)
     assert stitch(seam["a"], seam["b"], prefilled=prefilled) == seam["expected"]
     for size in (1, 2, 3):
-        assert in_chunks(seam["a"], seam["b"], size, prefilled=prefilled).text == seam["expected"]
+        assert in_chunks(seam["a"], seam["b"], size, prefilled=prefilled).answer == seam["expected"]
 
 
 BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n"])
@@ -108,64 +106,56 @@ def test_a_repetition_goes_whatever_its_blanks_are(
     """With dots before it and half a character behind the text or not: what is left is the text and what is new."""
     text = "".join(word + blank for word, blank in zip(words, blanks, strict=False)).rstrip()
     again = "".join(word + blank for word, blank in zip(words[-back:], blanks[13:], strict=False)).rstrip()
-    assert in_chunks(text, before + again + rest, size, min_overlap=4).text == text + rest
+    assert in_chunks(text, before + again + rest, size, min_overlap=4).answer == text + rest
     assert stitch(text + half, before + again + "X", min_overlap=4) == text + "X"
 
 
 def test_half_a_character_that_was_shown_stays_shown() -> None:
     """Text that was given out is not taken back; what was half a character is no part of the answer any more."""
-    stitcher = in_chunks("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", 3)
-    assert stitcher.shown == "The Chinese greeting is \ufffd你好."
-    assert stitcher.replaced == ((24, 25),)
-    assert not stitcher.restarted
-    once_more = Stitcher(stitcher.shown, stitcher.replaced)
-    assert not once_more.is_put_aside
-    assert once_more.text == "The Chinese greeting is 你好."
+    text = in_chunks("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", 3)
+    assert text.shown == "The Chinese greeting is \ufffd你好."
+    assert (text.answer, text.restarted) == ("The Chinese greeting is 你好.", False)
 
 
 @pytest.mark.behaviour(32)
 def test_half_a_character_waits_until_it_is_known_what_follows() -> None:
     """More text of the same part: it is text. The end of the answer: it is text. A continuation: it is gone."""
-    stitcher = Stitcher()
-    assert not stitcher.passes("a\ufffd")
-    given = [stitcher.feed(piece) for piece in ("a\ufffd", "\ufffd", "b", "\ufffd")]
-    assert given == [Delta(text="a"), None, Delta(text="\ufffd\ufffdb"), None]
-    assert (stitcher.text, stitcher.held) == ("a\ufffd\ufffdb\ufffd", 1)
-    stitcher.seam()
-    assert stitcher.feed("cd") == Delta(text="cd")
-    assert (stitcher.text, stitcher.held) == ("a\ufffd\ufffdbcd", 0)
-    assert (stitcher.feed("\ufffd"), stitcher.close(), stitcher.end()) == (None, None, "\ufffd")
-    assert stitcher.text == "a\ufffd\ufffdbcd\ufffd"
+    text = AnswerText()
+    assert not text.passes("a\ufffd")
+    given = [text.feed(piece) for piece in ("a\ufffd", "\ufffd", "b", "\ufffd")]
+    assert given == [[Delta(text="a")], [], [Delta(text="\ufffd\ufffdb")], []]
+    assert (text.answer, text.held) == ("a\ufffd\ufffdb\ufffd", 1)
+    text.seam()
+    assert text.feed("cd") == [Delta(text="cd")]
+    assert (text.answer, text.held) == ("a\ufffd\ufffdbcd", 0)
+    assert (text.feed("\ufffd"), text.close(), text.end_answer()) == ([], [], [Delta(text="\ufffd")])
+    assert text.answer == "a\ufffd\ufffdbcd\ufffd"
 
 
 def test_no_more_waits_than_is_looked_at() -> None:
-    stitcher = Stitcher(max_overlap=10)
-    assert stitcher.feed("a" + HALF * 30) == Delta(text="a" + HALF * 20)
-    assert stitcher.held == 10
+    text = AnswerText(max_overlap=10)
+    assert text.feed("a" + HALF * 30) == [Delta(text="a" + HALF * 20)]
+    assert text.held == 10
 
 
 @pytest.mark.behaviour(30)
-def test_a_response_that_is_fetched_again_is_taken_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("came", "whole", "comes_to"),
+    [("Say \ufffd", "Say 你好", "Say 你好"), ("Say \ufffd", "Say \ufffd: that", "Say \ufffd: that"),
+     ("a  b ", "a  b  c", "a  b  c"), (" ", " \n a", " \n a"), ("a\ufffd", "a", "a\ufffd")],
+)  # fmt: skip
+def test_a_response_that_is_fetched_again_is_taken_as_it_is(came: str, whole: str, comes_to: str) -> None:
     """Half a character at the end of what had come is replaced by the whole; blanks and all else stay as they are."""
-    for came, whole in (
-        ("Say \ufffd", "Say 你好"),
-        ("Say \ufffd", "Say \ufffd: that"),
-        ("a  b ", "a  b  c"),
-        (" ", " \n a"),
-        ("a\ufffd", "a"),
-    ):
-        stitcher = Stitcher()
-        stitcher.begin()
-        stitcher.feed(came)
-        stitcher.again(came)
-        stitcher.begin()
-        for character in whole:
-            stitcher.feed(character)
-        stitcher.close()
-        stitcher.end()
-        assert stitcher.text == (whole if len(whole) > 1 else came)
-        assert stitcher.added == stitcher.text
-        assert not stitcher.restarted
+    text = AnswerText()
+    text.begin()
+    text.feed(came)
+    text.again(came)
+    text.begin()
+    for character in whole:
+        text.feed(character)
+    text.close()
+    text.end_answer()
+    assert (text.answer, text.added, text.restarted) == (comes_to, comes_to, False)
 
 
 def longest_overlap(a: str, b: str, most: int) -> int:
@@ -212,8 +202,8 @@ def test_the_size_of_the_chunks_changes_nothing(a: str, keep: int, b: str, size:
     b = f"...{b}" if size % 3 else b
     whole = in_chunks(a, b, 10_000, min_overlap=4, max_overlap=16)
     pieces = in_chunks(a, b, size, min_overlap=4, max_overlap=16)
-    assert (pieces.text, pieces.restarted) == (whole.text, whole.restarted)
-    assert whole.text == stitch(a, b, min_overlap=4, max_overlap=16)
+    assert (pieces.answer, pieces.restarted) == (whole.answer, whole.restarted)
+    assert whole.answer == stitch(a, b, min_overlap=4, max_overlap=16)
 
 
 OTHER = LONG[:3_000] + "something else"
@@ -236,15 +226,15 @@ DOTS = ("...", "…", " ...", "\n\n… ", "...\n")
 def test_a_restart_adds_what_is_new(again: str, added: str, restarted: bool, size: int) -> None:
     """What says all again and goes on is swallowed by position; what goes on differently is appended, and marked."""
     stitcher = in_chunks(LONG, again, size)
-    assert (stitcher.text, stitcher.restarted) == (LONG + added, restarted)
+    assert (stitcher.answer, stitcher.restarted) == (LONG + added, restarted)
 
 
 @pytest.mark.behaviour(30)
 def test_a_restart_holds_nothing_once_it_is_known() -> None:
-    stitcher = Stitcher(LONG)
-    stitcher.seam()
-    assert stitcher.feed(LONG[:1_024]) is None
-    assert stitcher.held == 0
+    text = AnswerText(LONG, LONG)
+    text.seam()
+    assert text.feed(LONG[:1_024]) == []
+    assert text.held == 0
 
 
 @pytest.mark.behaviour(30)
@@ -255,10 +245,10 @@ def test_a_restart_may_have_other_blanks(size: int, stood: str, came: str, left:
     text = LONG.rstrip()
     again = "\n" + text.replace(" ", "  ").replace("\n", "\n\n")
     stitcher = in_chunks(text + stood, again + came, size)
-    assert (stitcher.text, stitcher.restarted) == (text + stood + left, False)
+    assert (stitcher.answer, stitcher.restarted) == (text + stood + left, False)
     other = again[:3_000] + "something else"
     stitcher = in_chunks(text + stood, other, size)
-    assert (stitcher.text, stitcher.restarted) == (text + stood + other, True)
+    assert (stitcher.answer, stitcher.restarted) == (text + stood + other, True)
 
 
 @pytest.mark.behaviour(30)
@@ -271,12 +261,10 @@ def test_white_space_alone_is_no_restart() -> None:
 
 def test_a_text_without_a_seam_passes_at_once() -> None:
     """What is not a continuation is given out as it comes, whatever it looks like."""
-    stitcher = Stitcher()
+    text = AnswerText()
     for piece in ("Continuing:", "\n", "```py\n", "x"):
-        delta = stitcher.feed(piece)
-        assert delta is not None
-        assert delta.text == piece
-    assert stitcher.close() is None
+        assert text.feed(piece) == [Delta(text=piece)]
+    assert text.close() == []
 
 
 @pytest.mark.behaviour(32)
@@ -286,11 +274,11 @@ def test_the_cost_is_linear(kind: str) -> None:
     a = ("ab" * 60_000) if kind == "periodic" else LONG * (120_000 // len(LONG) + 1)
     others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": HALF * 120_000}
     b = others.get(kind, a)
-    stitcher = Stitcher(a)
-    stitcher.seam()
+    text = AnswerText(a, a)
+    text.seam()
     for character in b:
-        stitcher.feed(character)
-    stitcher.close()
+        text.feed(character)
+    text.close()
 
 
 @pytest.mark.behaviour(16)

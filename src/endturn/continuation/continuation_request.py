@@ -26,9 +26,9 @@ def ask_for_rest(state: TurnState) -> None:
     state.pending += nudge
     announce(state, strategy)
     if strategy is Strategy.RETRIEVE:
-        state.stitcher.again(state.last.text)
+        state.text.again(state.last.text)
     elif strategy not in RESUMING.values():
-        state.stitcher.seam(prefilled=strategy is Strategy.PREFILL)
+        state.text.seam(prefilled=strategy is Strategy.PREFILL)
 
 
 def ask_again(state: TurnState) -> None:
@@ -37,7 +37,7 @@ def ask_again(state: TurnState) -> None:
     asked, state.retry = state.retry.request, None
     state.put_aside()
     if state.strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR):  # the rest of an answer is asked again
-        state.stitcher.seam(prefilled=state.strategy is Strategy.PREFILL)
+        state.text.seam(prefilled=state.strategy is Strategy.PREFILL)
     if asked.messages is not state.sent.messages:  # the host's: no nudge of ours is in it
         state.forget_pending()
     maximum = state.limits.clamp(state.setup.maximum_of(asked))
@@ -164,7 +164,7 @@ def withdraw_prefill(state: TurnState, raised: Exception) -> bool:
     state.sent, state.response = state.before
     state.forget_pending()
     state.strategy = None
-    state.stitcher.close()
+    state.text.close()
     return True
 
 

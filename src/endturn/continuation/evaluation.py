@@ -10,10 +10,10 @@ from typing import Final, assert_never
 
 from endturn.chat import ChatResponse, Request, ToolCall
 from endturn.continuation import machine, result, termination
+from endturn.continuation.answer_text import declines
 from endturn.continuation.continuation_request import log_given_up, onward
 from endturn.continuation.limits import COUNTED, Progress
 from endturn.continuation.machine import Signal
-from endturn.continuation.response import declines
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
@@ -33,7 +33,7 @@ def evaluate(state: TurnState) -> Signal:
     _report_calls(state, response, signal)
     loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
     state.progress = Progress(
-        visible=not is_blank(state.stitcher.added),
+        visible=not is_blank(state.text.added),
         reasoned=bool(response.reasoning or (response.usage and response.usage.reasoning_tokens)),
         repetitive=loop is not None,
     )
@@ -44,7 +44,7 @@ def evaluate(state: TurnState) -> Signal:
     elif signal is Signal.HAND_OVER and isinstance(state.verdict, Run):
         state.finish = termination.signalled(state.verdict.calls, state.policy.mode)
     if declines(response, state.strategy):
-        state.leave_out()
+        state.text.put_aside()
         state.forget_pending()
     elif _is_passing(state, signal):
         state.let_pass(response)
@@ -160,7 +160,7 @@ def _count(state: TurnState, response: ChatResponse, signal: Signal) -> None:
     if state.strategy in COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
         counters.ceiling = counters.ceiling or state.terms.maximum or usage.output_tokens or None
         counters.tokens += usage.output_tokens or 0
-        counters.chars += len(state.stitcher.added)
+        counters.chars += len(state.text.added)
 
 
 def _report_calls(state: TurnState, response: ChatResponse, signal: Signal) -> None:
@@ -219,7 +219,7 @@ def _ended(state: TurnState) -> Signal:
 
 def _is_torn(state: TurnState) -> bool:
     """Whether the answer before the latest response ended in the middle of a sentence, or of a code block."""
-    before = state.stitcher.text.removesuffix(state.stitcher.added)
+    before = state.text.answer.removesuffix(state.text.added)
     return not ends_sentence(before) or open_fence(before) is not None
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.continuation.answer_text import IncomingResponse
 from endturn.continuation.limits import Counters
-from endturn.continuation.response import IncomingResponse
 from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome
@@ -137,13 +137,11 @@ class Resumption:
         next: the request that goes out first.
         pending: messages of `next` that are recorded once it has been answered (the nudge).
         strategy: how `next` asks for the rest; None where it is an ordinary call.
-        earlier: the text of the answers before the last tool run.
-        text: what was shown of the unfinished answer so far; replaced: from where to where in it stands what is no part
-            of that answer. restarted: as in TurnResult.
+        shown: all that was shown so far; answer: what of it is the unfinished answer; restarted: as in TurnResult.
         seam: the text that comes joins an answer that was cut.
         counters: what counts against the limits.
         ran: the calls that were run, which never run again.
-        passing: a response of which `next` asks for the whole, or for another in its place.
+        passing: a response of which `next` asks for the whole; aside: for another in its place.
         wanted: the names of the tool calls that `next` asks for again. unmade: as in `TurnState`.
     """
 
@@ -151,9 +149,8 @@ class Resumption:
     next: Request
     pending: tuple[Message, ...] = ()
     strategy: Strategy | None = None
-    earlier: str = ""
-    text: str = ""
-    replaced: tuple[tuple[int, int], ...] = ()
+    shown: str = ""
+    answer: str = ""
     restarted: bool = False
     seam: bool = False
     segments: tuple[Message, ...] = ()
@@ -162,6 +159,7 @@ class Resumption:
     counters: Counters = field(default_factory=Counters)
     ran: frozenset[tuple[int, str]] = frozenset()
     passing: ChatResponse | None = None
+    aside: bool = False
     wanted: tuple[str, ...] = ()
     unmade: str | None = None
 

@@ -23,10 +23,10 @@ from typing import Final
 from endturn import hooks
 from endturn.chat import CallFragment, ChatResponse, Delta, Request
 from endturn.continuation import continuation_request as asking, machine, result, termination
+from endturn.continuation.answer_text import NO_LIMIT, IncomingResponse
 from endturn.continuation.evaluation import evaluate, report_repair
 from endturn.continuation.history import without_empty
 from endturn.continuation.machine import FINAL, Signal, State
-from endturn.continuation.response import IncomingResponse
 from endturn.continuation.termination import Finish
 from endturn.continuation.tool_gate import Answer, Repair
 from endturn.continuation.turn_state import Retry, Setup, TurnState
@@ -88,8 +88,7 @@ class Course:
             signal = yield from _do(state)
             state.machine.on(signal)
         _let_stand(state)
-        state.end_text()
-        yield from _release(state)
+        yield from state.text.end_answer()
         if state.machine.state is State.COMPLETE:
             yield from _show_calls(state)
         return _result(state)
@@ -217,17 +216,11 @@ def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Rep
     """One call to the provider, and what became of it."""
     state.error = None
     strategy, room = state.strategy, state.limits.chars_left
-    if strategy is not Strategy.RETRIEVE:
-        state.kept = len(state.held)
     if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and state.passing is not None:
         room += len(state.passing.text)  # it comes again, or another in its place, and was counted
-    until = None
-    if state.may_be_trivial and not state.terms.is_held:
-        until = _says_something
-    held = state.held if state.terms.is_held or until else None
-    if held is None:
-        yield from _release(state)
-    state.incoming = IncomingResponse(state.stitcher, held, until, strategy=strategy, room=room)
+    hold = NO_LIMIT if state.terms.is_held else termination.TRIVIAL_BELOW if state.may_be_trivial else 0
+    yield from state.text.begin(room=room, hold=hold)
+    state.incoming = IncomingResponse(state.text, strategy)
     state.turn.last_usage = None
     state.write_pending()
     raised = yield result.CallProvider(state.sent, state.incoming)
@@ -246,10 +239,6 @@ def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Rep
         raise raised
     _fail(state, Signal.FAILED, raised)
     return Signal.FAILED
-
-
-def _says_something(text: str) -> bool:
-    return not termination.is_trivial(text)
 
 
 def _fail(state: TurnState, signal: Signal, error: BaseException | None) -> None:
@@ -288,25 +277,16 @@ def _make_room(state: TurnState) -> Generator[result.MakeRoom, result.Reply, Sig
     return Signal.WORTHLESS
 
 
-def _release(state: TurnState) -> Generator[Delta, result.Reply, None]:
-    """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
-    held, restart = "".join(piece.text for piece in state.held), any(piece.restart for piece in state.held)
-    state.held = []
-    if held:
-        yield Delta(text=held, restart=restart)
-
-
 # --- Tools --------------------------------------------------------------------------------------------------------
 
 
 def _execute(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
     """Run the calls that the gate passed, or answer those that it refused for what they say."""
-    state.end_text()
+    yield from state.text.end_answer()
     if isinstance(state.verdict, Answer):
         for call, error in state.verdict.errors:
             state.note_answer(call, error, is_error=True)
     else:
-        yield from _release(state)
         yield from _show_calls(state)
         yield from _run_tools(state)
     return _after_calls(state)
@@ -359,7 +339,7 @@ def _guarded(state: TurnState) -> Finish | None:
         return None
     asked = {call.id: call for call in state.last.tool_calls}
     return state.guard.see(
-        state.stitcher.text,
+        state.text.answer,
         calls=[f"{call.name} {call.arguments_raw or call.arguments}" for call in asked.values()],
         results=[(asked[answer.tool_call_id or ""].name, answer.text) for answer in state.answers],
     )
@@ -370,17 +350,8 @@ def _guarded(state: TurnState) -> Finish | None:
 
 def _let_stand(state: TurnState) -> None:
     """Let an answer stand that was to be replaced, where nothing has come in its place."""
-    stitcher = state.stitcher
-    if not state.aside:
-        return
-    if state.held and not stitcher.added.strip():
-        state.put_aside()
-    text = stitcher.restore()
-    if text:
-        state.held.append(Delta(text=text))
-    if text and state.resumption is not None:  # who takes the turn up again has been shown it
-        replaced = (*stitcher.replaced, (len(stitcher) - len(text), len(stitcher)))
-        state.resumption = replace(state.resumption, text=stitcher.shown, replaced=replaced)
+    if state.aside:
+        state.text.restore()
 
 
 def _result(state: TurnState, error: BaseException | None = None) -> result.TurnResult:
@@ -396,13 +367,15 @@ def _result(state: TurnState, error: BaseException | None = None) -> result.Turn
     segments, resumption = tuple(state.segments), state.resumption
     stop = None if state.response is None else state.response.stop
     if resumption is not None:
-        resumption = replace(resumption, wanted=state.wanted, unmade=state.unmade)
+        resumption = replace(
+            resumption, shown=state.text.shown, restarted=state.text.restarted, wanted=state.wanted, unmade=state.unmade
+        )
         resumption = resumption.afresh() if outcome in result.AFRESH else resumption
     whole = (*state.asked.messages, *segments)
     return result.TurnResult(
-        text=state.earlier + state.stitcher.shown,
-        answer=state.stitcher.text,
-        restarted=state.restarted or state.stitcher.restarted,
+        text=state.text.shown,
+        answer=state.text.answer,
+        restarted=state.text.restarted,
         segments=segments,
         messages=without_empty(whole) if policy.history == "segments" else state.collapsed(whole),
         outcome=outcome,

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from endturn import hooks
-from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
 from endturn.continuation import termination
+from endturn.continuation.answer_text import AnswerText, IncomingResponse
 from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import Counters, Limits, Progress, measured
 from endturn.continuation.machine import Machine
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.response import IncomingResponse
 from endturn.continuation.result import Answered, Entered, Entry, Resumption, Tell
-from endturn.continuation.stitch import Stitcher
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, WalletGuard
 from endturn.continuation.tool_gate import Run, Verdict
 from endturn.errors import UsageError
@@ -127,15 +126,13 @@ class TurnState:
             nudges: what every call begins with. sent: the latest that went out.
         pending: messages of `sent` that are recorded once it is answered; a nudge that fails leaves no trace.
             written: so many of them are written down already.
-        stitcher: the answer that is being written; earlier: the text before the last tool run; restarted: that was
-            begun anew.
+        text: what was shown, and the answer that is being written.
         ran: the calls that were run, with the number of the ordinary call that their answer began with.
         passing: a response of which the whole is to come again, or another in its place; it is recorded only if the
             turn ends before that. aside: another was asked for in its place.
         strategy: how the latest call asks; None for an ordinary one.
         issue: what is wrong with a payload that is to be repaired, as in `schema.ISSUE`; wanted: the names of its
             calls. unmade: what the user is told of calls that were asked for again, and not made.
-        held: what the consumer may not see yet; kept: so many pieces of it are of earlier responses.
         before: the request and the response before the latest call, which may have to be taken back.
         incoming: the response of the call that is out. response: what the latest came to; overflowed: it was longer
             than what may be kept of it; verdict: the gate's on it.
@@ -170,22 +167,19 @@ class TurnState:
         self.segments, self.results = list(start.segments), list(start.tool_results)
         self.usage = start.usage
         self.ran = set(start.ran)
-        self.earlier, self.restarted = start.earlier, start.restarted
-        self.stitcher = Stitcher(
-            start.text, start.replaced, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap
-        )
-        self.passing = start.passing
-        self.aside = start.passing is not None and self.stitcher.is_put_aside
+        self.passing, self.aside = start.passing, start.aside
+        self.text = AnswerText(
+            start.shown, start.answer, aside=start.passing.text if start.aside and start.passing else "",
+            restarted=start.restarted, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap,
+        )  # fmt: skip
         self.strategy = start.strategy
         if start.seam:
-            self.stitcher.seam(prefilled=start.strategy is Strategy.PREFILL)
+            self.text.seam(prefilled=start.strategy is Strategy.PREFILL)
         elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not self.aside:
-            self.stitcher.again(start.passing.text)
+            self.text.again(start.passing.text)
         self.issue = "unverified_terminal" if start.strategy is Strategy.REPAIR else None
         self.wanted, self.unmade = start.wanted, start.unmade
 
-        self.held: list[Delta] = []
-        self.kept = 0
         self.before: tuple[Request, ChatResponse] | None = None
         self.incoming: IncomingResponse | None = None
         self.response: ChatResponse | None = None
@@ -236,7 +230,7 @@ class TurnState:
     @property
     def answer_text(self) -> str:
         """The answer so far; of one that was not shown, what the latest response says."""
-        return self.stitcher.text or self.last.text
+        return self.text.answer or self.last.text
 
     @property
     def may_be_trivial(self) -> bool:
@@ -276,26 +270,10 @@ class TurnState:
         self.spend(usage)
         return usage, guessed
 
-    # --- Text -----------------------------------------------------------------------------------------------------
-
-    def end_text(self) -> None:
-        """No text follows in this answer: half a character that waited for its other half is shown after all."""
-        waited = self.stitcher.end()
-        if waited:
-            self.held.append(Delta(text=waited))
-
-    def leave_out(self) -> None:
-        """Take the latest part out of the answer. What was seen of it stays where it is."""
-        if self.held or not self.stitcher.added:
-            self.stitcher.forget()
-            del self.held[self.kept :]
-        else:
-            self.stitcher.replace()
-
     def put_aside(self) -> None:
         """Another answer is asked for in place of the latest: what nobody has seen of that goes."""
         self.aside = self.passing is not None and bool(self.passing.text.strip())
-        self.leave_out()
+        self.text.put_aside()
 
     # --- The history ----------------------------------------------------------------------------------------------
 
@@ -356,9 +334,7 @@ class TurnState:
         self.segments += self.answers
         self.results += self.answers
         if not last:
-            self.earlier += self.stitcher.shown
-            self.restarted = self.restarted or self.stitcher.restarted
-            self.stitcher = Stitcher(min_overlap=self.policy.min_overlap, max_overlap=self.policy.max_overlap)
+            self.text.begin_answer()
         if self.policy.continuation_attempts_per == "answer":
             self.counters.attempts = 0
         self.answers, self.verdict, self.strategy, self.wanted = [], None, None, ()
@@ -370,10 +346,9 @@ class TurnState:
             next=request,
             pending=tuple(pending),
             strategy=strategy,
-            earlier=self.earlier,
-            text=self.stitcher.shown,
-            replaced=self.stitcher.replaced,
-            restarted=self.restarted or self.stitcher.restarted,
+            shown=self.text.shown,
+            answer=self.text.answer,
+            restarted=self.text.restarted,
             seam=strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR),
             segments=tuple(self.segments),
             tool_results=tuple(self.results),
@@ -381,6 +356,7 @@ class TurnState:
             counters=replace(self.counters),
             ran=frozenset(self.ran),
             passing=self.passing,
+            aside=self.aside,
         )
 
     def resume_same(self) -> Resumption:
