@@ -11,7 +11,7 @@ from endturn.continuation.limits import RESUMING
 from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
 from endturn.continuation.text_heuristics import HALF
-from endturn.continuation.turn_state import TurnState, limited
+from endturn.continuation.turn_state import JOINING, TurnState, limited
 from endturn.errors import RequestRejected
 from endturn.events import Continuation, ContinuationAttempted, Strategy, TurnOutcome
 from endturn.stop import Resume, StopReason
@@ -27,7 +27,7 @@ def ask_for_rest(state: TurnState) -> None:
     announce(state, strategy)
     if strategy is Strategy.RETRIEVE:
         state.text.again(state.last.text)
-    elif strategy not in RESUMING.values():
+    elif strategy in JOINING:
         state.text.seam(prefilled=strategy is Strategy.PREFILL)
 
 
@@ -36,7 +36,7 @@ def ask_again(state: TurnState) -> None:
     assert state.retry is not None
     asked, state.retry = state.retry.request, None
     state.put_aside()
-    if state.strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR):  # the rest of an answer is asked again
+    if state.strategy in JOINING:  # the rest of an answer is asked again
         state.text.seam(prefilled=state.strategy is Strategy.PREFILL)
     if asked.messages is not state.sent.messages:  # the host's: no nudge of ours is in it
         state.forget_pending()

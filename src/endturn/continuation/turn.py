@@ -81,7 +81,7 @@ class Course:
             Exception: what the provider raised on the first call, if nothing had come of it.
         """
         state = self.state
-        state.write(_beginning(state))
+        state.write(began=_beginning(state))
         if state.strategy is not None:
             asking.announce(state, state.strategy)
         while state.machine.state not in FINAL:
@@ -145,7 +145,6 @@ def _do(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
         case State.REQUEST:
             if state.strategy is None:  # else a turn is taken up in the middle of an answer
                 state.counters.count(None)
-            state.number = state.counters.calls
         case State.EVALUATE_STOP:
             signal = evaluate(state)
             return (yield from _make_room(state)) if signal is Signal.CONTEXT_WINDOW_EXCEEDED else signal
@@ -300,12 +299,8 @@ def _show_calls(state: TurnState) -> Generator[Delta, result.Reply, None]:
 
 
 def _run_tools(state: TurnState) -> Generator[result.RunTool, result.Reply, None]:
-    """Run the calls, in order: an id once for one logical response, its continuations and repairs included."""
+    """Run the calls, in order. An id is in a batch once, and a batch is run once for what it was asked for."""
     for call in state.calls:
-        if (state.number, call.id) in state.ran:
-            state.note_answer(call, "this call was run before; it is not run again", is_error=True)
-            continue
-        state.ran.add((state.number, call.id))
         ran = yield result.RunTool(call)
         assert isinstance(ran, result.ToolRan)
         state.note_answer(call, ran.content, is_error=ran.is_error)
@@ -359,7 +354,7 @@ def _result(state: TurnState, error: BaseException | None = None) -> result.Turn
     outcome, policy, counters = state.outcome, state.policy, state.counters
     _announce_finish(state)
     end_turn(state.turn, outcome, error=error or state.error)
-    state.write(result.Ended(outcome))
+    state.write(ended=result.Ended(outcome))
     notice = _notice(state)
     if state.passing is not None:
         state.aside = False
@@ -390,7 +385,7 @@ def _result(state: TurnState, error: BaseException | None = None) -> result.Turn
         continuations=counters.continuations_made,
         repairs=counters.repairs_made,
         requests=counters.calls,
-        tool_results=tuple(state.results),
+        tool_results=tuple(message for message in segments if message.role == "tool"),
         error=state.error,
         duration_s=state.elapsed(),
         resumption=resumption,

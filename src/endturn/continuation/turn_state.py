@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from endturn import hooks
 from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
@@ -14,7 +14,7 @@ from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import Counters, Limits, Progress, measured
 from endturn.continuation.machine import Machine
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.result import Answered, Entered, Entry, Resumption, Tell
+from endturn.continuation.result import Entry, Resumption, Tell
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, WalletGuard
 from endturn.continuation.tool_gate import Run, Verdict
 from endturn.errors import UsageError
@@ -62,6 +62,10 @@ class Setup:
         """The limit of output tokens that a request sets: as ours, or in the format's own words in its `extra`."""
         asked = self.asked_in(request)
         return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
+
+
+JOINING: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR})
+"""The calls whose text joins an answer that was cut."""
 
 
 class Terms:
@@ -127,7 +131,6 @@ class TurnState:
         pending: messages of `sent` that are recorded once it is answered; a nudge that fails leaves no trace.
             written: so many of them are written down already.
         text: what was shown, and the answer that is being written.
-        ran: the calls that were run, with the number of the ordinary call that their answer began with.
         passing: a response of which the whole is to come again, or another in its place; it is recorded only if the
             turn ends before that. aside: another was asked for in its place.
         strategy: how the latest call asks; None for an ordinary one.
@@ -137,7 +140,6 @@ class TurnState:
         incoming: the response of the call that is out. response: what the latest came to; overflowed: it was longer
             than what may be kept of it; verdict: the gate's on it.
         retry: asked in place of the latest answer, if limits allow.
-        number: of the ordinary call that the present answer began with.
         answers: what the calls that run now were answered with so far.
         same: the tool calls of the latest batch, as text, and how often in a row they came.
     """
@@ -164,16 +166,15 @@ class TurnState:
 
         self.asked, self.base, self.sent = asked, base, start.next
         self.pending, self.written = start.pending, 0
-        self.segments, self.results = list(start.segments), list(start.tool_results)
+        self.segments = list(start.segments)
         self.usage = start.usage
-        self.ran = set(start.ran)
         self.passing, self.aside = start.passing, start.aside
         self.text = AnswerText(
             start.shown, start.answer, aside=start.passing.text if start.aside and start.passing else "",
             restarted=start.restarted, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap,
         )  # fmt: skip
         self.strategy = start.strategy
-        if start.seam:
+        if start.strategy in JOINING:
             self.text.seam(prefilled=start.strategy is Strategy.PREFILL)
         elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not self.aside:
             self.text.again(start.passing.text)
@@ -188,7 +189,6 @@ class TurnState:
         self.progress = Progress(visible=False)
         self.retry: Retry | None = None
 
-        self.number = 0
         self.answers: list[Message] = []
         self.same: tuple[list[str], int] = [], 0
 
@@ -241,10 +241,10 @@ class TurnState:
         """Announce a record of this turn."""
         hooks.emit(record(turn=self.turn, provider=self.setup.provider, model=self.base.model, **said))
 
-    def write(self, entry: Entry) -> None:
+    def write(self, **told: Any) -> None:
         """Have an entry written down."""
         if self.tell is not None:
-            self.tell(entry)
+            self.tell(Entry(**told))
 
     # --- The call that is out -------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class TurnState:
         assert self.incoming is not None
         assert self.incoming.response is not None
         self.response, self.overflowed, self.incoming = self.incoming.response, self.incoming.overflowed, None
-        self.write(Answered(self.response, raised))
+        self.write(response=self.response, raised=raised)
         self.counters.calls += 1
 
     def spend(self, usage: Usage) -> None:
@@ -300,7 +300,7 @@ class TurnState:
         if self.aside and not says:
             return
         message = record(response, calls, text=text)
-        self.write(Entered(message, replace(self.counters), self.usage))
+        self.write(message=message, counters=replace(self.counters), usage=self.usage)
         self.segments += [*self.pending, message]
         self.forget_pending()
         self.passing, self.aside = None, False
@@ -308,7 +308,7 @@ class TurnState:
     def write_pending(self) -> None:
         """Write down the messages that the request which goes out now brings, unless they went out before."""
         for message in self.pending[self.written :]:
-            self.write(Entered(message, replace(self.counters), self.usage))
+            self.write(message=message, counters=replace(self.counters), usage=self.usage)
         self.written = len(self.pending)
 
     def forget_pending(self) -> None:
@@ -319,7 +319,7 @@ class TurnState:
         """Keep what a call was answered with until all are; it is written down at once."""
         answer = Message(role="tool", content=content, tool_call_id=call.id, is_error=is_error)
         self.answers.append(answer)
-        self.write(Entered(answer))
+        self.write(message=answer)
 
     def end_batch(self, *, last: bool = False) -> None:
         """All calls of a response are answered: record that. The next request is an ordinary one again.
@@ -332,7 +332,6 @@ class TurnState:
         messages = (*self.sent.messages, self.segments[-1], *self.answers)
         self.sent = self.base.but(messages=messages, token=None, retrieve=None)
         self.segments += self.answers
-        self.results += self.answers
         if not last:
             self.text.begin_answer()
         if self.policy.continuation_attempts_per == "answer":
@@ -349,12 +348,9 @@ class TurnState:
             shown=self.text.shown,
             answer=self.text.answer,
             restarted=self.text.restarted,
-            seam=strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR),
             segments=tuple(self.segments),
-            tool_results=tuple(self.results),
             usage=self.usage,
             counters=replace(self.counters),
-            ran=frozenset(self.ran),
             passing=self.passing,
             aside=self.aside,
         )
