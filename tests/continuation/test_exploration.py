@@ -34,8 +34,8 @@ from endturn.continuation.result import (
     TurnResult,
     Wait,
 )
-from endturn.continuation.turn import Course
-from endturn.continuation.turn_state import Setup
+from endturn.continuation.turn import interrupt, steps
+from endturn.continuation.turn_state import Setup, TurnState
 from endturn.errors import ProviderUnavailable
 from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.formats import format_of
@@ -186,7 +186,7 @@ class World:
     hand_over: bool = False
     retrieves: bool = True
 
-    def course(self, start: Request | Resumption, refused: set[tuple[str, str]]) -> Course:
+    def course(self, start: Request | Resumption, refused: set[tuple[str, str]]) -> TurnState:
         """A turn in this world, at a time that stands still."""
         setup = Setup(
             policy=self.policy,
@@ -196,7 +196,7 @@ class World:
             retrieves=self.retrieves,
             refused=refused,
         )
-        return Course(start, setup, turn=Turn(id="t"), clock=lambda: 0.0)
+        return TurnState(start, setup, turn=Turn(id="t"), clock=lambda: 0.0, tell=None)
 
     @property
     def budget(self) -> int:
@@ -230,7 +230,7 @@ class Played:
         shown: the deltas, joined; said: what the provider has said, by part of the answer.
     """
 
-    course: Course
+    state: TurnState
     refused: set[tuple[str, str]]
     act: Act | None = None
     result: TurnResult | None = None
@@ -255,14 +255,14 @@ def words(given: Answer) -> str:
 def play(world: World, script: Sequence[str], start: Request | Resumption | None = None) -> Played:
     """A turn from its beginning, through the whole script, to the next act for which the script has no answer."""
     refused: set[tuple[str, str]] = set()
-    course = world.course(world.request if start is None else start, refused)
-    played = Played(course, refused)
+    state = world.course(world.request if start is None else start, refused)
+    played = Played(state, refused)
     if isinstance(start, Resumption):
         played.said = [start.passing.text if start.passing is not None else ""]
-    steps, reply, at = course.steps(), None, 0
+    course, reply, at = steps(state), None, 0
     while True:
         try:
-            act = steps.send(reply)
+            act = course.send(reply)
         except StopIteration as end:
             played.result = end.value
             return played
@@ -274,7 +274,7 @@ def play(world: World, script: Sequence[str], start: Request | Resumption | None
             played.shown += act.text
         elif not isinstance(act, Wait):
             if isinstance(act, CallProvider):
-                asked = course.state.turn.continuation
+                asked = state.turn.continuation
                 played.calls.append((act.request, None if asked is None else asked.strategy))
             if at == len(script):
                 played.act = act
@@ -322,7 +322,7 @@ def moves(world: World, act: Act) -> Sequence[str]:
 
 def configuration(played: Played) -> tuple[object, ...]:
     """All that the rest of a turn depends on."""
-    now = played.course.state
+    now = played.state
     counters, sent = now.counters, now.sent
     policy, limit = now.policy, now.policy.continuation_max_output_chars
     tail, segments, guard = sent.messages[-1], now.segments, now.guard
@@ -431,7 +431,7 @@ def check_result(world: World, played: Played, result: TurnResult) -> None:
         last = played.answers[-1]
         assert isinstance(last, ChatResponse)
         assert not last.stop.truncated
-    assert played.course.state.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
+    assert played.state.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
     assert result.requests == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
     assert not any(message.synthetic for message in result.messages)
     assert_sendable(result.messages[:-1] if result.calls else result.messages)
@@ -503,7 +503,7 @@ class Explored:
         return count(start)
 
 
-def explore(world: World, steps: float) -> tuple[Explored, Key]:
+def explore(world: World, most: float) -> tuple[Explored, Key]:
     """Every configuration that so many moves lead to, and every move in each. A broken law names the script."""
     explored = Explored()
     first = play(world, ())
@@ -529,7 +529,7 @@ def explore(world: World, steps: float) -> tuple[Explored, Key]:
                 if found not in explored.ways:
                     explored.ways[found] = []
                     check_interrupted(world, played)
-                    if len(longer) < steps:
+                    if len(longer) < most:
                         waiting.append((longer, found, moves(world, played.act)))
             except Exception as error:
                 error.add_note(f"after the script {longer!r}")
@@ -549,7 +549,7 @@ def _ended(world: World, played: Played) -> TurnOutcome | None:
 
 def check_interrupted(world: World, played: Played) -> None:
     """A turn that is stopped here keeps what it has."""
-    result = played.course.interrupt(None)
+    result = interrupt(played.state, None)
     assert result.outcome is TurnOutcome.CANCELLED
     if world.request.format is None:
         check_result(world, played, result)

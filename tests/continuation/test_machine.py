@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from endturn.continuation.evaluation import classify
-from endturn.continuation.limits import Counters, Limits, Progress
+from endturn.continuation.limits import Counters, Limits
 from endturn.continuation.machine import (
     FINAL,
     INITIAL,
@@ -23,8 +23,6 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
-
-VISIBLE = Progress(visible=True)
 
 
 @pytest.mark.parametrize(("state", "signal"), list(product(State, Signal)), ids=lambda value: value.value)
@@ -139,7 +137,7 @@ def limits(counters: Counters, *, elapsed_s: float = 0, thinking: int = 0, **pol
 )
 def test_the_limits_of_a_continuation(counters: Counters, thinking: int, outcome: TurnOutcome | None) -> None:
     """Attempts, tokens and characters each end a turn at their limit and not before."""
-    assert limits(counters, thinking=thinking).before_continuation(VISIBLE) is outcome
+    assert limits(counters, thinking=thinking).before_continuation() is outcome
 
 
 @pytest.mark.parametrize(("elapsed_s", "late"), [(9.9, False), (10.0, True)])
@@ -147,7 +145,7 @@ def test_the_deadline_holds_for_every_further_call(elapsed_s: float, late: bool)
     """At the deadline no continuation, repair, resume or iteration begins."""
     allowed = limits(Counters(ceiling=1000), elapsed_s=elapsed_s, deadline_s=10)
     expected = TurnOutcome.DEADLINE if late else None
-    assert allowed.before_continuation(VISIBLE) is expected
+    assert allowed.before_continuation() is expected
     assert allowed.before_repair() is expected
     assert allowed.before_resume(Resume.RESEND_UNCHANGED) is expected
     assert allowed.before_iteration() is expected

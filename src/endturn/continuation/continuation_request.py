@@ -34,7 +34,7 @@ def ask_for_rest(state: TurnState) -> None:
 def ask_again(state: TurnState) -> None:
     """Ask the same once more; what came is no part of the answer, unless nothing comes in its place."""
     assert state.retry is not None
-    asked, state.retry = state.retry.request, None
+    (asked, _), state.retry = state.retry, None
     state.put_aside()
     if state.strategy in JOINING:  # the rest of an answer is asked again
         state.text.seam(prefilled=state.strategy is Strategy.PREFILL)
@@ -93,7 +93,7 @@ def _rest(state: TurnState) -> tuple[Request, Strategy, tuple[Message, ...]]:
     if way is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=state.base.tool_choice, extra=state.base.extra)
     nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
-    return limited(request, state.limits.clamp(state.terms.maximum)), way, nudge
+    return limited(request, state.limits.clamp(state.maximum)), way, nudge
 
 
 def chosen(state: TurnState) -> Strategy | None:
@@ -106,7 +106,7 @@ def chosen(state: TurnState) -> Strategy | None:
 
 def _prefills(state: TurnState, cut: ChatResponse) -> bool:
     """Whether the model goes on from its own words: it takes a prefill, does not think, and has said something."""
-    known = state.terms.capability.prefill and (state.setup.provider, state.base.model) not in state.setup.refused
+    known = state.capability.prefill and (state.setup.provider, state.base.model) not in state.setup.refused
     thinks = state.limits.thinking > 0 or cut.reasoning is not None
     return known and not thinks and bool(cut.text.rstrip(HALF).strip()) and not cut.tool_calls
 

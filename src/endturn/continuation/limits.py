@@ -89,21 +89,6 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What a cut response brought.
-
-    Attributes:
-        visible: it added text to the answer.
-        reasoned: it spent tokens on thinking.
-        repetitive: its text is dominated by one repeated passage.
-    """
-
-    visible: bool
-    reasoned: bool = False
-    repetitive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """Says of each further call why it is not made: the turn's outcome then, or None.
 
@@ -154,12 +139,8 @@ class Limits:
             return left if ceiling is None or left < ceiling else None
         return min(asked, left)
 
-    def before_continuation(self, progress: Progress) -> TurnOutcome | None:
+    def before_continuation(self) -> TurnOutcome | None:
         """Why cut text is not continued."""
-        if progress.repetitive:
-            return TurnOutcome.REPETITION
-        if not progress.visible:
-            return TurnOutcome.REASONING_EXHAUSTED if progress.reasoned else TurnOutcome.NO_PROGRESS
         if self.counters.attempts >= self.policy.continuation_max_attempts:
             return TurnOutcome.RETRY_LIMIT
         return self._budget()

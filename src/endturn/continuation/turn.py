@@ -1,6 +1,6 @@
 """One turn as a generator: it decides and records; whoever drives it calls the provider and runs the tools.
 
-    steps = Course(request, …).steps()
+    steps(TurnState(request, …)) yields
     CallProvider  → the driver calls the provider, feeds `incoming` with what arrives; answers None, or what was raised
     RunTool       → the driver runs the tool; answers ToolRan
     MakeRoom      → the driver asks the host's function for a shorter request; answers that, or None
@@ -8,7 +8,7 @@
     Delta         → the driver hands it to the consumer; answers None
     StopIteration → its value is the TurnResult
 
-No I/O and no clock of its own, so one course serves plain functions and coroutines, whole answers and streams. The
+No I/O and no clock of its own, so one generator serves plain functions and coroutines, whole answers and streams. The
 machine's table says which step follows; here is what each step calls for.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Final
 
@@ -29,9 +29,9 @@ from endturn.continuation.history import without_empty
 from endturn.continuation.machine import FINAL, Signal, State
 from endturn.continuation.termination import Finish
 from endturn.continuation.tool_gate import Answer, Repair
-from endturn.continuation.turn_state import Retry, Setup, TurnState
+from endturn.continuation.turn_state import TurnState
 from endturn.errors import ProviderError
-from endturn.events import COMPLETE, Strategy, TerminationSignalled, Turn, TurnOutcome, plausible
+from endturn.events import COMPLETE, Strategy, TerminationSignalled, TurnOutcome, plausible
 from endturn.scopes import end_turn
 from endturn.stop import Resume, Stop, StopReason
 
@@ -47,80 +47,55 @@ SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReaso
 """The stop reasons that arrive as HTTP errors too: such an error counts as a response. So does one to be repaired."""
 
 
-class Course:
+def steps(state: TurnState) -> result.Steps:
     """The course of one turn, from the user's input to the answer handed back.
 
-    Args:
-        start: a request, or an unfinished turn.
-        turn: the announced turn; its scope is the driver's to open, and to make current around each step.
-        clock: gives seconds.
-        tell: is told all that is worth writing down, at once.
-
-    Attributes:
-        state: what the turn has, and is in the middle of.
-
     Raises:
-        UsageError: the policy limits money, and gives no price for the model.
+        Exception: what the provider raised on the first call, if nothing had come of it.
     """
+    state.write(began=_beginning(state))
+    if state.strategy is not None:
+        asking.announce(state, state.strategy)
+    while state.machine.state not in FINAL:
+        signal = yield from _do(state)
+        state.machine.on(signal)
+    if state.aside:  # nothing has come in its place
+        state.text.restore()
+    yield from state.text.end_answer()
+    if state.machine.state is State.COMPLETE:
+        yield from _show_calls(state)
+    return _result(state)
 
-    def __init__(
-        self,
-        start: Request | result.Resumption,
-        setup: Setup,
-        *,
-        turn: Turn,
-        clock: Callable[[], float],
-        tell: result.Tell | None = None,
-    ) -> None:
-        self.state = TurnState(start, setup, turn=turn, clock=clock, tell=tell)
 
-    def steps(self) -> result.Steps:
-        """Run the turn.
-
-        Raises:
-            Exception: what the provider raised on the first call, if nothing had come of it.
-        """
-        state = self.state
-        state.write(began=_beginning(state))
-        if state.strategy is not None:
-            asking.announce(state, state.strategy)
-        while state.machine.state not in FINAL:
-            signal = yield from _do(state)
-            state.machine.on(signal)
-        _let_stand(state)
-        yield from state.text.end_answer()
-        if state.machine.state is State.COMPLETE:
-            yield from _show_calls(state)
-        return _result(state)
-
-    def interrupt(self, error: BaseException | None) -> result.TurnResult:
-        """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
-        state, stood = self.state, self.state.machine.state
-        if state.incoming is not None:
-            state.incoming.close(None)
-            state.take()
-            if state.last.stop.reason is StopReason.MISSING:
-                _fail(state, Signal.INTERRUPTED, None)
-            else:
-                _spend(state)
-                state.enter(state.last)  # the answer had arrived; the consumer did not wait for its last piece
-        elif stood is State.EXECUTE_TOOLS and state.calls:
-            done = {answer.tool_call_id for answer in state.answers}
-            for call in state.calls:
-                if call.id not in done:
-                    state.note_answer(call, "the turn was stopped before this call was done", is_error=True)
-            state.end_batch()
-            state.resumption = state.resume_with(state.sent, None)
-        elif stood is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
-            state.resumption = state.resume_same()
-        if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
-            state.machine.on(Signal.INTERRUPTED)
-        state.outcome = TurnOutcome.CANCELLED
-        if isinstance(error, Exception):
-            state.outcome, state.error = TurnOutcome.PROVIDER_ERROR, error
-        state.turn.continuation = None
-        _let_stand(state)
-        return _result(state, error)
+def interrupt(state: TurnState, error: BaseException | None) -> result.TurnResult:
+    """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
+    stood = state.machine.state
+    if state.incoming is not None:
+        state.incoming.close(None)
+        state.take()
+        if state.last.stop.reason is StopReason.MISSING:
+            _fail(state, Signal.INTERRUPTED, None)
+        else:
+            _spend(state)
+            state.enter(state.last)  # the answer had arrived; the consumer did not wait for its last piece
+    elif stood is State.EXECUTE_TOOLS and state.calls:
+        done = {answer.tool_call_id for answer in state.answers}
+        for call in state.calls:
+            if call.id not in done:
+                state.note_answer(call, "the turn was stopped before this call was done", is_error=True)
+        state.end_batch()
+        state.resumption = state.resume_with(state.sent, None)
+    elif stood is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
+        state.resumption = state.resume_same()
+    if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
+        state.machine.on(Signal.INTERRUPTED)
+    state.outcome = TurnOutcome.CANCELLED
+    if isinstance(error, Exception):
+        state.outcome, state.error = TurnOutcome.PROVIDER_ERROR, error
+    state.turn.continuation = None
+    if state.aside:
+        state.text.restore()
+    return _result(state, error)
 
 
 def _beginning(state: TurnState) -> result.Began:
@@ -171,7 +146,7 @@ def _check(state: TurnState, pending: State) -> Signal:
     limits, policy = state.limits, state.policy
     match pending:
         case State.CONTINUE_PENDING:
-            limit = limits.before_continuation(state.progress)
+            limit = state.gained_nothing or limits.before_continuation()
             if limit is None and asking.chosen(state) is None:
                 limit = TurnOutcome.NOT_CONTINUED
             most = policy.continuation_max_attempts
@@ -191,7 +166,7 @@ def _check(state: TurnState, pending: State) -> Signal:
                 log.info("[continue] Response paused, resuming is not allowed")
         case State.ASK_AGAIN_PENDING:
             assert state.retry is not None
-            limit = limits.before_asking_again(state.retry.otherwise)
+            limit = limits.before_asking_again(state.retry[1])
         case _:
             assert pending is State.ITERATE_PENDING
             limit = limits.before_iteration()
@@ -217,7 +192,7 @@ def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Rep
     strategy, room = state.strategy, state.limits.chars_left
     if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and state.passing is not None:
         room += len(state.passing.text)  # it comes again, or another in its place, and was counted
-    hold = NO_LIMIT if state.terms.is_held else termination.TRIVIAL_BELOW if state.may_be_trivial else 0
+    hold = NO_LIMIT if state.is_held else termination.TRIVIAL_BELOW if state.may_be_trivial else 0
     yield from state.text.begin(room=room, hold=hold)
     state.incoming = IncomingResponse(state.text, strategy)
     state.turn.last_usage = None
@@ -272,7 +247,7 @@ def _make_room(state: TurnState) -> Generator[result.MakeRoom, result.Reply, Sig
     made = yield result.MakeRoom(state.sent, state.last)
     if not isinstance(made, Request):
         return Signal.CONTEXT_WINDOW_EXCEEDED
-    state.retry = Retry(made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED)
+    state.retry = made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED
     return Signal.WORTHLESS
 
 
@@ -341,12 +316,6 @@ def _guarded(state: TurnState) -> Finish | None:
 
 
 # --- The end ------------------------------------------------------------------------------------------------------
-
-
-def _let_stand(state: TurnState) -> None:
-    """Let an answer stand that was to be replaced, where nothing has come in its place."""
-    if state.aside:
-        state.text.restore()
 
 
 def _result(state: TurnState, error: BaseException | None = None) -> result.TurnResult:
