@@ -17,8 +17,7 @@ from endturn.controller import AsyncContinuationController, ContinuationControll
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected
 from endturn.events import DispatchBlocked, TurnEnded, TurnOutcome
 from endturn.stop import Resume, StopReason
-from tests.continuation.test_exploration import assert_sendable
-from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
+from tests.support.turns import NOW, SEARCH, Played, ask, assert_sendable, heard, said
 
 WORDS = [
     "Hello, ",

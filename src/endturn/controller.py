@@ -160,7 +160,8 @@ class _Controller:
         if mode is not None and ends.isdisjoint(names) and not self._policy.text_signals:
             told.append(
                 f"mode={mode!r}: the request offers no {' or '.join(ends)} to end the turn with; add it to its tools, "
-                f"as endturn.continuation.termination.tools({mode!r}) has it, or let the controller run tools: tools={{}}"
+                f"as endturn.continuation.termination.tools({mode!r}) has it, or let the controller run tools: "
+                "tools={}"
             )
         if unrun:
             told.append(
