@@ -71,7 +71,7 @@ def words(given: ChatResponse | Exception | str) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, Exception):
-        given = getattr(given, "partial", None) or ChatResponse(stop="missing")  # type: ignore[arg-type]
+        given = getattr(given, "partial", None) or ChatResponse(stop="missing")
     return given.text
 
 
