@@ -20,26 +20,20 @@ from endturn.continuation.text_heuristics import (
     may_overlap_more,
     open_fence,
     overlap,
-)
+)  # fmt: skip
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and then"
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
-ROWS = {
-    "a table": "".join(
+ROWS = [
+    "".join(
         f"| 2024-01-{day:02} | delivered by courier, no damage reported, signed by client |\n" for day in range(7, 19)
     ),
-    "CSV": "id,name,country,status,comment\n"
+    "id,name,country,status,comment\n"
     + "".join(f"{row},customer,Switzerland,active,no complaints were received this year\n" for row in range(100, 115)),
-    "a JSON list": "["
-    + "".join(
-        f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "unit": "degree Celsius",\n    "valid": true\n  }},'
-        for row in range(11)
-    ),
-    "SQL": "".join(
-        f"INSERT INTO orders (id, customer, state) VALUES ({row}, 'Müller & Söhne AG, Zürich', 'delivered');\n"
-        for row in range(9)
-    ),
-}
+    "["
+    + "".join(f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "valid": true\n  }},' for row in range(11)),
+    "".join(f"INSERT INTO orders (id, customer) VALUES ({row}, 'Müller & Söhne AG, Zürich');\n" for row in range(9)),
+]
 """Data, cut: rows that share a long passage and differ in little."""
 
 
@@ -206,27 +200,42 @@ def test_the_size_of_the_chunks_changes_nothing(a: str, keep: int, b: str, size:
     assert whole.answer == stitch(a, b, min_overlap=4, max_overlap=16)
 
 
-OTHER = LONG[:3_000] + "something else"
-DOTS = ("...", "…", " ...", "\n\n… ", "...\n")
+def restarts() -> dict[str, tuple[str, str, str, bool]]:
+    """A text, what says all of it again, what that adds, and whether it is marked."""
+    other, text = "something else", LONG.rstrip()
+    found = {
+        "it is cut before the end": (LONG, LONG[:3_000], "", False),
+        "it is too short to be one": (LONG, LONG[:1_000], LONG[:1_000], False),
+    }
+    for dots in ("", "...", "…", " ...", "\n\n… ", "...\n"):
+        found[f"it reaches the end, behind {dots!r}"] = LONG, f"{dots}{LONG}And more.", "And more.", False
+        again = f"{dots}{LONG[:3_000]}{other}"
+        found[f"it turns out different, behind {dots!r}"] = LONG, again, again, True
+    blank = "\n" + text.replace(" ", "  ").replace("\n", "\n\n")
+    for stood, came, left in (("", " And", " And"), ("\n", " \nAnd", "And"), (" ", "", "")):
+        found[f"other blanks, and {came!r}"] = text + stood, blank + came, left, False
+        found[f"other blanks, and another text, {came!r}"] = (
+            text + stood,
+            blank[:3_000] + other,
+            blank[:3_000] + other,
+            True,
+        )
+    return found
+
+
+RESTARTS = restarts()
 
 
 @pytest.mark.behaviour(29, 30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-@pytest.mark.parametrize(
-    ("again", "added", "restarted"),
-    [
-        pytest.param(LONG + "And more.", "And more.", False, id="it reaches the end"),
-        pytest.param(LONG[:3_000], "", False, id="it is cut before the end"),
-        pytest.param(OTHER, OTHER, True, id="it turns out different"),
-        pytest.param(LONG[:1_000], LONG[:1_000], False, id="it is too short to be one"),
-        *(pytest.param(dots + LONG + "And more.", "And more.", False, id=f"behind {dots!r}") for dots in DOTS),
-        *(pytest.param(dots + OTHER, dots + OTHER, True, id=f"another behind {dots!r}") for dots in DOTS),
-    ],
-)
-def test_a_restart_adds_what_is_new(again: str, added: str, restarted: bool, size: int) -> None:
-    """What says all again and goes on is swallowed by position; what goes on differently is appended, and marked."""
-    stitcher = in_chunks(LONG, again, size)
-    assert (stitcher.answer, stitcher.restarted) == (LONG + added, restarted)
+@pytest.mark.parametrize("name", RESTARTS)
+def test_a_restart_adds_what_is_new(name: str, size: int) -> None:
+    """What says all again and goes on is swallowed by position, white space compared as one blank; what goes on
+    differently is appended as it came, and marked.
+    """
+    text, again, added, restarted = RESTARTS[name]
+    joined = in_chunks(text, again, size)
+    assert (joined.answer, joined.restarted) == (text + added, restarted)
 
 
 @pytest.mark.behaviour(30)
@@ -235,20 +244,6 @@ def test_a_restart_holds_nothing_once_it_is_known() -> None:
     text.seam()
     assert text.feed(LONG[:1_024]) == []
     assert text.held == 0
-
-
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize("size", [1, 7, 100_000])
-@pytest.mark.parametrize(("stood", "came", "left"), [("", " And", " And"), ("\n", " \nAnd", "And"), (" ", "", "")])
-def test_a_restart_may_have_other_blanks(size: int, stood: str, came: str, left: str) -> None:
-    """White space is compared as one blank; a restart that diverges is appended as it came."""
-    text = LONG.rstrip()
-    again = "\n" + text.replace(" ", "  ").replace("\n", "\n\n")
-    stitcher = in_chunks(text + stood, again + came, size)
-    assert (stitcher.answer, stitcher.restarted) == (text + stood + left, False)
-    other = again[:3_000] + "something else"
-    stitcher = in_chunks(text + stood, other, size)
-    assert (stitcher.answer, stitcher.restarted) == (text + stood + other, True)
 
 
 @pytest.mark.behaviour(30)
@@ -285,19 +280,19 @@ def test_the_cost_is_linear(kind: str) -> None:
 @pytest.mark.parametrize(
     ("text", "loops"),
     [
-        pytest.param("The same sentence is said here over and over again, without end. " * 20, True, id="a sentence"),
-        pytest.param("An introduction. " * 2 + "ha" * 300, True, id="a syllable"),
-        pytest.param("yes " * 90, False, id="short"),
-        pytest.param(LONG, False, id="lines that differ"),
-        pytest.param("unique words " + LONG[:2_000] + "abc" * 40, False, id="a loop that does not dominate"),
-        pytest.param("I will look at the file again.\n" * 100, True, id="one line a hundred times"),
-        pytest.param("I will look at the file.\nIt is not there.\nSo I go on.\n" * 12, True, id="several lines"),
-        pytest.param(f"{LONG[:300]}and so on {'the the ' * 100}th", True, id="a word, cut"),
-        pytest.param("語の音。" * 150 + "\ufffd", True, id="cut within a character"),
-        pytest.param(LONG[:900] * 4, False, id="four times"),
-        pytest.param(LONG[:900] * 5, True, id="five times"),
-        pytest.param("the same line\n" * 50 + LONG[:900], False, id="a loop that was left"),
-        *(pytest.param(rows, False, id=name) for name, rows in ROWS.items()),
+        ("The same sentence is said here over and over again, without end. " * 20, True),
+        ("An introduction. " * 2 + "ha" * 300, True),
+        ("yes " * 90, False),  # short
+        (LONG, False),
+        ("unique words " + LONG[:2_000] + "abc" * 40, False),  # it does not dominate
+        ("I will look at the file again.\n" * 100, True),
+        ("I will look at the file.\nIt is not there.\nSo I go on.\n" * 12, True),
+        (f"{LONG[:300]}and so on {'the the ' * 100}th", True),
+        ("語の音。" * 150 + "\ufffd", True),  # cut within a character
+        (LONG[:900] * 4, False),
+        (LONG[:900] * 5, True),
+        ("the same line\n" * 50 + LONG[:900], False),  # it was left
+        *((rows, False) for rows in ROWS),
     ],
 )
 def test_a_loop_is_recognised(text: str, loops: bool) -> None:
@@ -339,15 +334,12 @@ def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, 
     assert any((kept[-size:] * len(gone)).startswith(gone) for size in range(1, len(unit) + 1))
 
 
-def test_a_loop_is_found_in_linear_time() -> None:
-    """A million characters, of the kinds that are worst for a search: a quadratic one would not end."""
-    texts = ("a" * 1_000_000, ("a" * 100_000 + "b") * 9, "b" * 500_000 + "a" * 499_999, "one line\n" * 110_000)
-    for text in texts:
+def test_what_is_searched_is_searched_in_linear_time() -> None:
+    """Of the kinds of text that are worst for a search for loops, and for open code blocks: a quadratic one would not
+    end.
+    """
+    for text in ("a" * 1_000_000, ("a" * 100_000 + "b") * 9, "b" * 500_000 + "a" * 499_999, "one line\n" * 110_000):
         loop_start(text)
-
-
-def test_an_open_code_block_is_found_in_linear_time() -> None:
-    """Of the kinds of text that are worst for a search: a quadratic one would not end."""
     for text in (
         "~" * 200_000,
         "`" * 200_000,
