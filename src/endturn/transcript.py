@@ -441,21 +441,16 @@ def _text(messages: Iterable[Message]) -> str:
 def _answered(messages: Iterable[Message]) -> list[Message]:
     """The messages, and an error for each call that has no result."""
     answered: list[Message] = []
-    waiting: tuple[str, ...] = ()
-
-    def give_up() -> None:
-        nonlocal waiting
-        answered.extend(Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True) for id_ in waiting)
-        waiting = ()
-
-    for message in messages:
-        if message.role == "tool":
-            waiting = tuple(id_ for id_ in waiting if id_ != message.tool_call_id)
+    waiting: list[str | None] = []
+    for message in (*messages, None):
+        if message is not None and message.role == "tool":
+            waiting = [id_ for id_ in waiting if id_ != message.tool_call_id]
         else:
-            give_up()
-            waiting = tuple(call.id for call in message.tool_calls)
-        answered.append(message)
-    give_up()
+            lost = (Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True) for id_ in waiting)
+            answered.extend(lost)
+            waiting = [] if message is None else [call.id for call in message.tool_calls]
+        if message is not None:
+            answered.append(message)
     return answered
 
 

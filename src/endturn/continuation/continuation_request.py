@@ -125,29 +125,20 @@ def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
 
 def announce(state: TurnState, strategy: Strategy) -> None:
     """Count a call that is made only because of what the last response was, and say so."""
-    state.strategy, policy, counters, turn = strategy, state.policy, state.counters, state.turn
-    counters.count(strategy)
-    match strategy:
-        case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
-            turn.resumes += 1
-            left = policy.continuation_max_resumes - counters.resumes
-        case Strategy.REPAIR:
-            turn.repairs += 1
-            state.unmade = result.ANSWERED_IN_WORDS
-            left = policy.continuation_tool_repair_attempts - counters.repairs
-        case Strategy.RETRY:
-            turn.continuations += 1
-            left = 0
-        case _:
-            turn.continuations += 1
-            left = policy.continuation_max_attempts - counters.attempts
+    state.strategy, turn = strategy, state.turn
+    state.counters.count(strategy)
+    turn.resumes += strategy in RESUMING.values()
+    turn.repairs += strategy is Strategy.REPAIR
+    turn.continuations += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
+    if strategy is Strategy.REPAIR:
+        state.unmade = result.ANSWERED_IN_WORDS
     turn.continuation = Continuation(turn.continuations + turn.repairs + turn.resumes, strategy, turn.last_call)
     state.emit(
         ContinuationAttempted,
         continuation=turn.continuation,
         output_tokens=turn.output_tokens,
         output_chars=turn.output_chars,
-        attempts_remaining=max(0, left),
+        attempts_remaining=state.limits.calls_left(strategy),
         tokens_remaining=state.limits.tokens_left,
         chars_remaining=state.limits.chars_left,
     )
