@@ -169,12 +169,12 @@ def play(
     return played
 
 
-def place(played: Played) -> tuple[object, ...]:
+def place(world: World, played: Played) -> tuple[object, ...]:
     """All that the rest of a turn depends on, as far as its result shows it."""
     result = played.result
     assert result is not None
     on, counters = result.resumption, None
-    following: tuple[object, ...] = ()
+    following: tuple[object, ...] = (result.requests,)
     if on is not None:
         sent, used = on.next, on.counters
         counters = (used.iterations, used.attempts, used.resumes, used.repairs, used.again, used.tokens, used.ceiling)
@@ -185,10 +185,10 @@ def place(played: Played) -> tuple[object, ...]:
         )
     ends = [
         (each.role, each.synthetic, each.stop_reason, bool(each.text.strip()), len(each.tool_calls), each.is_error)
-        for each in result.segments[-4:]
+        for each in result.segments[-4 if world.policy.mode else -2 :]
     ]
     refused = any(isinstance(each, RequestRejected) for each in played.answers)
-    return played.waits, counters, *following, result.requests - result.iterations, *ends, len(played.ran), refused
+    return played.waits, counters, *following, *ends, refused
 
 
 # --- The laws -------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_every_way_a_turn_can_go(caplog: pytest.LogCaptureFixture, name: str, mo
             if played.result is None:
                 continue
             if played.waits:
-                found = place(played)
+                found = place(world, played)
                 if found in places:
                     continue
                 places.add(found)

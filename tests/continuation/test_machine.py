@@ -92,6 +92,10 @@ def test_the_shape_of_the_table() -> None:
     assert {signal for _, signal in TRANSITIONS} == set(Signal)
     worthless = {Signal.CONTEXT_WINDOW_EXCEEDED, Signal.SAFETY_BLOCKED, Signal.REFUSED, Signal.UNKNOWN}
     assert leading(State.ABORT) == {(State.EVALUATE_STOP, signal) for signal in worthless}
+
+
+def test_tools_are_run_only_behind_the_gate() -> None:
+    """Two rows lead to tools, and their signals are the gate's."""
     gated = {Signal.TOOL_CALL, Signal.INVALID_CALLS}
     assert leading(State.EXECUTE_TOOLS) == {(State.EVALUATE_STOP, signal) for signal in gated}
 
