@@ -110,10 +110,11 @@ def provider(script: list[Any], chunk: int | None, *, retrieves: bool = False) -
 async def whole(controller: Any, request: Request) -> TurnResult | None:
     """A turn's result, of either controller; None where its first call failed."""
     try:
-        result = controller.run(request)
-        return await result if isinstance(controller, AsyncContinuationController) else result
+        ran = controller.run(request)
+        result: TurnResult = await ran if isinstance(controller, AsyncContinuationController) else ran
     except ProviderError:
         return None
+    return result
 
 
 @pytest.mark.behaviour(30, 32)

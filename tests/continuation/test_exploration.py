@@ -181,7 +181,8 @@ def place(world: World, played: Played) -> tuple[object, ...]:
         following = (
             (on.strategy, sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
             (bool(on.answer.strip()), on.shown == on.answer, on.aside, on.passing is None, len(on.pending)),
-            (min(used.chars, 30), round(used.cost, 6), sent.messages[0].text),
+            (used.chars if world.policy.continuation_max_output_chars < 1_000 else 0, sent.messages[0].text),
+            round(used.cost, 6) if world.policy.max_cost else 0,
         )
     ends = [
         (each.role, each.synthetic, each.stop_reason, bool(each.text.strip()), len(each.tool_calls), each.is_error)

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -156,16 +155,15 @@ def test_a_schema_that_is_changed_is_another() -> None:
 def test_a_catastrophic_pattern_hangs_nothing(names: str) -> None:
     """Patterns are searched in linear time, in values and in names, in every draft."""
     wild = {"pattern": "^(a+)+$"}
-    schema: dict[str, Any] = {
-        "$schema": {"$schema": "http://json-schema.org/draft-07/schema#", "allOf": [{"$ref": "#/definitions/a"}],
-                    "definitions": {"a": takes(a=wild)}},
+    schemas: dict[str, dict[str, Any]] = {
+        "$schema": {"$schema": "http://json-schema.org/draft-07/schema#", **takes(a=wild, next={"$ref": "#"})},
         "patternProperties": {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": {"pattern": "^(a|a)*$"}},
         "unevaluatedProperties": {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
         "propertyNames": {"propertyNames": wild},
         "pattern": takes(a=wild),
-    }[names]  # fmt: skip
+    }  # fmt: skip
     text = "a" * 50_000 + "!"
-    mismatch({"a": text, text: text}, schema)
+    mismatch({"a": text, text: text, "next": {"a": text}}, schemas[names])
 
 
 @pytest.mark.parametrize("pattern", ["^(?!a)", r"(a)\1", "[", "[[:alpha:]]", "[a-z&&b]", r"\<a\>"])
@@ -187,7 +185,9 @@ def test_a_long_list_hangs_nothing() -> None:
 
 def test_arguments_nested_too_deeply_are_refused() -> None:
     """Where a check would end in a RecursionError: it is an answer to the model, not an exception of the turn."""
-    deep: Any = reduce(lambda inner, _: {"v": 1, "next": inner}, range(400), {"v": 1})
+    deep: Any = {"v": 1}
+    for _ in range(400):
+        deep = {"v": 1, "next": deep}
     assert mismatch(deep, NODE) == "the arguments are nested too deeply"
     told = parse(call("walk", json.dumps(deep)), {"walk": Tool(name="walk", parameters=NODE)})
     assert told == Fault(
@@ -204,7 +204,9 @@ def test_what_the_library_raises_is_an_answer(kind: str, monkeypatch: pytest.Mon
         raise raised[0]
 
     monkeypatch.setattr(schema_check, "_validator", broken)
-    deep: Any = reduce(lambda inner, _: [inner], range(50), {})
+    deep: Any = {}
+    for _ in range(50):
+        deep = [deep]
     assert "nested too deeply" in (mismatch({"a": deep}, takes()) or "")
     assert mismatch({"a": 1}, takes()) is None
     raised.pop(0)

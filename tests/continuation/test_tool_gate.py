@@ -75,6 +75,10 @@ def test_what_runs() -> None:
     parsed = judge(cut(calls=batch), TOOLS, dispatch="any_parsed")
     assert isinstance(parsed, Run)
     assert [run.id for run in parsed.calls] == ["call_1", "2", "3"]
+    empty = [ToolCall(id=id_, name="now", arguments={}) for id_ in "ab"]  # from a wire that sends objects
+    arrived = judge(cut(calls=empty), TOOLS, dispatch="any_parsed")
+    assert isinstance(arrived, Run)
+    assert [run.id for run in arrived.calls] == ["a"]
     whole = judge(calling(SUMMARY), TOOLS)
     assert isinstance(whole, Run)
     assert whole.calls[0].arguments == {"summary": "Done."}

@@ -21,7 +21,10 @@ RESUMING: Final = {
 COUNTER: Final[Mapping[Strategy | None, str]] = {
     None: "iterations",
     **dict.fromkeys(RESUMING.values(), "resumes"),
-    Strategy.PROMPT: "attempts", Strategy.PREFILL: "attempts", Strategy.REPAIR: "repairs", Strategy.RETRY: "again",
+    Strategy.PROMPT: "attempts",
+    Strategy.PREFILL: "attempts",
+    Strategy.REPAIR: "repairs",
+    Strategy.RETRY: "again",
 }
 """Which counter each kind of call counts on; None is an ordinary one."""
 COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
