@@ -1,7 +1,7 @@
 """What joining an answer costs: against a list and `"".join`, on 120,000 characters in chunks of 1, 16 and 1,024.
 
     joining    append each chunk to a list, join it at the end
-    stitcher   the same chunks through `IncomingResponse` and `Stitcher`, from deltas that are made beforehand
+    stitcher   the same chunks through `IncomingResponse` and `AnswerText`, from deltas that are made beforehand
     stream     the same deltas through a whole turn of `ContinuationController.stream`, continued by prompt at each seam
 
 The text is written in one piece, or in four with three seams; the worst cases have one seam in their middle:
@@ -38,9 +38,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
+from endturn.continuation.answer_text import AnswerText, IncomingResponse
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.response import IncomingResponse
-from endturn.continuation.stitch import Stitcher
 from endturn.controller import ContinuationController, TurnResult
 from endturn.stop import Stop, StopReason
 
@@ -111,17 +110,18 @@ def call(streams: list[list[Delta]]) -> str:
 
 def stitcher(streams: list[list[Delta]]) -> str:
     """What a turn does with text, without the turn."""
-    stitched = Stitcher()
+    stitched = AnswerText()
     for number, stream in enumerate(streams):
         if number:
             stitched.seam()
+        stitched.begin()
         part = IncomingResponse(stitched)
         for delta in stream:
             for _ in part.feed(delta):
                 pass
         for _ in part.close(None):
             pass
-    return stitched.text
+    return stitched.answer
 
 
 def turn(streams: list[list[Delta]]) -> str:

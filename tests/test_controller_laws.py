@@ -17,55 +17,39 @@ from endturn.controller import AsyncContinuationController, ContinuationControll
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected
 from endturn.events import DispatchBlocked, TurnEnded, TurnOutcome
 from endturn.stop import Resume, StopReason
-from tests.continuation.test_exploration import assert_sendable
-from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
+from tests.support.turns import NOW, SEARCH, Played, ask, assert_sendable, call, heard, said
 
-WORDS = [
-    "Hello, ",
-    "world",
-    " and then the answer goes on for a while. ",
-    "```py\nx = 1\n",
-    "Continuing:\n",
-    "\ufffd",
-    "",
-    " ",
-    "1 ",
-    '{"a": 1}',
-    '{"a": ',
-]
+
+def as_it_comes(given: ChatResponse) -> ChatResponse:
+    """Only a call may be suspect, and only what is missing has no terminal."""
+    reason = given.stop.reason
+    suspected = given.stop.suspected and reason is StopReason.TOOL_CALL
+    return given.with_stop(suspected=suspected, terminal_seen=reason is not StopReason.MISSING)
+
+
+WORDS = ["Hello, ", "world", " and then the answer goes on for a while. ", "```py\nx = 1\n", "Continuing:\n", "\ufffd",
+         "", " ", "1 ", '{"a": 1}', '{"a": ']  # fmt: skip
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=4).map("".join)
+ARGUMENTS = st.sampled_from(['{"q": "x"}', "{}", "", '{"q": "ha', "[]"])
 CALLS = st.lists(
-    st.builds(
-        ToolCall,
-        id=st.sampled_from(["a", "b"]),
-        name=st.sampled_from(["search", "now", "gone"]),
-        arguments_raw=st.sampled_from(['{"q": "x"}', "{}", "", '{"q": "ha', "[]"]),
-        closed=st.booleans(),
-    ),
+    st.builds(call, st.sampled_from(["search", "now", "gone"]), ARGUMENTS, st.sampled_from("ab"), closed=st.booleans()),
     max_size=2,
 )
-
-
-@st.composite
-def responses(draw: st.DrawFn) -> ChatResponse:
-    """Any response that a provider could give, likely or not."""
-    reason = draw(st.sampled_from([StopReason.MAX_TOKENS, StopReason.TOOL_CALL, StopReason.PAUSED, *StopReason]))
-    return said(
-        draw(TEXTS),
-        reason,
-        calls=draw(CALLS),
-        tokens=draw(st.none() | st.integers(0, 120)),
-        suspected=draw(st.booleans()) and reason is StopReason.TOOL_CALL,
-        resume=draw(st.sampled_from(Resume)),
-        terminal_seen=reason is not StopReason.MISSING,
-        reasoning=draw(st.sampled_from([None, None, "Hm."])),
-        token=draw(st.sampled_from([None, "t"])),
-        id=draw(st.sampled_from([None, "r"])),
-    )
-
-
+SAID: st.SearchStrategy[Any] = st.builds(
+    said,
+    TEXTS,
+    st.sampled_from([StopReason.MAX_TOKENS, StopReason.TOOL_CALL, StopReason.PAUSED, *StopReason]),
+    calls=CALLS,
+    tokens=st.none() | st.integers(0, 120),
+    suspected=st.booleans(),
+    resume=st.sampled_from(Resume),
+    reasoning=st.sampled_from([None, None, "Hm."]),
+    token=st.sampled_from([None, "t"]),
+    id=st.sampled_from([None, "r"]),
+)
+"""Any response that a provider could give, likely or not."""
 FAILURES = st.sampled_from([ProviderUnavailable("no"), RequestRejected("no", status=400)])
-SCRIPTS = st.lists(responses() | FAILURES, min_size=1, max_size=8)
+SCRIPTS = st.lists(SAID.map(as_it_comes) | FAILURES, min_size=1, max_size=8)
 POLICIES = st.builds(
     ContinuationPolicy,
     continuation_max_attempts=st.integers(0, 3),
@@ -98,17 +82,13 @@ CLAUDE = REQUEST.but(model="claude-sonnet-4-5")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 ASKED = st.sampled_from(
     [
-        ("openai_chat", REQUEST),
-        ("openai_chat", REQUEST.but(max_tokens=None)),
-        ("openai_chat", REQUEST.but(format=SCHEMA)),
+        *(("openai_chat", REQUEST.but(**each)) for each in ({}, {"max_tokens": None}, {"format": SCHEMA})),
         ("anthropic", CLAUDE),
         ("anthropic", CLAUDE.but(format={"type": "json_object"})),
         ("anthropic", CLAUDE.but(extra={"thinking": {"type": "enabled", "budget_tokens": 20}})),
     ]
 )
 """A format, and what is asked over it: text and JSON, of a model that takes a prefill and of one that does not."""
-
-
 Asked = tuple[str, Request]
 
 
@@ -127,17 +107,14 @@ def provider(script: list[Any], chunk: int | None, *, retrieves: bool = False) -
     return played
 
 
-def unless_it_failed(run: Callable[[Request], TurnResult], request: Request) -> TurnResult | None:
-    """A turn's result; None where its first call failed."""
+async def whole(controller: Any, request: Request) -> TurnResult | None:
+    """A turn's result, of either controller; None where its first call failed."""
     try:
-        return run(request)
+        ran = controller.run(request)
+        result: TurnResult = await ran if isinstance(controller, AsyncContinuationController) else ran
     except ProviderError:
         return None
-
-
-def awaiting(controller: AsyncContinuationController) -> Callable[[Request], TurnResult]:
-    """What runs a turn of an async controller to its end."""
-    return lambda request: asyncio.run(controller.run(request))
+    return result
 
 
 @pytest.mark.behaviour(30, 32)
@@ -159,13 +136,13 @@ def test_run_stream_and_async_agree(
         except ProviderError:
             last = None
         results.append(last)
-        assert unless_it_failed(ContinuationController(ways[1], **given_to_all).run, request) == last
-        run_async = awaiting(AsyncContinuationController(awaited, **given_to_all))
-        assert unless_it_failed(run_async, request) == last
+        for controller in (ContinuationController(ways[1], **given_to_all),
+                           AsyncContinuationController(awaited, **given_to_all)):  # fmt: skip
+            assert asyncio.run(whole(controller, request)) == last
         assert len(ways[0].requests) == len(ways[1].requests) == len(ways[2].requests)
-    whole, in_pieces = results
-    if whole is not None and in_pieces is not None:
-        assert (in_pieces.text, in_pieces.messages) == (whole.text, whole.messages)
+    at_once, in_pieces = results
+    if at_once is not None and in_pieces is not None:
+        assert (in_pieces.text, in_pieces.messages) == (at_once.text, at_once.messages)
 
 
 @given(script=SCRIPTS, policy=POLICIES)

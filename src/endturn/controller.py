@@ -25,14 +25,14 @@ from endturn.chat import Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import CallProvider, MakeRoom, Resumption, RunTool, ToolRan, TurnResult, Wait
-from endturn.continuation.turn import Course
-from endturn.continuation.turn_state import Setup
+from endturn.continuation.turn import interrupt, steps
+from endturn.continuation.turn_state import Setup, TurnState
 from endturn.errors import UsageError
 from endturn.events import Turn
 from endturn.formats.settings import tool_schemas
 from endturn.scopes import start_turn
 from endturn.transcript import Transcript
-from endturn.turn_driver import Act, Driven, Failed, Item, Within, call_provider, described, make_room, meant, run_tool
+from endturn.turn_driver import Act, Driven, Failed, Item, call_provider, described, make_room, meant, run_tool
 
 __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
 
@@ -115,15 +115,15 @@ class _Controller:
             self._warn(start)
         turn = Turn(id=self._new_id(), agent=self._agent, conversation=self._conversation)
         tell = None if self._transcript is None else self._transcript.of(turn.id)
-        course = Course(start, self._setup, turn=turn, clock=self._clock, tell=tell)
+        state = TurnState(start, self._setup, turn=turn, clock=self._clock, tell=tell)
         scope = start_turn(turn)
-        steps = course.steps()
+        course = steps(state)
         reply: ToolRan | Exception | Request | None = None
         try:
             while True:
                 with scope.step():
                     try:
-                        step = steps.send(reply)
+                        step = course.send(reply)
                     except StopIteration as end:
                         result: TurnResult = end.value
                         break
@@ -140,11 +140,11 @@ class _Controller:
                         assert callable(self._policy.on_context_exceeded)
                         reply = yield from make_room(self._policy.on_context_exceeded, step, scope)
                     case Wait():
-                        yield Act(partial(self._sleep, step.seconds), Within(scope), "sleep")
+                        yield Act(partial(self._sleep, step.seconds), (scope,), "sleep")
         except BaseException as thrown:
             error = meant(thrown)
             with scope.step():
-                partial_result = course.interrupt(error)
+                partial_result = interrupt(state, error)
             with suppress(AttributeError):  # None, and an exception type may refuse attributes
                 error.turn_result = partial_result  # type: ignore[union-attr]
             raise
@@ -152,31 +152,31 @@ class _Controller:
 
     def _warn(self, request: Request) -> None:
         """Say once what cannot work: functions of which the model is told nothing, a mode that it cannot end."""
-        if self._warned:
-            return
         names, mode, tools = tool_schemas(request).keys(), self._policy.mode, self._tools
         ends = termination.FUNCTIONS[mode].keys() if mode else set()
-        if mode is not None and ends.isdisjoint(names) and not self._policy.text_signals:
-            self._warned = True
-            log.warning(
-                "mode=%r: the request offers no %s to end the turn with; add it to its tools, as endturn.continuation."
-                "termination.tools(%r) has it, or let the controller run tools: tools={}", mode, " or ".join(ends), mode
-            )  # fmt: skip
-        unrun = [] if tools is None else [name for name in names if name not in tools]
-        if unrun:
-            self._warned = True
-            log.warning(
-                "the request declares %s, and the controller has no function for it: calls are answered with an error; "
-                "hand it one, or leave tools out to run them yourself", ", ".join(map(repr, unrun))
-            )  # fmt: skip
         own = set() if tools is None else tools.keys() - ends
-        if own and own.isdisjoint(names):
-            self._warned = True
-            log.warning(
-                "the functions %s are never called: the request declares no tool of these names; give each Tool with "
-                "its function, tools=[(Tool(name=…), function)], or declare them in Request.tools",
-                ", ".join(map(repr, sorted(own))),
+        unrun = [] if tools is None else [name for name in names if name not in tools]
+        told = []
+        if mode is not None and ends.isdisjoint(names) and not self._policy.text_signals:
+            told.append(
+                f"mode={mode!r}: the request offers no {' or '.join(ends)} to end the turn with; add it to its tools, "
+                f"as endturn.continuation.termination.tools({mode!r}) has it, or let the controller run tools: "
+                "tools={}"
             )
+        if unrun:
+            told.append(
+                f"the request declares {', '.join(map(repr, unrun))}, and the controller has no function for it: calls "
+                "are answered with an error; hand it one, or leave tools out to run them yourself"
+            )
+        if own and own.isdisjoint(names):
+            told.append(
+                f"the functions {', '.join(map(repr, sorted(own)))} are never called: the request declares no tool of "
+                "these names; give each Tool with its function, tools=[(Tool(name=…), function)], or declare them in "
+                "Request.tools"
+            )
+        for each in told if not self._warned else ():
+            log.warning("%s", each)
+        self._warned = self._warned or bool(told)
 
 
 class ContinuationController(_Controller):
@@ -234,7 +234,7 @@ class ContinuationController(_Controller):
         for item in turn:
             try:
                 if isinstance(item, Act):
-                    with item.within:
+                    with item.within():
                         value = item.do()
                     if value.__class__ is not Delta and isawaitable(value):
                         getattr(value, "close", lambda: None)()
@@ -266,7 +266,7 @@ class AsyncContinuationController(_Controller):
         for item in turn:
             try:
                 if isinstance(item, Act):
-                    with item.within:
+                    with item.within():
                         value = item.do()
                         if value.__class__ is not Delta and isawaitable(value):
                             value = await value

@@ -36,11 +36,10 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
-from typing import Final, Literal, Self, assert_never
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, model_validator
 
@@ -50,7 +49,7 @@ from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import RESUMING, Counters
 from endturn.continuation.policy import PROMPT
-from endturn.continuation.result import AFRESH, RESUMABLE, Answered, Began, Ended, Entered, Entry, Resumption, Tell
+from endturn.continuation.result import AFRESH, RESUMABLE, Began, Ended, Entry, Resumption, Tell
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
@@ -105,21 +104,12 @@ class _Line(BaseModel):
     @classmethod
     def of(cls, turn: str, number: int, entry: Entry, last: ChatResponse | None) -> _Line:
         """An entry's line; `last`: the response before it."""
-        line = cls.model_construct(v=VERSION, turn=turn, n=number)
-        match entry:
-            case Began():
-                line.began = entry
-            case Answered(response, raised):
-                line.response, line.raised = response, None if raised is None else _StoredError.of(raised)
-            case Entered(message, counters, usage):
-                is_whole = counters is not None and last is not None and message == last.message(include_cut=True)
-                line.message = AS_IT_CAME if is_whole else message
-                line.counters, line.usage = counters, usage
-            case Ended():
-                line.ended = entry
-            case _:
-                assert_never(entry)
-        return line
+        told: dict[str, Any] = {each.name: getattr(entry, each.name) for each in fields(Entry)}
+        if entry.raised is not None:
+            told["raised"] = _StoredError.of(entry.raised)
+        if entry.counters is not None and last is not None and entry.message == last.message(include_cut=True):
+            told["message"] = AS_IT_CAME
+        return cls.model_construct(v=VERSION, turn=turn, n=number, **told)
 
     def written(self) -> bytes:
         """The line in ASCII, defaults left out."""
@@ -133,13 +123,14 @@ class _Line(BaseModel):
             raise ValueError("it tells of nothing")
         return self
 
-    def entry(self, last: ChatResponse | None) -> Answered | Entered:
-        """The entry of a line within a turn, but for its last."""
-        if self.response is not None:
-            return Answered(self.response, None if self.raised is None else self.raised.error(self.response))
-        message = last.message(include_cut=True) if self.message == AS_IT_CAME and last is not None else self.message
-        assert isinstance(message, Message)
-        return Entered(message, self.counters, self.usage)
+    def entry(self, last: ChatResponse | None) -> Entry:
+        """What the line tells; `last`: the response before it."""
+        told: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Entry)}
+        if self.raised is not None and self.response is not None:
+            told["raised"] = self.raised.error(self.response)
+        if self.message == AS_IT_CAME and last is not None:
+            told["message"] = last.message(include_cut=True)
+        return Entry(**told)
 
 
 # --- Writing ------------------------------------------------------------------------------------------------------
@@ -158,15 +149,12 @@ class Transcript:
         self._path = path.absolute()
         self._failures = count()
         try:
-            is_new = not self._path.exists()
             os.close(self._open())
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"the transcript {str(path)!r} cannot be opened ({_why(error)}): name a file that this process may "
                 "read and write, in a folder that exists"
             ) from None
-        if is_new:
-            _sync_folder(self._path.parent)
 
     def of(self, turn: str) -> Tell:
         """What a turn of this id is to tell its entries to. It never raises because of the file."""
@@ -175,22 +163,15 @@ class Transcript:
 
         def tell(entry: Entry) -> None:
             nonlocal last
-            if isinstance(entry, Answered):
-                last = entry.response
-            self._append(turn, next(numbers), entry, last)
+            last = entry.response or last
+            try:
+                self._write(_Line.of(turn, next(numbers), entry, last).written(), is_last=entry.ended is not None)
+            except Exception as error:  # whatever it is, the turn goes on
+                if next(self._failures) == 0:
+                    told = "[transcript] %r cannot be written (%s): lines are missing from here on"
+                    log.warning(told, str(self._path), _why(error))
 
         return tell
-
-    def _append(self, turn: str, number: int, entry: Entry, last: ChatResponse | None) -> None:
-        try:
-            self._write(_Line.of(turn, number, entry, last).written(), is_last=isinstance(entry, Ended))
-        except Exception as error:  # whatever it is, the turn goes on
-            if next(self._failures) == 0:
-                log.warning(
-                    "[transcript] %r cannot be written (%s): lines are missing from here on",
-                    str(self._path),
-                    _why(error),
-                )
 
     def _write(self, line: bytes, *, is_last: bool) -> None:
         descriptor = self._open()
@@ -212,16 +193,6 @@ def _is_torn(descriptor: int) -> bool:
     """Whether a file ends in the middle of a line: whoever wrote it died, or the disk was full."""
     size = os.fstat(descriptor).st_size
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-
-
-def _sync_folder(path: Path) -> None:
-    """Have a folder's new entry on the disk, where the system has that."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _why(error: Exception) -> str:
@@ -253,7 +224,7 @@ class Recovered:
 
     turn_id: str
     began: Began
-    entries: tuple[Answered | Entered, ...]
+    entries: tuple[Entry, ...]
     outcome: TurnOutcome | None
     damaged: bool
 
@@ -268,9 +239,9 @@ class Recovered:
         return self.began.request
 
     @property
-    def answers(self) -> tuple[Answered, ...]:
-        """What each call came to, in order."""
-        return tuple(entry for entry in self.entries if isinstance(entry, Answered))
+    def answers(self) -> tuple[ChatResponse | Exception, ...]:
+        """What each call came to, in order: what was raised, else the response."""
+        return tuple(entry.raised or entry.response for entry in self.entries if entry.response is not None)
 
     @property
     def segments(self) -> tuple[Message, ...]:
@@ -278,8 +249,7 @@ class Recovered:
 
         A last nudge, which nothing answers, is left out. A call without a result is answered with an error.
         """
-        told = (*self.began.segments, *(entry.message for entry in self._entered))
-        return tuple(_answered(_split_prompts(told)[0]))
+        return tuple(_answered(_split_prompts((*self.began.segments, *self._entered))[0]))
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -297,21 +267,25 @@ class Recovered:
         return self._spent[1]
 
     @property
-    def _entered(self) -> tuple[Entered, ...]:
-        return tuple(entry for entry in self.entries if isinstance(entry, Entered))
+    def _entered(self) -> tuple[Message, ...]:
+        return tuple(entry.message for entry in self.entries if entry.message is not None)
 
     @property
     def _spent(self) -> tuple[Counters, Usage]:
-        for entry in reversed(self._entered):
-            if not entry.message.synthetic and entry.counters is not None and entry.usage is not None:
+        for entry in reversed(self.entries):
+            if (
+                entry.counters is not None
+                and entry.usage is not None
+                and not (entry.message and entry.message.synthetic)
+            ):
                 return entry.counters, entry.usage
         return self.began.counters, self.began.usage
 
     @property
     def _cut_calls(self) -> tuple[str, ...]:
         """The names of the tool calls of the last response, where they were neither run nor answered."""
-        judged = [entry.response for entry in self.answers if entry.raised is None and not _is_nothing(entry.response)]
-        entered = [entry.message for entry in self._entered if not entry.message.synthetic]
+        judged = [each for each in self.answers if isinstance(each, ChatResponse) and not _is_nothing(each)]
+        entered = [message for message in self._entered if not message.synthetic]
         if not judged or not entered or entered[-1].role != "assistant" or entered[-1].tool_calls:
             return ()
         return tuple(call.name for call in judged[-1].tool_calls)
@@ -336,9 +310,8 @@ class Recovered:
         wanted = self._cut_calls if strategy is Strategy.PROMPT else ()
         if wanted:
             strategy, prompt = Strategy.REPAIR, repair_prompt(prompt, wanted)
-        unanswered = self._entered[-1].message if self._entered else None
-        if unanswered is not None and unanswered.synthetic:
-            prompt = unanswered.text
+        if self._entered and self._entered[-1].synthetic:  # it was asked so, and not answered
+            prompt = self._entered[-1].text
         segments, shown = self.segments, self.segments
         after = self.request.but(messages=history)
         pending: tuple[Message, ...] = ()
@@ -366,11 +339,9 @@ class Recovered:
             next=after,
             pending=pending,
             strategy=strategy,
-            earlier=_text(answers).removesuffix(answer),
-            text=answer,
-            seam=strategy in (Strategy.PROMPT, Strategy.REPAIR),
+            shown=_text(answers),
+            answer=answer,
             segments=segments,
-            tool_results=tuple(message for message in segments if message.role == "tool"),
             usage=usage,
             counters=counters,
             passing=pause.passing,
@@ -385,22 +356,20 @@ class Recovered:
             pause.passing = self.began.paused
         heard: ChatResponse | None = None
         for entry in self.entries:
-            match entry:
-                case Answered(response, raised):
-                    is_lost = raised is not None or response.stop.reason is StopReason.MISSING
-                    heard = None if is_lost else response
-                    is_paused = not is_lost and response.stop.reason is StopReason.PAUSED
-                    if is_paused and response.stop.resume not in _KEEPING:
-                        pause = _Pause(heard, pause.passing)
-                    if pause.is_fetched and (pause.passing is None or len(pause.passing.text) <= len(response.text)):
-                        pause.passing = response
-                case Entered(message) if message.role == "assistant":
-                    if not pause.is_fetched and _is_nothing(message):
-                        continue
-                    if pause.is_fetched and (heard is None or heard is pause.response):
-                        pause.is_written = True
-                    else:
-                        pause = _Pause(heard if message.stop_reason is StopReason.PAUSED else None, None)
+            response, message = entry.response, entry.message
+            if response is not None:
+                is_lost = entry.raised is not None or response.stop.reason is StopReason.MISSING
+                heard = None if is_lost else response
+                is_paused = not is_lost and response.stop.reason is StopReason.PAUSED
+                if is_paused and response.stop.resume not in _KEEPING:
+                    pause = _Pause(heard, pause.passing)
+                if pause.is_fetched and (pause.passing is None or len(pause.passing.text) <= len(response.text)):
+                    pause.passing = response
+            elif message is not None and message.role == "assistant" and (pause.is_fetched or not _is_nothing(message)):
+                if pause.is_fetched and (heard is None or heard is pause.response):
+                    pause.is_written = True
+                else:
+                    pause = _Pause(heard if message.stop_reason is StopReason.PAUSED else None, None)
         return pause
 
     def _strategy(self, last: Message | None, paused: ChatResponse | None) -> Strategy | None:
@@ -472,21 +441,16 @@ def _text(messages: Iterable[Message]) -> str:
 def _answered(messages: Iterable[Message]) -> list[Message]:
     """The messages, and an error for each call that has no result."""
     answered: list[Message] = []
-    waiting: tuple[str, ...] = ()
-
-    def give_up() -> None:
-        nonlocal waiting
-        answered.extend(Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True) for id_ in waiting)
-        waiting = ()
-
-    for message in messages:
-        if message.role == "tool":
-            waiting = tuple(id_ for id_ in waiting if id_ != message.tool_call_id)
+    waiting: list[str | None] = []
+    for message in (*messages, None):
+        if message is not None and message.role == "tool":
+            waiting = [id_ for id_ in waiting if id_ != message.tool_call_id]
         else:
-            give_up()
-            waiting = tuple(call.id for call in message.tool_calls)
-        answered.append(message)
-    give_up()
+            lost = (Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True) for id_ in waiting)
+            answered.extend(lost)
+            waiting = [] if message is None else [call.id for call in message.tool_calls]
+        if message is not None:
+            answered.append(message)
     return answered
 
 
@@ -528,16 +492,14 @@ def _recovered(lines: Sequence[_Line]) -> Recovered:
     """A turn by its lines. What follows a hole is not trusted, but how it ended is."""
     began, outcome, damaged = lines[0].began, None, False
     assert began is not None
-    entries: list[Answered | Entered] = []
+    entries: list[Entry] = []
     last: ChatResponse | None = None
     for number, line in enumerate(lines[1:], 1):
         damaged = damaged or line.n != number or (line.message == AS_IT_CAME and last is None)
-        if line.ended is not None:
-            outcome = line.ended.outcome
-        elif not damaged:
-            entry = line.entry(last)
-            entries.append(entry)
-            last = entry.response if isinstance(entry, Answered) else last
+        outcome = line.ended.outcome if line.ended is not None else outcome
+        if line.ended is None and not damaged:
+            entries.append(line.entry(last))
+            last = line.response or last
     return Recovered(turn_id=lines[0].turn, began=began, entries=tuple(entries), outcome=outcome, damaged=damaged)
 
 
@@ -554,9 +516,9 @@ def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
         answer = next(answers, None)
         if answer is None:
             raise UsageError(f"the turn {turn.turn_id!r} made no further call: give its request, policy and tools")
-        if answer.raised is not None:
-            raise answer.raised
-        return answer.response
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     began = turn.began
     provider.__dict__.update(

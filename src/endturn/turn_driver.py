@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
@@ -29,33 +29,22 @@ _END: Final = object()
 _STREAMED: Final = (Delta, ChatResponse)  # in this order: pydantic's own instance check is a slow one
 
 
-class Within:
-    """Makes scopes current for one step after another, each within the one before it."""
-
-    __slots__ = ("_inward_out", "_steps")
-
-    def __init__(self, *scopes: TurnScope | Call | ToolRun | None) -> None:
-        self._steps = tuple(scope.step() for scope in scopes if scope is not None)
-        self._inward_out = self._steps[::-1]
-
-    def __enter__(self) -> None:
-        for step in self._steps:
-            step.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for step in self._inward_out:
-            step.__exit__(kind, value, trace)
-
-
 @dataclass(frozen=True, slots=True)
 class Act:
     """Do this within its scopes, and send what it gives, or a Failed. A stream's act is done for each item."""
 
     do: Callable[[], Any]
-    within: Within
+    scopes: tuple[TurnScope | Call | ToolRun | None, ...]
     whose: str = "the provider function"
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Make the scopes current, each within the one before it."""
+        with ExitStack() as entered:
+            for scope in self.scopes:
+                if scope is not None:
+                    entered.enter_context(scope.step())
+            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +122,14 @@ def call_provider(
     last: ChatResponse | None = None
     close: Callable[[], Any] | None = None
     try:
-        answer = yield Act(partial(provider, request), Within(scope, call))
+        answer = yield Act(partial(provider, request), (scope, call))
         if isinstance(answer, ChatResponse):
             last = answer
         elif not isinstance(answer, Failed):
             pull, close = _stream(answer)
             if call is not None:
                 call.facts["stream"] = True
-            pulling = Act(pull, Within(scope, call))
+            pulling = Act(pull, (scope, call))
             while isinstance(answer := (yield pulling), _STREAMED):
                 if call is not None:
                     call.chunk()
@@ -165,12 +154,12 @@ def call_provider(
         raise
     finally:
         if close is not None:
-            yield Act(close, Within(scope, call))
+            yield Act(close, (scope, call))
 
 
 def make_room(hook: Callable[..., Any], step: MakeRoom, scope: TurnScope) -> Generator[Act, Any, Request | None]:
     """Ask the host's function for a request that fits. Returns None where it gives up."""
-    answer = yield Act(partial(hook, step.request, step.response), Within(scope), "on_context_exceeded")
+    answer = yield Act(partial(hook, step.request, step.response), (scope,), "on_context_exceeded")
     if isinstance(answer, Failed):
         raise answer.error
     if answer is not None and not isinstance(answer, Request):
@@ -182,7 +171,7 @@ def run_tool(function: Callable[[ToolCall], Any], call: ToolCall, scope: TurnSco
     """One run of a tool. What it raises is told to the model."""
     run = start_tool(scope.turn, name=call.name, call_id=call.id)
     try:
-        answer = yield Act(partial(function, call), Within(run), f"the tool {call.name!r}")
+        answer = yield Act(partial(function, call), (run,), f"the tool {call.name!r}")
     except BaseException as error:
         run.end(meant(error))
         raise

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from endturn.chat import Blocks, CallFragment, Delta, Message, ToolCall
+from endturn.continuation.answer_text import AnswerText, IncomingResponse
 from endturn.continuation.history import collapse, record
-from endturn.continuation.response import IncomingResponse
-from endturn.continuation.stitch import Stitcher
 from endturn.stop import Stop, StopReason
 from tests.support.turns import call, cut, paused, said
 
@@ -64,7 +63,7 @@ def test_a_hosts_own_messages_pass_unchanged() -> None:
 
 def test_a_lost_response_is_what_had_arrived_of_it() -> None:
     """Text, thinking and calls, none of which is closed; an id or a name may come late, or not at all."""
-    incoming = IncomingResponse(Stitcher())
+    incoming = IncomingResponse(AnswerText())
     pieces = [
         Delta(reasoning="Hm"),
         Delta(text="So: "),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +99,12 @@ def test_a_misfit_is_said_with_its_place(row: dict[str, Any], caplog: pytest.Log
 @pytest.mark.parametrize(
     "schema", [{"type": "string"}, {"enum": ["a"]}, {"not": {}}, {"pattern": "^a$"}, {"maxLength": 1}]
 )
-def test_the_message_quotes_no_value(schema: dict[str, Any]) -> None:
+def test_the_message_quotes_no_value_and_is_short(schema: dict[str, Any]) -> None:
     """What the model wrote is not repeated: it may be a secret, or a hundred thousand characters."""
     secret = "sk-secret"
     for value in ({"a": secret}, {"a": {"b": secret}}, {"a": [secret]}):
         for whole in (takes(a=schema), {"additionalProperties": {"anyOf": [schema, schema]}}):
-            told = mismatch(value, whole)
-            assert told is None or secret not in told
-
-
-def test_the_message_is_short() -> None:
+            assert secret not in (mismatch(value, whole) or "")
     told = mismatch({"a" * 1_000: 0}, {"additionalProperties": {"enum": ["x" * 1_000]}})
     assert told is not None
     assert len(told) < 400
@@ -120,17 +114,17 @@ def test_the_message_is_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "why"),
+    ("why", "schema"),
     [
-        pytest.param(takes(a={"type": "text"}), "it is no JSON Schema: $.properties.a.type", id="unknown type"),
-        pytest.param({"required": "a"}, "it is no JSON Schema: $.required does not fit 'type'", id="no list"),
-        pytest.param([], "it is no JSON Schema", id="no object"),
-        pytest.param({"$schema": 7}, "raised AttributeError", id="no dialect"),
-        pytest.param(takes(a=object()), "raised TypeError", id="no JSON"),
-        pytest.param(takes(a={"$ref": "#/$defs/none"}), "leads nowhere", id="dangling reference"),
-        pytest.param(takes(a={"$ref": "http://localhost:1/x"}), "leads nowhere, and nothing is fetched", id="remote"),
-        pytest.param({"$ref": "#"}, "leads in a circle", id="circle"),
-        pytest.param({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "leads in a circle", id="two circles"),
+        ("it is no JSON Schema: $.properties.a.type", takes(a={"type": "text"})),
+        ("it is no JSON Schema: $.required does not fit 'type'", {"required": "a"}),
+        ("it is no JSON Schema", []),
+        ("raised AttributeError", {"$schema": 7}),
+        ("raised TypeError", takes(a=object())),
+        ("leads nowhere", takes(a={"$ref": "#/$defs/none"})),
+        ("leads nowhere, and nothing is fetched", takes(a={"$ref": "http://localhost:1/x"})),
+        ("leads in a circle", {"$ref": "#"}),
+        ("leads in a circle", {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}),
     ],
 )
 def test_a_schema_that_cannot_be_followed_refuses_nothing(
@@ -138,9 +132,8 @@ def test_a_schema_that_cannot_be_followed_refuses_nothing(
 ) -> None:
     """Said once for each tool; no reference is fetched."""
     monkeypatch.setattr(socket, "socket", None)
-    with caplog.at_level(logging.WARNING, "endturn"):
-        for tool in ("search", "search", "now"):
-            assert mismatch({"a": 1}, schema, tool=tool) is None
+    for tool in ("search", "search", "now"):
+        assert mismatch({"a": 1}, schema, tool=tool) is None
     first, second = caplog.messages
     assert "the tool 'search' refuses nothing" in first
     assert why in first
@@ -158,34 +151,30 @@ def test_a_schema_that_is_changed_is_another() -> None:
 # --- Values that would take too long, or too much ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        takes(a={"pattern": "^(a+)+$"}),
-        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": {"pattern": "^(a|a)*$"}},
-        {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
-        {"propertyNames": {"pattern": "^(a+)+$"}},
-        {"$schema": "http://json-schema.org/draft-07/schema#", "allOf": [{"$ref": "#/definitions/a"}],
-         "definitions": {"a": takes(a={"pattern": "^(a+)+$"})}},
-    ],
-)  # fmt: skip
-def test_a_catastrophic_pattern_hangs_nothing(schema: dict[str, Any]) -> None:
-    """Patterns are searched in linear time, in values and in names."""
+@pytest.mark.parametrize("names", ["$schema", "patternProperties", "unevaluatedProperties", "propertyNames", "pattern"])
+def test_a_catastrophic_pattern_hangs_nothing(names: str) -> None:
+    """Patterns are searched in linear time, in values and in names, in every draft."""
+    wild = {"pattern": "^(a+)+$"}
+    schemas: dict[str, dict[str, Any]] = {
+        "$schema": {"$schema": "http://json-schema.org/draft-07/schema#", **takes(a=wild, next={"$ref": "#"})},
+        "patternProperties": {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": {"pattern": "^(a|a)*$"}},
+        "unevaluatedProperties": {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
+        "propertyNames": {"propertyNames": wild},
+        "pattern": takes(a=wild),
+    }  # fmt: skip
     text = "a" * 50_000 + "!"
-    mismatch({"a": text, text: text}, schema)
+    mismatch({"a": text, text: text, "next": {"a": text}}, schemas[names])
 
 
 @pytest.mark.parametrize("pattern", ["^(?!a)", r"(a)\1", "[", "[[:alpha:]]", "[a-z&&b]", r"\<a\>"])
 def test_a_pattern_that_cannot_be_searched_so_refuses_nothing(pattern: str, caplog: pytest.LogCaptureFixture) -> None:
     """Look-around, back references, and what the engine would read otherwise; the rest of the schema counts."""
     schema = takes(a={"pattern": pattern}, b={"type": "string"})
-    with caplog.at_level(logging.WARNING, "endturn"):
-        assert mismatch({"a": "abc"}, schema) is None
-        assert mismatch({"a": "abc", "b": 1}, schema) == 'arguments.b does not fit {"type": "string"}'
-        mapped = {"patternProperties": {pattern: False}, "additionalProperties": False}
-        assert mismatch({"abc": 1}, mapped) is None
-    assert [message for message in caplog.messages if "cannot be matched in linear time" in message] == caplog.messages
-    assert len(caplog.messages) == 1
+    assert mismatch({"a": "abc"}, schema) is None
+    assert mismatch({"a": "abc", "b": 1}, schema) == 'arguments.b does not fit {"type": "string"}'
+    assert mismatch({"abc": 1}, {"patternProperties": {pattern: False}, "additionalProperties": False}) is None
+    (message,) = caplog.messages
+    assert "cannot be matched in linear time" in message
 
 
 def test_a_long_list_hangs_nothing() -> None:
@@ -196,7 +185,7 @@ def test_a_long_list_hangs_nothing() -> None:
 
 def test_arguments_nested_too_deeply_are_refused() -> None:
     """Where a check would end in a RecursionError: it is an answer to the model, not an exception of the turn."""
-    deep: dict[str, Any] = {"v": 1}
+    deep: Any = {"v": 1}
     for _ in range(400):
         deep = {"v": 1, "next": deep}
     assert mismatch(deep, NODE) == "the arguments are nested too deeply"
@@ -206,35 +195,21 @@ def test_arguments_nested_too_deeply_are_refused() -> None:
     )
 
 
-class PanicException(BaseException):
-    """As compiled code raises it."""
-
-
-@pytest.mark.parametrize(
-    ("raised", "told"),
-    [(PanicException, "nested too deeply"), (RecursionError, "nested too deeply"), (ValueError, None)],
-)
-def test_what_the_library_raises_is_an_answer(
-    raised: type[BaseException], told: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", ["PanicException", "RecursionError"])
+def test_what_the_library_raises_is_an_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled parts of the library panic where the stack ends within them; only an interrupt is an interrupt."""
+    raised: list[type[BaseException]] = [type(kind, (BaseException,), {}), KeyboardInterrupt]
+
+    def broken(text: str) -> Any:
+        raise raised[0]
+
+    monkeypatch.setattr(schema_check, "_validator", broken)
     deep: Any = {}
     for _ in range(50):
         deep = [deep]
-
-    def raising(kind: type[BaseException]) -> Any:
-        class Broken:
-            def iter_errors(self, value: Any) -> Iterator[Any]:
-                raise kind
-                yield
-
-        return lambda text: Broken()
-
-    monkeypatch.setattr(schema_check, "_validator", raising(raised))
-    answer = mismatch({"a": deep}, takes())
-    assert answer is None if told is None else told in (answer or "")
+    assert "nested too deeply" in (mismatch({"a": deep}, takes()) or "")
     assert mismatch({"a": 1}, takes()) is None
-    monkeypatch.setattr(schema_check, "_validator", raising(KeyboardInterrupt))
+    raised.pop(0)
     with pytest.raises(KeyboardInterrupt):
         mismatch({}, takes())
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from endturn.chat import Delta
-from endturn.continuation.stitch import Stitcher, stitch
+from endturn.continuation.answer_text import AnswerText
+from endturn.continuation.stitch import stitch
 from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
@@ -19,45 +20,36 @@ from endturn.continuation.text_heuristics import (
     may_overlap_more,
     open_fence,
     overlap,
-)
+)  # fmt: skip
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and then"
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
-ROWS = {
-    "a table": "".join(
+ROWS = [
+    "".join(
         f"| 2024-01-{day:02} | delivered by courier, no damage reported, signed by client |\n" for day in range(7, 19)
     ),
-    "CSV": "id,name,country,status,comment\n"
+    "id,name,country,status,comment\n"
     + "".join(f"{row},customer,Switzerland,active,no complaints were received this year\n" for row in range(100, 115)),
-    "a JSON list": "["
-    + "".join(
-        f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "unit": "degree Celsius",\n    "valid": true\n  }},'
-        for row in range(11)
-    ),
-    "SQL": "".join(
-        f"INSERT INTO orders (id, customer, state) VALUES ({row}, 'Müller & Söhne AG, Zürich', 'delivered');\n"
-        for row in range(9)
-    ),
-}
+    "["
+    + "".join(f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "valid": true\n  }},' for row in range(11)),
+    "".join(f"INSERT INTO orders (id, customer) VALUES ({row}, 'Müller & Söhne AG, Zürich');\n" for row in range(9)),
+]
 """Data, cut: rows that share a long passage and differ in little."""
 
 
-def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: int) -> Stitcher:
+def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: Any) -> AnswerText:
     """`stitch` in small pieces; checks that what is given out is never taken back and little is held."""
-    stitcher = Stitcher(a, **limits)
-    stitcher.seam(prefilled=prefilled)
+    text = AnswerText(a, a, **limits)
+    text.seam(prefilled=prefilled)
     out = a
     for start in range(0, len(b), size):
-        delta = stitcher.feed(b[start : start + size])
-        out += delta.text if delta is not None else ""
-        assert stitcher.shown.rstrip(HALF) == out.rstrip(HALF)
-        assert stitcher.held <= limits.get("max_overlap", 1_024)
-    delta = stitcher.close()
-    out += delta.text if delta is not None else ""
-    out += stitcher.end()
-    assert stitcher.shown == out
-    assert stitcher.held == 0
-    return stitcher
+        out += "".join(delta.text for delta in text.feed(b[start : start + size]))
+        assert text.shown.rstrip(HALF) == out.rstrip(HALF)
+        assert text.held <= limits.get("max_overlap", 1_024)
+    out += "".join(delta.text for delta in (*text.close(), *text.end_answer()))
+    assert text.shown == out
+    assert text.held == 0
+    return text
 
 
 SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").read_text("utf-8").splitlines()]
@@ -71,7 +63,7 @@ def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
     prefilled = seam.get("prefilled", False)
     assert stitch(seam["a"], seam["b"], prefilled=prefilled) == seam["expected"]
     for size in (1, 2, 3):
-        assert in_chunks(seam["a"], seam["b"], size, prefilled=prefilled).text == seam["expected"]
+        assert in_chunks(seam["a"], seam["b"], size, prefilled=prefilled).answer == seam["expected"]
 
 
 BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n"])
@@ -108,64 +100,56 @@ def test_a_repetition_goes_whatever_its_blanks_are(
     """With dots before it and half a character behind the text or not: what is left is the text and what is new."""
     text = "".join(word + blank for word, blank in zip(words, blanks, strict=False)).rstrip()
     again = "".join(word + blank for word, blank in zip(words[-back:], blanks[13:], strict=False)).rstrip()
-    assert in_chunks(text, before + again + rest, size, min_overlap=4).text == text + rest
+    assert in_chunks(text, before + again + rest, size, min_overlap=4).answer == text + rest
     assert stitch(text + half, before + again + "X", min_overlap=4) == text + "X"
 
 
 def test_half_a_character_that_was_shown_stays_shown() -> None:
     """Text that was given out is not taken back; what was half a character is no part of the answer any more."""
-    stitcher = in_chunks("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", 3)
-    assert stitcher.shown == "The Chinese greeting is \ufffd你好."
-    assert stitcher.replaced == ((24, 25),)
-    assert not stitcher.restarted
-    once_more = Stitcher(stitcher.shown, stitcher.replaced)
-    assert not once_more.is_put_aside
-    assert once_more.text == "The Chinese greeting is 你好."
+    text = in_chunks("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", 3)
+    assert text.shown == "The Chinese greeting is \ufffd你好."
+    assert (text.answer, text.restarted) == ("The Chinese greeting is 你好.", False)
 
 
 @pytest.mark.behaviour(32)
 def test_half_a_character_waits_until_it_is_known_what_follows() -> None:
     """More text of the same part: it is text. The end of the answer: it is text. A continuation: it is gone."""
-    stitcher = Stitcher()
-    assert not stitcher.passes("a\ufffd")
-    given = [stitcher.feed(piece) for piece in ("a\ufffd", "\ufffd", "b", "\ufffd")]
-    assert given == [Delta(text="a"), None, Delta(text="\ufffd\ufffdb"), None]
-    assert (stitcher.text, stitcher.held) == ("a\ufffd\ufffdb\ufffd", 1)
-    stitcher.seam()
-    assert stitcher.feed("cd") == Delta(text="cd")
-    assert (stitcher.text, stitcher.held) == ("a\ufffd\ufffdbcd", 0)
-    assert (stitcher.feed("\ufffd"), stitcher.close(), stitcher.end()) == (None, None, "\ufffd")
-    assert stitcher.text == "a\ufffd\ufffdbcd\ufffd"
+    text = AnswerText()
+    assert not text.passes("a\ufffd")
+    given = [text.feed(piece) for piece in ("a\ufffd", "\ufffd", "b", "\ufffd")]
+    assert given == [[Delta(text="a")], [], [Delta(text="\ufffd\ufffdb")], []]
+    assert (text.answer, text.held) == ("a\ufffd\ufffdb\ufffd", 1)
+    text.seam()
+    assert text.feed("cd") == [Delta(text="cd")]
+    assert (text.answer, text.held) == ("a\ufffd\ufffdbcd", 0)
+    assert (text.feed("\ufffd"), text.close(), text.end_answer()) == ([], [], [Delta(text="\ufffd")])
+    assert text.answer == "a\ufffd\ufffdbcd\ufffd"
 
 
 def test_no_more_waits_than_is_looked_at() -> None:
-    stitcher = Stitcher(max_overlap=10)
-    assert stitcher.feed("a" + HALF * 30) == Delta(text="a" + HALF * 20)
-    assert stitcher.held == 10
+    text = AnswerText(max_overlap=10)
+    assert text.feed("a" + HALF * 30) == [Delta(text="a" + HALF * 20)]
+    assert text.held == 10
 
 
 @pytest.mark.behaviour(30)
-def test_a_response_that_is_fetched_again_is_taken_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("came", "whole", "comes_to"),
+    [("Say \ufffd", "Say 你好", "Say 你好"), ("Say \ufffd", "Say \ufffd: that", "Say \ufffd: that"),
+     ("a  b ", "a  b  c", "a  b  c"), (" ", " \n a", " \n a"), ("a\ufffd", "a", "a\ufffd")],
+)  # fmt: skip
+def test_a_response_that_is_fetched_again_is_taken_as_it_is(came: str, whole: str, comes_to: str) -> None:
     """Half a character at the end of what had come is replaced by the whole; blanks and all else stay as they are."""
-    for came, whole in (
-        ("Say \ufffd", "Say 你好"),
-        ("Say \ufffd", "Say \ufffd: that"),
-        ("a  b ", "a  b  c"),
-        (" ", " \n a"),
-        ("a\ufffd", "a"),
-    ):
-        stitcher = Stitcher()
-        stitcher.begin()
-        stitcher.feed(came)
-        stitcher.again(came)
-        stitcher.begin()
-        for character in whole:
-            stitcher.feed(character)
-        stitcher.close()
-        stitcher.end()
-        assert stitcher.text == (whole if len(whole) > 1 else came)
-        assert stitcher.added == stitcher.text
-        assert not stitcher.restarted
+    text = AnswerText()
+    text.begin()
+    text.feed(came)
+    text.again(came)
+    text.begin()
+    for character in whole:
+        text.feed(character)
+    text.close()
+    text.end_answer()
+    assert (text.answer, text.added, text.restarted) == (comes_to, comes_to, False)
 
 
 def longest_overlap(a: str, b: str, most: int) -> int:
@@ -212,53 +196,54 @@ def test_the_size_of_the_chunks_changes_nothing(a: str, keep: int, b: str, size:
     b = f"...{b}" if size % 3 else b
     whole = in_chunks(a, b, 10_000, min_overlap=4, max_overlap=16)
     pieces = in_chunks(a, b, size, min_overlap=4, max_overlap=16)
-    assert (pieces.text, pieces.restarted) == (whole.text, whole.restarted)
-    assert whole.text == stitch(a, b, min_overlap=4, max_overlap=16)
+    assert (pieces.answer, pieces.restarted) == (whole.answer, whole.restarted)
+    assert whole.answer == stitch(a, b, min_overlap=4, max_overlap=16)
 
 
-OTHER = LONG[:3_000] + "something else"
-DOTS = ("...", "…", " ...", "\n\n… ", "...\n")
+def restarts() -> dict[str, tuple[str, str, str, bool]]:
+    """A text, what says all of it again, what that adds, and whether it is marked."""
+    other, text = "something else", LONG.rstrip()
+    found = {
+        "it is cut before the end": (LONG, LONG[:3_000], "", False),
+        "it is too short to be one": (LONG, LONG[:1_000], LONG[:1_000], False),
+    }
+    for dots in ("", "...", "…", " ...", "\n\n… ", "...\n"):
+        found[f"it reaches the end, behind {dots!r}"] = LONG, f"{dots}{LONG}And more.", "And more.", False
+        again = f"{dots}{LONG[:3_000]}{other}"
+        found[f"it turns out different, behind {dots!r}"] = LONG, again, again, True
+    blank = "\n" + text.replace(" ", "  ").replace("\n", "\n\n")
+    for stood, came, left in (("", " And", " And"), ("\n", " \nAnd", "And"), (" ", "", "")):
+        found[f"other blanks, and {came!r}"] = text + stood, blank + came, left, False
+        found[f"other blanks, and another text, {came!r}"] = (
+            text + stood,
+            blank[:3_000] + other,
+            blank[:3_000] + other,
+            True,
+        )
+    return found
+
+
+RESTARTS = restarts()
 
 
 @pytest.mark.behaviour(29, 30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-@pytest.mark.parametrize(
-    ("again", "added", "restarted"),
-    [
-        pytest.param(LONG + "And more.", "And more.", False, id="it reaches the end"),
-        pytest.param(LONG[:3_000], "", False, id="it is cut before the end"),
-        pytest.param(OTHER, OTHER, True, id="it turns out different"),
-        pytest.param(LONG[:1_000], LONG[:1_000], False, id="it is too short to be one"),
-        *(pytest.param(dots + LONG + "And more.", "And more.", False, id=f"behind {dots!r}") for dots in DOTS),
-        *(pytest.param(dots + OTHER, dots + OTHER, True, id=f"another behind {dots!r}") for dots in DOTS),
-    ],
-)
-def test_a_restart_adds_what_is_new(again: str, added: str, restarted: bool, size: int) -> None:
-    """What says all again and goes on is swallowed by position; what goes on differently is appended, and marked."""
-    stitcher = in_chunks(LONG, again, size)
-    assert (stitcher.text, stitcher.restarted) == (LONG + added, restarted)
+@pytest.mark.parametrize("name", RESTARTS)
+def test_a_restart_adds_what_is_new(name: str, size: int) -> None:
+    """What says all again and goes on is swallowed by position, white space compared as one blank; what goes on
+    differently is appended as it came, and marked.
+    """
+    text, again, added, restarted = RESTARTS[name]
+    joined = in_chunks(text, again, size)
+    assert (joined.answer, joined.restarted) == (text + added, restarted)
 
 
 @pytest.mark.behaviour(30)
 def test_a_restart_holds_nothing_once_it_is_known() -> None:
-    stitcher = Stitcher(LONG)
-    stitcher.seam()
-    assert stitcher.feed(LONG[:1_024]) is None
-    assert stitcher.held == 0
-
-
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize("size", [1, 7, 100_000])
-@pytest.mark.parametrize(("stood", "came", "left"), [("", " And", " And"), ("\n", " \nAnd", "And"), (" ", "", "")])
-def test_a_restart_may_have_other_blanks(size: int, stood: str, came: str, left: str) -> None:
-    """White space is compared as one blank; a restart that diverges is appended as it came."""
-    text = LONG.rstrip()
-    again = "\n" + text.replace(" ", "  ").replace("\n", "\n\n")
-    stitcher = in_chunks(text + stood, again + came, size)
-    assert (stitcher.text, stitcher.restarted) == (text + stood + left, False)
-    other = again[:3_000] + "something else"
-    stitcher = in_chunks(text + stood, other, size)
-    assert (stitcher.text, stitcher.restarted) == (text + stood + other, True)
+    text = AnswerText(LONG, LONG)
+    text.seam()
+    assert text.feed(LONG[:1_024]) == []
+    assert text.held == 0
 
 
 @pytest.mark.behaviour(30)
@@ -271,12 +256,10 @@ def test_white_space_alone_is_no_restart() -> None:
 
 def test_a_text_without_a_seam_passes_at_once() -> None:
     """What is not a continuation is given out as it comes, whatever it looks like."""
-    stitcher = Stitcher()
+    text = AnswerText()
     for piece in ("Continuing:", "\n", "```py\n", "x"):
-        delta = stitcher.feed(piece)
-        assert delta is not None
-        assert delta.text == piece
-    assert stitcher.close() is None
+        assert text.feed(piece) == [Delta(text=piece)]
+    assert text.close() == []
 
 
 @pytest.mark.behaviour(32)
@@ -286,30 +269,30 @@ def test_the_cost_is_linear(kind: str) -> None:
     a = ("ab" * 60_000) if kind == "periodic" else LONG * (120_000 // len(LONG) + 1)
     others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": HALF * 120_000}
     b = others.get(kind, a)
-    stitcher = Stitcher(a)
-    stitcher.seam()
+    text = AnswerText(a, a)
+    text.seam()
     for character in b:
-        stitcher.feed(character)
-    stitcher.close()
+        text.feed(character)
+    text.close()
 
 
 @pytest.mark.behaviour(16)
 @pytest.mark.parametrize(
     ("text", "loops"),
     [
-        pytest.param("The same sentence is said here over and over again, without end. " * 20, True, id="a sentence"),
-        pytest.param("An introduction. " * 2 + "ha" * 300, True, id="a syllable"),
-        pytest.param("yes " * 90, False, id="short"),
-        pytest.param(LONG, False, id="lines that differ"),
-        pytest.param("unique words " + LONG[:2_000] + "abc" * 40, False, id="a loop that does not dominate"),
-        pytest.param("I will look at the file again.\n" * 100, True, id="one line a hundred times"),
-        pytest.param("I will look at the file.\nIt is not there.\nSo I go on.\n" * 12, True, id="several lines"),
-        pytest.param(f"{LONG[:300]}and so on {'the the ' * 100}th", True, id="a word, cut"),
-        pytest.param("語の音。" * 150 + "\ufffd", True, id="cut within a character"),
-        pytest.param(LONG[:900] * 4, False, id="four times"),
-        pytest.param(LONG[:900] * 5, True, id="five times"),
-        pytest.param("the same line\n" * 50 + LONG[:900], False, id="a loop that was left"),
-        *(pytest.param(rows, False, id=name) for name, rows in ROWS.items()),
+        ("The same sentence is said here over and over again, without end. " * 20, True),
+        ("An introduction. " * 2 + "ha" * 300, True),
+        ("yes " * 90, False),  # short
+        (LONG, False),
+        ("unique words " + LONG[:2_000] + "abc" * 40, False),  # it does not dominate
+        ("I will look at the file again.\n" * 100, True),
+        ("I will look at the file.\nIt is not there.\nSo I go on.\n" * 12, True),
+        (f"{LONG[:300]}and so on {'the the ' * 100}th", True),
+        ("語の音。" * 150 + "\ufffd", True),  # cut within a character
+        (LONG[:900] * 4, False),
+        (LONG[:900] * 5, True),
+        ("the same line\n" * 50 + LONG[:900], False),  # it was left
+        *((rows, False) for rows in ROWS),
     ],
 )
 def test_a_loop_is_recognised(text: str, loops: bool) -> None:
@@ -351,15 +334,12 @@ def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, 
     assert any((kept[-size:] * len(gone)).startswith(gone) for size in range(1, len(unit) + 1))
 
 
-def test_a_loop_is_found_in_linear_time() -> None:
-    """A million characters, of the kinds that are worst for a search: a quadratic one would not end."""
-    texts = ("a" * 1_000_000, ("a" * 100_000 + "b") * 9, "b" * 500_000 + "a" * 499_999, "one line\n" * 110_000)
-    for text in texts:
+def test_what_is_searched_is_searched_in_linear_time() -> None:
+    """Of the kinds of text that are worst for a search for loops, and for open code blocks: a quadratic one would not
+    end.
+    """
+    for text in ("a" * 1_000_000, ("a" * 100_000 + "b") * 9, "b" * 500_000 + "a" * 499_999, "one line\n" * 110_000):
         loop_start(text)
-
-
-def test_an_open_code_block_is_found_in_linear_time() -> None:
-    """Of the kinds of text that are worst for a search: a quadratic one would not end."""
     for text in (
         "~" * 200_000,
         "`" * 200_000,

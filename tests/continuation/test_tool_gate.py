@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,109 +12,47 @@ from hypothesis import given, strategies as st
 from endturn.chat import ToolCall
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.tool_gate import (
-    Answer,
-    Fault,
-    Malformed,
-    Refused,
-    Repair,
-    Run,
-    judge,
-    parse,
-    strict_object,
-)
+from endturn.continuation.tool_gate import Answer, Fault, Malformed, Repair, Run, judge, parse, strict_object
 from endturn.formats.settings import tool_schemas
-from endturn.stop import Resume, StopReason
+from endturn.stop import StopReason
 from endturn.telemetry import schema
-from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
+from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, said
+from tests.turns.record import response
 
 pytestmark = [pytest.mark.behaviour(number) for number in (33, 34, 35, 36)]
 
 TOOLS = {"search": SEARCH, "now": NOW, "finish_task": FINISH_TASK}
 GOOD = call()
-CUT = call(arguments='{"q": "hal', closed=False)
-EMPTY = call(arguments="{}")
-LOST = said(reason=StopReason.MISSING, calls=[GOOD])
-SUSPECT = calling(GOOD, suspected=True)
-REJECTED = said(reason=StopReason.ERROR, resume=Resume.REPAIR)
+SUMMARY = call("finish_task", "Done.")
+ROWS = [json.loads(line) for line in Path(__file__).with_name("gate.jsonl").read_text("utf-8").splitlines()]
+"""Responses in the words of tests/turns, under a way of dispatching, each with what becomes of its calls."""
 
 
-def half(arguments: str, **fields: Any) -> Any:
-    """A summary that was cut: plain text that may go on with anything, or the beginning of JSON."""
-    return call("finish_task", arguments, **fields)
+def judged(row: dict[str, Any]) -> str:
+    """The gate's verdict in words."""
+    match judge(response(row["says"]), TOOLS, dispatch=row.get("dispatch", "verified_terminal")):
+        case Run():
+            return "run"
+        case Repair(issue, reason):
+            return f"repair {issue} {reason}"
+        case None:
+            return "nothing"
+        case verdict:
+            return f"{type(verdict).__name__.lower()} {verdict.reason}"
 
 
-TABLE: dict[str, tuple[Any, str, Any]] = {
-    "tool_call": (calling(GOOD), "verified_terminal", Run),
-    "tool_call, only": (calling(GOOD), "tool_call_only", Run),
-    "tool_call, any": (calling(GOOD), "any_parsed", Run),
-    "cut, valid": (cut(calls=[GOOD]), "verified_terminal", Repair("unverified_terminal", "truncated")),
-    "cut, only": (cut(calls=[GOOD]), "tool_call_only", Repair("unverified_terminal", "truncated")),
-    "cut, any": (cut(calls=[GOOD]), "any_parsed", Run),
-    "cut within": (cut(calls=[CUT]), "verified_terminal", Repair("incomplete_json", "truncated")),
-    "cut within, any": (cut(calls=[CUT]), "any_parsed", Repair("incomplete_json", "truncated")),
-    "cut to {}": (cut(calls=[EMPTY]), "verified_terminal", Repair("schema_mismatch", "truncated")),
-    "no terminal": (LOST, "verified_terminal", Repair("unverified_terminal", "unverified_terminal")),
-    "no terminal, any": (LOST, "any_parsed", Repair),
-    "suspect": (SUSPECT, "verified_terminal", Repair("suspected", "suspected")),
-    "suspect, any": (SUSPECT, "any_parsed", Run),
-    "not closed": (calling(CUT), "verified_terminal", Repair("incomplete_json", "unverified_terminal")),
-    "a reason without an end": (
-        calling(GOOD, terminal_seen=False),
-        "verified_terminal",
-        Repair("incomplete_json", "unverified_terminal"),
-    ),
-    "half": (calling(call(arguments='{"q": "hal')), "verified_terminal", Repair("incomplete_json", "invalid_json")),
-    "none came": (calling(), "verified_terminal", Repair("no_calls", "unverified_terminal")),
-    "unknown tool": (calling(call("find")), "verified_terminal", "unknown_tool"),
-    "unknown tool, only": (calling(call("find")), "tool_call_only", "unknown_tool"),
-    "schema": (calling(EMPTY), "verified_terminal", "schema_mismatch"),
-    "schema, only": (calling(EMPTY), "tool_call_only", Run),
-    "no object": (calling(call(arguments="[1]")), "verified_terminal", "invalid_json"),
-    "NaN": (calling(call(arguments='{"q": NaN}')), "tool_call_only", "invalid_json"),
-    "duplicate id": (calling(GOOD, GOOD), "verified_terminal", "duplicate_id"),
-    "one of two is wrong": (calling(GOOD, call("find", id="2")), "verified_terminal", "unknown_tool"),
-    "nothing for a tool without": (calling(call("now", ""), GOOD.but(id="2")), "verified_terminal", Run),
-    '""': (calling(call(arguments="")), "verified_terminal", Repair("incomplete_json", "invalid_json")),
-    "no arguments at all": (calling(call(arguments=None, id="1")), "verified_terminal", Repair),
-    "end_turn, not promoted": (said(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call")),
-    "refused": (said(reason=StopReason.REFUSED, calls=[GOOD]), "any_parsed", Refused),
-    "filtered": (said(reason=StopReason.SAFETY_BLOCKED, calls=[GOOD]), "any_parsed", Refused),
-    "unknown": (said(reason=StopReason.UNKNOWN, calls=[GOOD]), "any_parsed", Refused),
-    "paused": (paused(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call")),
-    "the provider rejected it": (REJECTED, "verified_terminal", Repair("provider_rejected", "not_a_tool_call")),
-    "error": (said(reason=StopReason.ERROR), "verified_terminal", None),
-    "text": (said("Hello"), "verified_terminal", None),
-    "cut text": (cut("Hel"), "verified_terminal", None),
-    "a cut summary": (cut(calls=[half("Nearly do")]), "any_parsed", Repair),
-    "an open summary": (calling(half("Nearly do", closed=False)), "any_parsed", Repair),
-    "a torn object": (calling(half('{"summary": "torn')), "any_parsed", Repair),
-    "a torn string": (calling(half('"torn')), "any_parsed", Repair),
-}
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_the_gate(name: str) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["why"])
+def test_the_gate(row: dict[str, Any]) -> None:
     """What becomes of a response's calls, under each way of dispatching."""
-    response, dispatch, expected = TABLE[name]
-    verdict: Any = judge(response, TOOLS, dispatch=dispatch)  # type: ignore[arg-type]
-    match expected:
-        case str():
-            assert isinstance(verdict, Answer)
-            assert verdict.reason == expected
-        case type():
-            assert isinstance(verdict, expected)
-        case _:
-            assert verdict == expected
+    assert judged(row) == row["verdict"]
 
 
 def test_the_reasons_and_issues_are_the_declared_ones() -> None:
     """Every reason and issue that the gate gives is a value of the telemetry schema."""
-    verdicts = [judge(response, TOOLS, dispatch=dispatch) for response, dispatch, _ in TABLE.values()]  # type: ignore[arg-type]
-    reasons = {each.reason for each in verdicts if isinstance(each, Repair | Answer | Refused)}
-    issues = {each.issue for each in verdicts if isinstance(each, Repair)}
+    verdicts = [row["verdict"].split() for row in ROWS]
+    reasons = {each[-1] for each in verdicts if len(each) > 1}
     assert reasons | {"repair_failed", "repeated"} == set(schema.BLOCK_REASON.values)
-    assert issues == set(schema.ISSUE.values)
+    assert {issue for kind, issue, *_ in (each for each in verdicts if len(each) > 2)} == set(schema.ISSUE.values)
 
 
 def test_every_call_of_a_wrong_batch_is_answered_once() -> None:
@@ -132,14 +71,18 @@ def test_every_call_of_a_wrong_batch_is_answered_once() -> None:
 
 def test_what_runs() -> None:
     """Of a cut batch the calls that parse, each once; a whole summary; a suspect batch where the policy trusts it."""
-    batch = [GOOD, call("now", "{}", id="2"), GOOD, call(id="3"), CUT.but(id="4")]
+    batch = [GOOD, call("now", "{}", id="2"), GOOD, call(id="3"), call(arguments='{"q": "hal', id="4", closed=False)]
     parsed = judge(cut(calls=batch), TOOLS, dispatch="any_parsed")
     assert isinstance(parsed, Run)
     assert [run.id for run in parsed.calls] == ["call_1", "2", "3"]
-    whole = judge(calling(half("Done.")), TOOLS)
+    empty = [ToolCall(id=id_, name="now", arguments={}) for id_ in "ab"]  # from a wire that sends objects
+    arrived = judge(cut(calls=empty), TOOLS, dispatch="any_parsed")
+    assert isinstance(arrived, Run)
+    assert [run.id for run in arrived.calls] == ["a"]
+    whole = judge(calling(SUMMARY), TOOLS)
     assert isinstance(whole, Run)
     assert whole.calls[0].arguments == {"summary": "Done."}
-    assert isinstance(judge(SUSPECT, TOOLS, suspect_full_budget=False), Run)
+    assert isinstance(judge(calling(GOOD, suspected=True), TOOLS, suspect_full_budget=False), Run)
 
 
 @given(

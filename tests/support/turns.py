@@ -124,6 +124,23 @@ def heard(kind: Any = object) -> Iterator[list[Any]]:
         stop()
 
 
+def assert_sendable(messages: Sequence[Message]) -> None:
+    """No dangling call, no answer to none, no empty assistant message."""
+    waiting: list[str | None] = []
+    for message in messages:
+        if message.role == "tool":
+            assert message.tool_call_id == waiting.pop(0)
+            continue
+        assert not waiting
+        waiting += [call.id for call in message.tool_calls]
+        assert message.role == "assistant" or not waiting
+        if message.stop_reason is StopReason.PAUSED:
+            assert not waiting
+        elif message.role == "assistant":
+            assert message.text.strip() or waiting or message.blocks
+    assert not waiting
+
+
 def ticking(step: float = 1.0) -> Callable[[], float]:
     """A clock that moves on by `step` seconds each time it is read."""
     now = 0.0

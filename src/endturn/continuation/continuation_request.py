@@ -11,7 +11,7 @@ from endturn.continuation.limits import RESUMING
 from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
 from endturn.continuation.text_heuristics import HALF
-from endturn.continuation.turn_state import TurnState, limited
+from endturn.continuation.turn_state import JOINING, TurnState, limited
 from endturn.errors import RequestRejected
 from endturn.events import Continuation, ContinuationAttempted, Strategy, TurnOutcome
 from endturn.stop import Resume, StopReason
@@ -26,18 +26,18 @@ def ask_for_rest(state: TurnState) -> None:
     state.pending += nudge
     announce(state, strategy)
     if strategy is Strategy.RETRIEVE:
-        state.stitcher.again(state.last.text)
-    elif strategy not in RESUMING.values():
-        state.stitcher.seam(prefilled=strategy is Strategy.PREFILL)
+        state.text.again(state.last.text)
+    elif strategy in JOINING:
+        state.text.seam(prefilled=strategy is Strategy.PREFILL)
 
 
 def ask_again(state: TurnState) -> None:
     """Ask the same once more; what came is no part of the answer, unless nothing comes in its place."""
     assert state.retry is not None
-    asked, state.retry = state.retry.request, None
+    (asked, _), state.retry = state.retry, None
     state.put_aside()
-    if state.strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR):  # the rest of an answer is asked again
-        state.stitcher.seam(prefilled=state.strategy is Strategy.PREFILL)
+    if state.strategy in JOINING:  # the rest of an answer is asked again
+        state.text.seam(prefilled=state.strategy is Strategy.PREFILL)
     if asked.messages is not state.sent.messages:  # the host's: no nudge of ours is in it
         state.forget_pending()
     maximum = state.limits.clamp(state.setup.maximum_of(asked))
@@ -93,7 +93,7 @@ def _rest(state: TurnState) -> tuple[Request, Strategy, tuple[Message, ...]]:
     if way is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=state.base.tool_choice, extra=state.base.extra)
     nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
-    return limited(request, state.limits.clamp(state.terms.maximum)), way, nudge
+    return limited(request, state.limits.clamp(state.maximum)), way, nudge
 
 
 def chosen(state: TurnState) -> Strategy | None:
@@ -106,7 +106,7 @@ def chosen(state: TurnState) -> Strategy | None:
 
 def _prefills(state: TurnState, cut: ChatResponse) -> bool:
     """Whether the model goes on from its own words: it takes a prefill, does not think, and has said something."""
-    known = state.terms.capability.prefill and (state.setup.provider, state.base.model) not in state.setup.refused
+    known = state.capability.prefill and (state.setup.provider, state.base.model) not in state.setup.refused
     thinks = state.limits.thinking > 0 or cut.reasoning is not None
     return known and not thinks and bool(cut.text.rstrip(HALF).strip()) and not cut.tool_calls
 
@@ -125,29 +125,20 @@ def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
 
 def announce(state: TurnState, strategy: Strategy) -> None:
     """Count a call that is made only because of what the last response was, and say so."""
-    state.strategy, policy, counters, turn = strategy, state.policy, state.counters, state.turn
-    counters.count(strategy)
-    match strategy:
-        case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
-            turn.resumes += 1
-            left = policy.continuation_max_resumes - counters.resumes
-        case Strategy.REPAIR:
-            turn.repairs += 1
-            state.unmade = result.ANSWERED_IN_WORDS
-            left = policy.continuation_tool_repair_attempts - counters.repairs
-        case Strategy.RETRY:
-            turn.continuations += 1
-            left = 0
-        case _:
-            turn.continuations += 1
-            left = policy.continuation_max_attempts - counters.attempts
+    state.strategy, turn = strategy, state.turn
+    state.counters.count(strategy)
+    turn.resumes += strategy in RESUMING.values()
+    turn.repairs += strategy is Strategy.REPAIR
+    turn.continuations += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
+    if strategy is Strategy.REPAIR:
+        state.unmade = result.ANSWERED_IN_WORDS
     turn.continuation = Continuation(turn.continuations + turn.repairs + turn.resumes, strategy, turn.last_call)
     state.emit(
         ContinuationAttempted,
         continuation=turn.continuation,
         output_tokens=turn.output_tokens,
         output_chars=turn.output_chars,
-        attempts_remaining=max(0, left),
+        attempts_remaining=state.limits.calls_left(strategy),
         tokens_remaining=state.limits.tokens_left,
         chars_remaining=state.limits.chars_left,
     )
@@ -164,7 +155,7 @@ def withdraw_prefill(state: TurnState, raised: Exception) -> bool:
     state.sent, state.response = state.before
     state.forget_pending()
     state.strategy = None
-    state.stitcher.close()
+    state.text.close()
     return True
 
 

@@ -10,14 +10,14 @@ from typing import Final, assert_never
 
 from endturn.chat import ChatResponse, Request, ToolCall
 from endturn.continuation import machine, result, termination
+from endturn.continuation.answer_text import declines
 from endturn.continuation.continuation_request import log_given_up, onward
-from endturn.continuation.limits import COUNTED, Progress
+from endturn.continuation.limits import COUNTED, measured
 from endturn.continuation.machine import Signal
-from endturn.continuation.response import declines
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
-from endturn.continuation.turn_state import Retry, TurnState, limited
+from endturn.continuation.turn_state import TurnState, limited
 from endturn.events import DispatchBlocked, PayloadRepaired, Strategy, TurnOutcome, UsageEstimated
 from endturn.formats.reading import strict
 from endturn.stop import Resume, Stop, StopReason
@@ -32,19 +32,18 @@ def evaluate(state: TurnState) -> Signal:
     _count(state, response, signal)
     _report_calls(state, response, signal)
     loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
-    state.progress = Progress(
-        visible=not is_blank(state.stitcher.added),
-        reasoned=bool(response.reasoning or (response.usage and response.usage.reasoning_tokens)),
-        repetitive=loop is not None,
-    )
+    state.gained_nothing = TurnOutcome.REPETITION if loop is not None else None
+    if loop is None and is_blank(state.text.added):
+        reasoned = response.reasoning or (response.usage and response.usage.reasoning_tokens)
+        state.gained_nothing = TurnOutcome.REASONING_EXHAUSTED if reasoned else TurnOutcome.NO_PROGRESS
     if signal is Signal.END_TURN:
         signal = _ended(state)
     elif signal is Signal.MAX_TOKENS:
-        signal = _cut(state, response)
+        signal = _cut(state)
     elif signal is Signal.HAND_OVER and isinstance(state.verdict, Run):
         state.finish = termination.signalled(state.verdict.calls, state.policy.mode)
     if declines(response, state.strategy):
-        state.leave_out()
+        state.text.put_aside()
         state.forget_pending()
     elif _is_passing(state, signal):
         state.let_pass(response)
@@ -62,13 +61,16 @@ def evaluate(state: TurnState) -> Signal:
 def _gated(state: TurnState, response: ChatResponse) -> Signal:
     """Put a response's calls through the gate."""
     runnable, policy = state.setup.runnable, state.policy
+    # Where the format has no reason of its own for a tool call, every call is a promoted one.
+    words = (row.reason for rows in state.setup.format.reasons.values() for row in rows.values())
+    names_calls = StopReason.TOOL_CALL in words
     state.verdict = judge(
         response,
-        state.terms.tools,
+        state.tools,
         runnable=runnable,
         dispatch=policy.dispatch,
         suspect_full_budget=policy.suspect_full_budget,
-        promote=policy.promote or not state.terms.names_calls,
+        promote=policy.promote or not names_calls,
     )
     if state.overflowed and response.stop.reason in _OVERFLOWS:
         state.outcome, state.verdict = TurnOutcome.CHAR_BUDGET, Refused("truncated") if response.tool_calls else None
@@ -151,16 +153,18 @@ def _as_text(call: ToolCall) -> str:
 def _count(state: TurnState, response: ChatResponse, signal: Signal) -> None:
     """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
     response, counters, turn = response.but(usage=state.reported), state.counters, state.turn
-    usage, guessed = state.measure(response)
+    sent = state.sent if state.sent.max_tokens is not None else state.sent.but(max_tokens=state.maximum)
+    usage, guessed = measured(response, sent)
+    state.spend(usage)
     if guessed is not None:  # it stands for the provider's own figure from here on
         turn.input_tokens += guessed.input_tokens or 0
         turn.output_tokens += guessed.output_tokens or 0
         turn.estimated = True
         state.emit(UsageEstimated, usage=guessed, continues=state.strategy is not None)
     if state.strategy in COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
-        counters.ceiling = counters.ceiling or state.terms.maximum or usage.output_tokens or None
+        counters.ceiling = counters.ceiling or state.maximum or usage.output_tokens or None
         counters.tokens += usage.output_tokens or 0
-        counters.chars += len(state.stitcher.added)
+        counters.chars += len(state.text.added)
 
 
 def _report_calls(state: TurnState, response: ChatResponse, signal: Signal) -> None:
@@ -170,7 +174,7 @@ def _report_calls(state: TurnState, response: ChatResponse, signal: Signal) -> N
         lost = Counter(state.wanted) - Counter(call.name for call in response.tool_calls)
         if isinstance(verdict, Run) and lost:
             state.unmade = result.NOT_ALL_CALLS
-            named = ", ".join(name for name in lost if name in state.terms.tools) or "unknown tools"
+            named = ", ".join(name for name in lost if name in state.tools) or "unknown tools"
             log.warning(
                 "[repair] %d tool calls were cut off, and not made when asked for again: %s", lost.total(), named
             )
@@ -206,10 +210,10 @@ def report_repair(state: TurnState, *, attempted: bool, succeeded: bool) -> None
 
 def _ended(state: TurnState) -> Signal:
     """The signal of an answer that says that it is whole, where what was asked for changes what it is worth."""
-    if state.terms.is_json and not _is_json(state.answer_text):
+    if state.is_json and not _is_json(state.answer_text):
         return Signal.INVALID_JSON
     is_rest = state.strategy in (Strategy.PROMPT, Strategy.PREFILL)
-    if not state.progress.visible and (state.strategy is Strategy.REPAIR or (is_rest and _is_torn(state))):
+    if state.gained_nothing and (state.strategy is Strategy.REPAIR or (is_rest and _is_torn(state))):
         if state.turn.last_call is not None:
             state.turn.cut.add(state.turn.last_call)  # whole by its own word, it leaves a cut answer as it was
         return Signal.NO_PROGRESS if is_rest else Signal.REPAIR_REFUSED
@@ -219,30 +223,30 @@ def _ended(state: TurnState) -> Signal:
 
 def _is_torn(state: TurnState) -> bool:
     """Whether the answer before the latest response ended in the middle of a sentence, or of a code block."""
-    before = state.stitcher.text.removesuffix(state.stitcher.added)
+    before = state.text.answer.removesuffix(state.text.added)
     return not ends_sentence(before) or open_fence(before) is not None
 
 
-def _cut(state: TurnState, response: ChatResponse) -> Signal:
+def _cut(state: TurnState) -> Signal:
     """The signal of a cut answer: what was asked for may make its beginning worth nothing."""
-    terms, policy, progress = state.terms, state.policy, state.progress
-    if terms.is_json and terms.capability.json and policy.json_reask and policy.continuation_max_attempts:
+    policy, response = state.policy, state.last
+    if state.is_json and state.capability.json and policy.json_reask and policy.continuation_max_attempts:
         # Half a JSON text goes on badly, and the whole fits or does not.
-        if not terms.is_held:  # it was shown
+        if not state.is_held:  # it was shown
             return Signal.INVALID_JSON
-        state.retry = Retry(_whole(state), TurnOutcome.INVALID_JSON)
+        state.retry = _whole(state), TurnOutcome.INVALID_JSON
         return Signal.WORTHLESS
-    if progress.reasoned and not progress.visible and not response.text.strip():
+    if state.gained_nothing is TurnOutcome.REASONING_EXHAUSTED and not response.text.strip():
         request = _less_thinking(state)
         if request is not None:
-            state.retry = Retry(request, TurnOutcome.REASONING_EXHAUSTED)
+            state.retry = request, TurnOutcome.REASONING_EXHAUSTED
             return Signal.WORTHLESS
     return Signal.MAX_TOKENS
 
 
 def _whole(state: TurnState) -> Request:
     """The same question, with all the output tokens that are left."""
-    left, maximum = state.limits.tokens_left, state.terms.maximum
+    left, maximum = state.limits.tokens_left, state.maximum
     if left is None and maximum is not None:
         left = 4 * maximum  # no budget says how much; the same again would be cut again
     return limited(state.sent, left)
@@ -250,10 +254,10 @@ def _whole(state: TurnState) -> Request:
 
 def _less_thinking(state: TurnState) -> Request | None:
     """The same question, asked so that something is left for an answer; None where the policy does not want it."""
-    off = state.terms.capability.reasoning_off
+    off = state.capability.reasoning_off
     match state.policy.on_reasoning_only:
         case "escalate_once":
-            asked = 4 * (state.terms.maximum or state.counters.ceiling or 0) or None
+            asked = 4 * (state.maximum or state.counters.ceiling or 0) or None
             return limited(state.sent, asked)
         case "reasoning_off_once" if off:
             return state.sent.but(extra={**state.sent.extra, **off})
@@ -271,7 +275,7 @@ def _unsignalled(state: TurnState, mode: Mode) -> Signal:
     elif termination.names_tool(text, mode):
         named = " or ".join(FUNCTIONS[mode])
         log.debug("the answer contains %s as text, but did not call it; see text_signals", named)
-    if not state.terms.is_offered:
+    if not state.is_offered:
         return Signal.END_TURN
     if state.guard is None:
         return Signal.END_TURN if text.strip() else Signal.EMPTY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,6 +18,15 @@ RESUMING: Final = {
     Resume.RETRIEVE_SAME_ID: Strategy.RETRIEVE,
 }
 """How each kind of pause is taken up, where a controller can: the others are left to the host."""
+COUNTER: Final[Mapping[Strategy | None, str]] = {
+    None: "iterations",
+    **dict.fromkeys(RESUMING.values(), "resumes"),
+    Strategy.PROMPT: "attempts",
+    Strategy.PREFILL: "attempts",
+    Strategy.REPAIR: "repairs",
+    Strategy.RETRY: "again",
+}
+"""Which counter each kind of call counts on; None is an ordinary one."""
 COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
 """The calls whose output counts against the budgets, however they end."""
 MARGIN: Final = 256
@@ -56,27 +65,17 @@ class Counters:
     def count(self, strategy: Strategy | None) -> None:
         """Count a call that asks so; None is an ordinary one."""
         self._limited(strategy, 1)
-        self.iterations_made += strategy is None
         self.repairs_made += strategy is Strategy.REPAIR
         self.continuations_made += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
 
     def give_back(self, strategy: Strategy | None) -> None:
         """A call that the provider could not answer for the time being spends no attempt."""
         self._limited(strategy, -1)
-        self.iterations_made -= strategy is None
 
     def _limited(self, strategy: Strategy | None, by: int) -> None:
-        match strategy:
-            case None:
-                self.iterations += by
-            case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
-                self.resumes += by
-            case Strategy.REPAIR:
-                self.repairs += by
-            case Strategy.RETRY:
-                self.again += by
-            case Strategy.PROMPT | Strategy.PREFILL:
-                self.attempts += by
+        name = COUNTER[strategy]
+        setattr(self, name, getattr(self, name) + by)
+        self.iterations_made += by if strategy is None else 0
 
     def afresh(self) -> Counters:
         """Nothing used yet of what is limited."""
@@ -86,21 +85,6 @@ class Counters:
             continuations_made=self.continuations_made,
             repairs_made=self.repairs_made,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a cut response brought.
-
-    Attributes:
-        visible: it added text to the answer.
-        reasoned: it spent tokens on thinking.
-        repetitive: its text is dominated by one repeated passage.
-    """
-
-    visible: bool
-    reasoned: bool = False
-    repetitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +124,17 @@ class Limits:
         left = (self.policy.max_cost - self.counters.cost) * 1e6 / price[1]
         return max(0, int(left + 1e-6))  # a sum of cents, as floats have it
 
+    def calls_left(self, strategy: Strategy) -> int:
+        """How many more calls may be made that ask so."""
+        policy, counter = self.policy, COUNTER[strategy]
+        most = {
+            "attempts": policy.continuation_max_attempts,
+            "resumes": policy.continuation_max_resumes,
+            "repairs": policy.continuation_tool_repair_attempts,
+            "again": 1,
+        }
+        return max(0, most[counter] - int(getattr(self.counters, counter)))
+
     def clamp(self, asked: int | None) -> int | None:
         """The `max_tokens` of a continuation or repair: what the request asked for, or what is left if that is less.
 
@@ -154,21 +149,15 @@ class Limits:
             return left if ceiling is None or left < ceiling else None
         return min(asked, left)
 
-    def before_continuation(self, progress: Progress) -> TurnOutcome | None:
+    def before_continuation(self) -> TurnOutcome | None:
         """Why cut text is not continued."""
-        if progress.repetitive:
-            return TurnOutcome.REPETITION
-        if not progress.visible:
-            return TurnOutcome.REASONING_EXHAUSTED if progress.reasoned else TurnOutcome.NO_PROGRESS
-        if self.counters.attempts >= self.policy.continuation_max_attempts:
-            return TurnOutcome.RETRY_LIMIT
-        return self._budget()
+        return self._budget() if self.calls_left(Strategy.PROMPT) else TurnOutcome.RETRY_LIMIT
 
     def before_repair(self) -> TurnOutcome | None:
         """Why a tool payload is not asked for again."""
         if not self.policy.continuation_tool_repair_attempts:
             return TurnOutcome.TOOL_CALL_CUT
-        if self.counters.repairs >= self.policy.continuation_tool_repair_attempts:
+        if not self.calls_left(Strategy.REPAIR):
             return TurnOutcome.TOOL_REPAIR_FAILED
         return self._budget()
 
@@ -186,9 +175,7 @@ class Limits:
         """
         if resume not in RESUMING or not able:
             return TurnOutcome.LEFT_PAUSED
-        if self.counters.resumes >= self.policy.continuation_max_resumes:
-            return TurnOutcome.RESUME_LIMIT
-        return self._time_or_money()
+        return self._time_or_money() if self.calls_left(RESUMING[resume]) else TurnOutcome.RESUME_LIMIT
 
     def before_iteration(self) -> TurnOutcome | None:
         """Why the tool loop does not go on."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.continuation.answer_text import IncomingResponse
 from endturn.continuation.limits import Counters
-from endturn.continuation.response import IncomingResponse
 from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome
@@ -88,40 +88,33 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A call came to this.
-
-    Attributes:
-        response: what arrived, as it arrived: whether any of it enters the turn is told apart.
-        raised: what the provider function raised beside it.
-    """
-
-    response: ChatResponse
-    raised: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entered:
-    """A message enters the turn: an answer without the calls that were not run, a nudge, a tool's result.
-
-    Attributes:
-        counters, usage: what the turn has used until then; told with an answer, and with a nudge, whose call they
-            count already.
-    """
-
-    message: Message
-    counters: Counters | None = None
-    usage: Usage | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Ended:
     """The turn is over."""
 
     outcome: TurnOutcome
 
 
-Entry = Began | Answered | Entered | Ended
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is worth writing down, when it happens; of `began`, `response`, `message` and `ended` there is one.
+
+    Attributes:
+        response: what a call came to, as it arrived: whether any of it enters the turn is told apart.
+        raised: what the provider function raised beside it.
+        message: enters the turn: an answer without the calls that were not run, a nudge, a tool's result.
+        counters, usage: what the turn has used until then; told with an answer, and with a nudge, whose call they
+            count already.
+    """
+
+    began: Began | None = None
+    response: ChatResponse | None = None
+    raised: Exception | None = None
+    message: Message | None = None
+    counters: Counters | None = None
+    usage: Usage | None = None
+    ended: Ended | None = None
+
+
 Tell = Callable[[Entry], None]
 
 
@@ -137,13 +130,9 @@ class Resumption:
         next: the request that goes out first.
         pending: messages of `next` that are recorded once it has been answered (the nudge).
         strategy: how `next` asks for the rest; None where it is an ordinary call.
-        earlier: the text of the answers before the last tool run.
-        text: what was shown of the unfinished answer so far; replaced: from where to where in it stands what is no part
-            of that answer. restarted: as in TurnResult.
-        seam: the text that comes joins an answer that was cut.
+        shown: all that was shown so far; answer: what of it is the unfinished answer; restarted: as in TurnResult.
         counters: what counts against the limits.
-        ran: the calls that were run, which never run again.
-        passing: a response of which `next` asks for the whole, or for another in its place.
+        passing: a response of which `next` asks for the whole; aside: for another in its place.
         wanted: the names of the tool calls that `next` asks for again. unmade: as in `TurnState`.
     """
 
@@ -151,17 +140,14 @@ class Resumption:
     next: Request
     pending: tuple[Message, ...] = ()
     strategy: Strategy | None = None
-    earlier: str = ""
-    text: str = ""
-    replaced: tuple[tuple[int, int], ...] = ()
+    shown: str = ""
+    answer: str = ""
     restarted: bool = False
-    seam: bool = False
     segments: tuple[Message, ...] = ()
-    tool_results: tuple[Message, ...] = ()
     usage: Usage = field(default_factory=Usage)
     counters: Counters = field(default_factory=Counters)
-    ran: frozenset[tuple[int, str]] = frozenset()
     passing: ChatResponse | None = None
+    aside: bool = False
     wanted: tuple[str, ...] = ()
     unmade: str | None = None
 

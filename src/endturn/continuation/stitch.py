@@ -23,11 +23,9 @@ What it is not: a diff. A continuation that says the same in other words is appe
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from endturn.chat import Delta
 from endturn.continuation.text_heuristics import (
     HALF,
     LEADING_DOTS,
@@ -43,232 +41,13 @@ from endturn.continuation.text_heuristics import (
     tells,
 )
 
-Spans = tuple[tuple[int, int], ...]
-"""Pieces of a text, in order, each from a place to another."""
-
-
-class Stitcher:
-    """The visible text of one answer, given out piece by piece.
-
-    Args:
-        text: what was given out before.
-        replaced: from where to where in it stands what is no part of the answer any more.
-        min_overlap, max_overlap: as in ContinuationPolicy.
-
-    Attributes:
-        replaced: the same, with what was replaced since.
-        restarted: a continuation began anew and was appended whole, or what was given out was replaced.
-    """
-
-    __slots__ = ("_anew", "_began", "_beyond", "_forgotten", "_is_again", "_is_cut", "_least", "_most", "_parts",
-                 "_room", "_seam", "_waiting", "_waiting_before", "replaced", "restarted")  # fmt: skip
-
-    def __init__(
-        self, text: str = "", replaced: Spans = (), /, *, min_overlap: int = 16, max_overlap: int = 1_024
-    ) -> None:
-        self._parts = [text] if text else []
-        self.replaced = replaced
-        self._anew = _ends_replaced(text, replaced)
-        self._forgotten = ""
-        self._began = len(text)
-        self._is_again = False
-        self._least = min_overlap
-        self._most = max_overlap
-        self._seam: Seam | None = None
-        self._waiting = self._waiting_before = 0  # so many U+FFFD at the end were not given out: now, as the part began
-        self._is_cut = False  # what comes next follows a seam: such U+FFFD go
-        self._room = sys.maxsize  # characters that may still be added
-        self._beyond = ""  # what had no room
-        self.restarted = False
-
-    def __len__(self) -> int:
-        return len(self.shown)
-
-    @property
-    def text(self) -> str:
-        """The answer: all of it that has come, without what was replaced."""
-        text = self.shown
-        for start, end in reversed(self.replaced):
-            text = text[:start] + text[end:]
-        return text
-
-    @property
-    def shown(self) -> str:
-        """All that was given out, joined, and the U+FFFD that wait at its end."""
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return self._parts[0] if self._parts else ""
-
-    @property
-    def held(self) -> int:
-        """How many characters wait for a decision."""
-        return self._waiting + (len(self._seam.held) if self._seam is not None else 0)
-
-    @property
-    def added(self) -> str:
-        """What the latest part has added."""
-        return self.shown[self._began :]
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether the latest part adds more than there was room for."""
-        return self._beyond != ""
-
-    def begin(self, room: int = sys.maxsize) -> None:
-        """A part of the answer begins here, unless it is the latest once more. It may add so many characters."""
-        if not self._is_again:
-            self._began, self._waiting_before = len(self), self._waiting
-        self._is_again = False
-        self._room, self._beyond = room, ""
-
-    def release(self) -> Delta | None:
-        """There is room for all of the latest part after all: returns what had none."""
-        beyond, self._beyond, self._room = self._beyond, "", sys.maxsize
-        return self._out(beyond)
-
-    def forget(self) -> None:
-        """The latest part was seen by nobody, and is to be replaced: it goes, and may be restored."""
-        self._forgotten = self.added if self.added.strip() else self._forgotten
-        self._parts = [self.shown[: self._began]]
-        self._waiting = self._waiting_before
-
-    def replace(self) -> None:
-        """The latest part is to be replaced, and was seen: it stands where it is, and is no part of the answer."""
-        if self.added:
-            self._anew = self._anew or bool(self.added.strip())
-            self.replaced = (*self.replaced, (self._began, len(self)))
-            self._began, self._is_cut = len(self), True
-
-    @property
-    def is_put_aside(self) -> bool:
-        """Whether something is to be replaced, and nothing has come in its place."""
-        return self._anew or bool(self._forgotten)
-
-    def restore(self) -> str:
-        """What was to be replaced is part of the answer again, unless a text has come in its place.
-
-        Returns:
-            What of it is to be given out.
-        """
-        if self._forgotten:
-            forgotten, self._forgotten = self._forgotten, ""
-            self._began = len(self)
-            return self._append(forgotten) + self.end()
-        if self._anew:
-            *others, (_, end) = self.replaced
-            blank = ((end, len(self)),) if end < len(self) else ()
-            self._anew, self.replaced = False, (*others, *blank)
-        return ""
-
-    def seam(self, *, prefilled: bool = False) -> None:
-        """What is fed from now on continues a text that was cut off here.
-
-        Args:
-            prefilled: no question stands between. White space at the text's end was left out (a prefill may not end
-                with any): what the continuation begins with of it is not written twice.
-        """
-        whole = self.text
-        text = whole.rstrip(HALF)
-        stripped = text[len(text.rstrip()) :][-self._most :] if prefilled else ""
-        self._is_cut = True
-        self._seam = None
-        if whole:
-            self._seam = Seam(text, least=self._least, most=self._most, halved=text != whole, stripped=stripped)
-
-    def again(self, part: str) -> None:
-        """What is fed from now on is the latest part from its beginning, as far as it has come: `part`."""
-        self._is_again = True
-        said, shown = part.rstrip(HALF), self.shown.rstrip(HALF)
-        self._is_cut = self._is_cut or said != part
-        if shown.endswith(said):
-            self._began = len(shown) - len(said)
-        if said:
-            self._seam = Seam(said, least=self._least, most=self._most, again=True)
-
-    def passes(self, text: str) -> bool:
-        """Take the next piece of a part if it can be given out as it is: nothing is undecided. Whether it was taken."""
-        if self._seam is not None or self._waiting or text.endswith(HALF) or self.is_put_aside:
-            return False
-        if len(text) > self._room:
-            return False
-        self._room -= len(text)
-        self._parts.append(text)
-        return True
-
-    def feed(self, text: str) -> Delta | None:
-        """Take the next piece of a part; returns what can be given out now, None if that is nothing."""
-        if self._seam is None:
-            return self._out(text)
-        return self._decided(self._seam.feed(text))
-
-    def close(self) -> Delta | None:
-        """The part is over: returns what was still held back, but for half a character at its end."""
-        if self._seam is None:
-            return None
-        delta = self._decided(self._seam.feed("", last=True))
-        self._seam = None
-        return delta
-
-    def end(self) -> str:
-        """The answer is over, nothing continues it: returns what waited at its end."""
-        waiting, self._waiting = self._waiting, 0
-        return HALF * waiting
-
-    def _decided(self, text: str | None) -> Delta | None:
-        if text is None or self._seam is None:
-            return None
-        restart = self._seam.restarted
-        self._seam = None
-        return self._out(text, restart=restart)
-
-    def _out(self, text: str, *, restart: bool = False) -> Delta | None:
-        if len(text) > self._room:
-            text, self._beyond = text[: self._room], self._beyond + text[self._room :]
-        self._room -= len(text)
-        if not text:
-            return None
-        text = self._append(text)
-        if text.strip():
-            restart, self._anew, self._forgotten = restart or self._anew, False, ""
-        self.restarted = self.restarted or restart
-        return Delta(text=text, restart=restart) if text else None
-
-    def _append(self, text: str) -> str:
-        """Add a piece; returns what can be given out of it, and of what waited."""
-        if self._is_cut:
-            self._drop_half()
-        self._parts.append(text)
-        text = self.end() + text
-        self._waiting = min(len(text) - len(text.rstrip(HALF)), self._most)
-        return text[: len(text) - self._waiting]
-
-    def _drop_half(self) -> None:
-        """Text comes after a seam: half a character before it goes, from the answer alone where it was given out."""
-        shown = self.shown
-        given = len(shown) - self._waiting
-        half = max(len(shown.rstrip(HALF)), self.replaced[-1][1] if self.replaced else 0)
-        self._parts, self._waiting, self._is_cut = [shown[:given]], 0, False
-        self._began = min(self._began, given)
-        self.replaced = tuple((start, min(end, given)) for start, end in self.replaced)
-        if half < given:
-            self.replaced = (*self.replaced, (half, given))
-
-
-def _ends_replaced(text: str, replaced: Spans) -> bool:
-    """Whether a text ends with what is to be replaced, and nothing stands in its place. Half a character needs none."""
-    return bool(replaced) and bool(text[slice(*replaced[-1])].strip(HALF)) and not text[replaced[-1][1] :].strip()
-
 
 def stitch(a: str, b: str, *, min_overlap: int = 16, max_overlap: int = 1_024, prefilled: bool = False) -> str:
-    """A cut text and its continuation as one text; `prefilled` as in `Stitcher.seam`."""
-    stitcher = Stitcher(a, min_overlap=min_overlap, max_overlap=max_overlap)
-    stitcher.seam(prefilled=prefilled)
-    stitcher.feed(b)
-    stitcher.close()
-    return stitcher.text
-
-
-# --- Where a continuation begins -----------------------------------------------------------------------------------
+    """A cut text and its continuation as one text; `prefilled` as in `Seam`."""
+    if not a:
+        return b
+    rest = Seam(a, least=min_overlap, most=max_overlap, prefilled=prefilled).feed(b, last=True)
+    return a.rstrip(HALF) + rest if rest else a
 
 
 class Seam:
@@ -278,25 +57,24 @@ class Seam:
     however they come.
 
     Args:
-        text: without the half of a character at its end; halved: there was one.
-        stripped: white space that a prefill left out.
+        text: as it was cut, perhaps within a character.
+        prefilled: no question stands between. White space at the text's end was left out (a prefill may not end with
+            any): what the continuation begins with of it is not written twice.
         again: what comes begins as the text does; nothing else is looked for.
     """
 
     __slots__ = ("_decision", "_end", "_is_exact", "_is_halved", "_is_last", "_least", "_most", "_plain", "_stood",
                  "_stripped", "_text", "held", "restarted")  # fmt: skip
 
-    def __init__(
-        self, text: str, *, least: int, most: int, halved: bool = False, stripped: str = "", again: bool = False
-    ) -> None:
-        body = text.rstrip()
-        self._text = text
-        self._stood = text[len(body) :]
+    def __init__(self, text: str, *, least: int, most: int, prefilled: bool = False, again: bool = False) -> None:
+        self._text = text.rstrip(HALF)
+        body = self._text.rstrip()
+        self._stood = self._text[len(body) :]
         self._plain = _plain(body)
         self._end = _plain(body[-most:])
         self._least, self._most = least, most
-        self._is_halved, self._is_exact, self._is_last = halved, again, False
-        self._stripped = stripped
+        self._is_halved, self._is_exact, self._is_last = self._text != text, again, False
+        self._stripped = self._stood[-most:] if prefilled else ""
         self._decision = self._swallow(0) if again else self._decide()
         self.held = ""
         self.restarted = False

@@ -30,7 +30,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from endturn.chat import Tool, ToolCall
@@ -246,7 +245,7 @@ class WalletGuard:
     def __init__(self, mode: Mode, *, wallet_guard: bool = True) -> None:
         self._mode: Mode = mode
         self._guards = wallet_guard
-        self._last: bytes | None = None
+        self._last: tuple[str, ...] | None = None
         self._results: frozenset[str] = frozenset()
         self._trivial = 0
         self._nothing_yet = True
@@ -273,7 +272,7 @@ class WalletGuard:
     def _guard(self, text: str, calls: Sequence[str], results: Sequence[tuple[str, str]]) -> Finish | None:
         said, acted, trivial = text.strip(), bool(calls or results), is_trivial(text)
         echo = RESULT_LABEL in said or said in self._results
-        seen = None if trivial else _hash(said[:COMPARED], *calls)
+        seen = None if trivial else (said[:COMPARED], *calls)
         repeated = seen is not None and seen == self._last
         self._last = seen
         self._results = frozenset(result.strip() for _, result in results if not is_trivial(result))
@@ -288,12 +287,3 @@ class WalletGuard:
         if self._trivial >= TRIVIAL_TIMES:
             return Finish(EMPTY if self._nothing_yet else IMPLICIT, "trivial")
         return None
-
-
-def _hash(*texts: str) -> bytes:
-    digest = blake2b(digest_size=16)
-    for text in texts:
-        encoded = text.encode(errors="replace")
-        digest.update(len(encoded).to_bytes(8))
-        digest.update(encoded)
-    return digest.digest()

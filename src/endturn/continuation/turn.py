@@ -1,6 +1,6 @@
 """One turn as a generator: it decides and records; whoever drives it calls the provider and runs the tools.
 
-    steps = Course(request, …).steps()
+    steps(TurnState(request, …)) yields
     CallProvider  → the driver calls the provider, feeds `incoming` with what arrives; answers None, or what was raised
     RunTool       → the driver runs the tool; answers ToolRan
     MakeRoom      → the driver asks the host's function for a shorter request; answers that, or None
@@ -8,7 +8,7 @@
     Delta         → the driver hands it to the consumer; answers None
     StopIteration → its value is the TurnResult
 
-No I/O and no clock of its own, so one course serves plain functions and coroutines, whole answers and streams. The
+No I/O and no clock of its own, so one generator serves plain functions and coroutines, whole answers and streams. The
 machine's table says which step follows; here is what each step calls for.
 """
 
@@ -16,22 +16,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Final
 
 from endturn import hooks
 from endturn.chat import CallFragment, ChatResponse, Delta, Request
 from endturn.continuation import continuation_request as asking, machine, result, termination
+from endturn.continuation.answer_text import NO_LIMIT, IncomingResponse
 from endturn.continuation.evaluation import evaluate, report_repair
 from endturn.continuation.history import without_empty
 from endturn.continuation.machine import FINAL, Signal, State
-from endturn.continuation.response import IncomingResponse
 from endturn.continuation.termination import Finish
 from endturn.continuation.tool_gate import Answer, Repair
-from endturn.continuation.turn_state import Retry, Setup, TurnState
+from endturn.continuation.turn_state import TurnState
 from endturn.errors import ProviderError
-from endturn.events import COMPLETE, Strategy, TerminationSignalled, Turn, TurnOutcome, plausible
+from endturn.events import COMPLETE, Strategy, TerminationSignalled, TurnOutcome, plausible
 from endturn.scopes import end_turn
 from endturn.stop import Resume, Stop, StopReason
 
@@ -47,81 +47,55 @@ SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReaso
 """The stop reasons that arrive as HTTP errors too: such an error counts as a response. So does one to be repaired."""
 
 
-class Course:
+def steps(state: TurnState) -> result.Steps:
     """The course of one turn, from the user's input to the answer handed back.
 
-    Args:
-        start: a request, or an unfinished turn.
-        turn: the announced turn; its scope is the driver's to open, and to make current around each step.
-        clock: gives seconds.
-        tell: is told all that is worth writing down, at once.
-
-    Attributes:
-        state: what the turn has, and is in the middle of.
-
     Raises:
-        UsageError: the policy limits money, and gives no price for the model.
+        Exception: what the provider raised on the first call, if nothing had come of it.
     """
+    state.write(began=_beginning(state))
+    if state.strategy is not None:
+        asking.announce(state, state.strategy)
+    while state.machine.state not in FINAL:
+        signal = yield from _do(state)
+        state.machine.on(signal)
+    if state.aside:  # nothing has come in its place
+        state.text.restore()
+    yield from state.text.end_answer()
+    if state.machine.state is State.COMPLETE:
+        yield from _show_calls(state)
+    return _result(state)
 
-    def __init__(
-        self,
-        start: Request | result.Resumption,
-        setup: Setup,
-        *,
-        turn: Turn,
-        clock: Callable[[], float],
-        tell: result.Tell | None = None,
-    ) -> None:
-        self.state = TurnState(start, setup, turn=turn, clock=clock, tell=tell)
 
-    def steps(self) -> result.Steps:
-        """Run the turn.
-
-        Raises:
-            Exception: what the provider raised on the first call, if nothing had come of it.
-        """
-        state = self.state
-        state.write(_beginning(state))
-        if state.strategy is not None:
-            asking.announce(state, state.strategy)
-        while state.machine.state not in FINAL:
-            signal = yield from _do(state)
-            state.machine.on(signal)
-        _let_stand(state)
-        state.end_text()
-        yield from _release(state)
-        if state.machine.state is State.COMPLETE:
-            yield from _show_calls(state)
-        return _result(state)
-
-    def interrupt(self, error: BaseException | None) -> result.TurnResult:
-        """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
-        state, stood = self.state, self.state.machine.state
-        if state.incoming is not None:
-            state.incoming.close(None)
-            state.take()
-            if state.last.stop.reason is StopReason.MISSING:
-                _fail(state, Signal.INTERRUPTED, None)
-            else:
-                _spend(state)
-                state.enter(state.last)  # the answer had arrived; the consumer did not wait for its last piece
-        elif stood is State.EXECUTE_TOOLS and state.calls:
-            done = {answer.tool_call_id for answer in state.answers}
-            for call in state.calls:
-                if call.id not in done:
-                    state.note_answer(call, "the turn was stopped before this call was done", is_error=True)
-            state.end_batch()
-            state.resumption = state.resume_with(state.sent, None)
-        elif stood is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
-            state.resumption = state.resume_same()
-        if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
-            state.machine.on(Signal.INTERRUPTED)
-        state.outcome = TurnOutcome.CANCELLED
-        if isinstance(error, Exception):
-            state.outcome, state.error = TurnOutcome.PROVIDER_ERROR, error
-        state.turn.continuation = None
-        _let_stand(state)
-        return _result(state, error)
+def interrupt(state: TurnState, error: BaseException | None) -> result.TurnResult:
+    """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
+    stood = state.machine.state
+    if state.incoming is not None:
+        state.incoming.close(None)
+        state.take()
+        if state.last.stop.reason is StopReason.MISSING:
+            _fail(state, Signal.INTERRUPTED, None)
+        else:
+            _spend(state)
+            state.enter(state.last)  # the answer had arrived; the consumer did not wait for its last piece
+    elif stood is State.EXECUTE_TOOLS and state.calls:
+        done = {answer.tool_call_id for answer in state.answers}
+        for call in state.calls:
+            if call.id not in done:
+                state.note_answer(call, "the turn was stopped before this call was done", is_error=True)
+        state.end_batch()
+        state.resumption = state.resume_with(state.sent, None)
+    elif stood is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
+        state.resumption = state.resume_same()
+    if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
+        state.machine.on(Signal.INTERRUPTED)
+    state.outcome = TurnOutcome.CANCELLED
+    if isinstance(error, Exception):
+        state.outcome, state.error = TurnOutcome.PROVIDER_ERROR, error
+    state.turn.continuation = None
+    if state.aside:
+        state.text.restore()
+    return _result(state, error)
 
 
 def _beginning(state: TurnState) -> result.Began:
@@ -146,7 +120,6 @@ def _do(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
         case State.REQUEST:
             if state.strategy is None:  # else a turn is taken up in the middle of an answer
                 state.counters.count(None)
-            state.number = state.counters.calls
         case State.EVALUATE_STOP:
             signal = evaluate(state)
             return (yield from _make_room(state)) if signal is Signal.CONTEXT_WINDOW_EXCEEDED else signal
@@ -173,7 +146,7 @@ def _check(state: TurnState, pending: State) -> Signal:
     limits, policy = state.limits, state.policy
     match pending:
         case State.CONTINUE_PENDING:
-            limit = limits.before_continuation(state.progress)
+            limit = state.gained_nothing or limits.before_continuation()
             if limit is None and asking.chosen(state) is None:
                 limit = TurnOutcome.NOT_CONTINUED
             most = policy.continuation_max_attempts
@@ -193,7 +166,7 @@ def _check(state: TurnState, pending: State) -> Signal:
                 log.info("[continue] Response paused, resuming is not allowed")
         case State.ASK_AGAIN_PENDING:
             assert state.retry is not None
-            limit = limits.before_asking_again(state.retry.otherwise)
+            limit = limits.before_asking_again(state.retry[1])
         case _:
             assert pending is State.ITERATE_PENDING
             limit = limits.before_iteration()
@@ -217,17 +190,11 @@ def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Rep
     """One call to the provider, and what became of it."""
     state.error = None
     strategy, room = state.strategy, state.limits.chars_left
-    if strategy is not Strategy.RETRIEVE:
-        state.kept = len(state.held)
     if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and state.passing is not None:
         room += len(state.passing.text)  # it comes again, or another in its place, and was counted
-    until = None
-    if state.may_be_trivial and not state.terms.is_held:
-        until = _says_something
-    held = state.held if state.terms.is_held or until else None
-    if held is None:
-        yield from _release(state)
-    state.incoming = IncomingResponse(state.stitcher, held, until, strategy=strategy, room=room)
+    hold = NO_LIMIT if state.is_held else termination.TRIVIAL_BELOW if state.may_be_trivial else 0
+    yield from state.text.begin(room=room, hold=hold)
+    state.incoming = IncomingResponse(state.text, strategy)
     state.turn.last_usage = None
     state.write_pending()
     raised = yield result.CallProvider(state.sent, state.incoming)
@@ -246,10 +213,6 @@ def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Rep
         raise raised
     _fail(state, Signal.FAILED, raised)
     return Signal.FAILED
-
-
-def _says_something(text: str) -> bool:
-    return not termination.is_trivial(text)
 
 
 def _fail(state: TurnState, signal: Signal, error: BaseException | None) -> None:
@@ -284,16 +247,8 @@ def _make_room(state: TurnState) -> Generator[result.MakeRoom, result.Reply, Sig
     made = yield result.MakeRoom(state.sent, state.last)
     if not isinstance(made, Request):
         return Signal.CONTEXT_WINDOW_EXCEEDED
-    state.retry = Retry(made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED)
+    state.retry = made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED
     return Signal.WORTHLESS
-
-
-def _release(state: TurnState) -> Generator[Delta, result.Reply, None]:
-    """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
-    held, restart = "".join(piece.text for piece in state.held), any(piece.restart for piece in state.held)
-    state.held = []
-    if held:
-        yield Delta(text=held, restart=restart)
 
 
 # --- Tools --------------------------------------------------------------------------------------------------------
@@ -301,12 +256,11 @@ def _release(state: TurnState) -> Generator[Delta, result.Reply, None]:
 
 def _execute(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
     """Run the calls that the gate passed, or answer those that it refused for what they say."""
-    state.end_text()
+    yield from state.text.end_answer()
     if isinstance(state.verdict, Answer):
         for call, error in state.verdict.errors:
             state.note_answer(call, error, is_error=True)
     else:
-        yield from _release(state)
         yield from _show_calls(state)
         yield from _run_tools(state)
     return _after_calls(state)
@@ -320,12 +274,8 @@ def _show_calls(state: TurnState) -> Generator[Delta, result.Reply, None]:
 
 
 def _run_tools(state: TurnState) -> Generator[result.RunTool, result.Reply, None]:
-    """Run the calls, in order: an id once for one logical response, its continuations and repairs included."""
+    """Run the calls, in order. An id is in a batch once, and a batch is run once for what it was asked for."""
     for call in state.calls:
-        if (state.number, call.id) in state.ran:
-            state.note_answer(call, "this call was run before; it is not run again", is_error=True)
-            continue
-        state.ran.add((state.number, call.id))
         ran = yield result.RunTool(call)
         assert isinstance(ran, result.ToolRan)
         state.note_answer(call, ran.content, is_error=ran.is_error)
@@ -359,7 +309,7 @@ def _guarded(state: TurnState) -> Finish | None:
         return None
     asked = {call.id: call for call in state.last.tool_calls}
     return state.guard.see(
-        state.stitcher.text,
+        state.text.answer,
         calls=[f"{call.name} {call.arguments_raw or call.arguments}" for call in asked.values()],
         results=[(asked[answer.tool_call_id or ""].name, answer.text) for answer in state.answers],
     )
@@ -368,27 +318,12 @@ def _guarded(state: TurnState) -> Finish | None:
 # --- The end ------------------------------------------------------------------------------------------------------
 
 
-def _let_stand(state: TurnState) -> None:
-    """Let an answer stand that was to be replaced, where nothing has come in its place."""
-    stitcher = state.stitcher
-    if not state.aside:
-        return
-    if state.held and not stitcher.added.strip():
-        state.put_aside()
-    text = stitcher.restore()
-    if text:
-        state.held.append(Delta(text=text))
-    if text and state.resumption is not None:  # who takes the turn up again has been shown it
-        replaced = (*stitcher.replaced, (len(stitcher) - len(text), len(stitcher)))
-        state.resumption = replace(state.resumption, text=stitcher.shown, replaced=replaced)
-
-
 def _result(state: TurnState, error: BaseException | None = None) -> result.TurnResult:
     """Announce the end. `error`: what ended the turn, where that is not the provider's."""
     outcome, policy, counters = state.outcome, state.policy, state.counters
     _announce_finish(state)
     end_turn(state.turn, outcome, error=error or state.error)
-    state.write(result.Ended(outcome))
+    state.write(ended=result.Ended(outcome))
     notice = _notice(state)
     if state.passing is not None:
         state.aside = False
@@ -396,13 +331,15 @@ def _result(state: TurnState, error: BaseException | None = None) -> result.Turn
     segments, resumption = tuple(state.segments), state.resumption
     stop = None if state.response is None else state.response.stop
     if resumption is not None:
-        resumption = replace(resumption, wanted=state.wanted, unmade=state.unmade)
+        resumption = replace(
+            resumption, shown=state.text.shown, restarted=state.text.restarted, wanted=state.wanted, unmade=state.unmade
+        )
         resumption = resumption.afresh() if outcome in result.AFRESH else resumption
     whole = (*state.asked.messages, *segments)
     return result.TurnResult(
-        text=state.earlier + state.stitcher.shown,
-        answer=state.stitcher.text,
-        restarted=state.restarted or state.stitcher.restarted,
+        text=state.text.shown,
+        answer=state.text.answer,
+        restarted=state.text.restarted,
         segments=segments,
         messages=without_empty(whole) if policy.history == "segments" else state.collapsed(whole),
         outcome=outcome,
@@ -417,7 +354,7 @@ def _result(state: TurnState, error: BaseException | None = None) -> result.Turn
         continuations=counters.continuations_made,
         repairs=counters.repairs_made,
         requests=counters.calls,
-        tool_results=tuple(state.results),
+        tool_results=tuple(message for message in segments if message.role == "tool"),
         error=state.error,
         duration_s=state.elapsed(),
         resumption=resumption,

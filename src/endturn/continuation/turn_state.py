@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from endturn import hooks
-from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
 from endturn.continuation import termination
+from endturn.continuation.answer_text import AnswerText, IncomingResponse
 from endturn.continuation.history import collapse, record
-from endturn.continuation.limits import Counters, Limits, Progress, measured
+from endturn.continuation.limits import Limits
 from endturn.continuation.machine import Machine
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.response import IncomingResponse
-from endturn.continuation.result import Answered, Entered, Entry, Resumption, Tell
-from endturn.continuation.stitch import Stitcher
+from endturn.continuation.result import Entry, Resumption, Tell
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, WalletGuard
 from endturn.continuation.tool_gate import Run, Verdict
 from endturn.errors import UsageError
@@ -65,39 +64,8 @@ class Setup:
         return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
 
 
-class Terms:
-    """What a turn's request settles for the whole of it.
-
-    Attributes:
-        capability: of the model.
-        names_calls: the format has a reason of its own for a tool call; in the others every call is a promoted one.
-        tools: those that the request declares, by name.
-        maximum: of output tokens, that it sets.
-        is_json: the answer is to be JSON; the request says so in either way.
-        is_held: it is, and is not shown before it is known to be.
-        is_offered: a tool to end the turn with is declared.
-
-    Raises:
-        UsageError: the policy limits money, and gives no price for the model.
-    """
-
-    def __init__(self, base: Request, setup: Setup) -> None:
-        policy, format = setup.policy, setup.format
-        if policy.max_cost is not None and policy.price(base.model) is None:
-            raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
-        tools = tool_schemas(base)
-        if policy.mode == "task" and FINISH_TASK.name in tools:
-            tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
-        asked = setup.asked_in(base)
-        self.capability = capabilities.of(format.name, setup.dialect, base.model, json_format=base.format)
-        self.names_calls = any(
-            row.reason is StopReason.TOOL_CALL for rows in format.reasons.values() for row in rows.values()
-        )
-        self.tools = tools
-        self.maximum = setup.maximum_of(base)
-        self.is_json = base.format is not None or (asked is not None and asked.json_format)
-        self.is_held = self.is_json and policy.stream_json == "held"
-        self.is_offered = termination.is_offered(policy.mode, tools)
+JOINING: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR})
+"""The calls whose text joins an answer that was cut."""
 
 
 def limited(request: Request, maximum: int | None) -> Request:
@@ -109,92 +77,92 @@ def limited(request: Request, maximum: int | None) -> Request:
     return request.but(max_tokens=maximum, extra=extra)
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """The same question is worth asking once more, as `request`. `otherwise`: what its answer came to, if it is not."""
-
-    request: Request
-    otherwise: TurnOutcome
-
-
 class TurnState:
-    """All that changes in a turn.
+    """All that changes in a turn, and what its request settles for the whole of it.
 
     Attributes:
         turn: the announced one; elapsed: gives the seconds since it began.
         tell: is told what enters the turn; None where nobody writes it down.
         asked: the request that the host made. base: the same with each answer of its history in one message, without
             nudges: what every call begins with. sent: the latest that went out.
+        capability: of the model. tools: those that the request declares, by name. maximum: of output tokens, that it
+            sets. is_json: the answer is to be JSON, in our words or the format's; is_held: it is not shown before it is
+            known to be. is_offered: a tool to end the turn with is declared.
         pending: messages of `sent` that are recorded once it is answered; a nudge that fails leaves no trace.
             written: so many of them are written down already.
-        stitcher: the answer that is being written; earlier: the text before the last tool run; restarted: that was
-            begun anew.
-        ran: the calls that were run, with the number of the ordinary call that their answer began with.
+        text: what was shown, and the answer that is being written.
         passing: a response of which the whole is to come again, or another in its place; it is recorded only if the
             turn ends before that. aside: another was asked for in its place.
         strategy: how the latest call asks; None for an ordinary one.
         issue: what is wrong with a payload that is to be repaired, as in `schema.ISSUE`; wanted: the names of its
             calls. unmade: what the user is told of calls that were asked for again, and not made.
-        held: what the consumer may not see yet; kept: so many pieces of it are of earlier responses.
         before: the request and the response before the latest call, which may have to be taken back.
         incoming: the response of the call that is out. response: what the latest came to; overflowed: it was longer
             than what may be kept of it; verdict: the gate's on it.
-        retry: asked in place of the latest answer, if limits allow.
-        number: of the ordinary call that the present answer began with.
+        gained_nothing: how a turn ends that goes no further than the latest response, which brought nothing; else None.
+        retry: the same question, if it is worth asking once more, and what its answer came to, if it may not be.
         answers: what the calls that run now were answered with so far.
         same: the tool calls of the latest batch, as text, and how often in a row they came.
+
+    Raises:
+        UsageError: the policy limits money, and gives no price for the model.
     """
 
     def __init__(
         self, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float], tell: Tell | None
     ) -> None:
         began_s, policy = clock(), setup.policy
-        self.setup = setup
+        self.setup, self.policy = setup, policy
         asked = start if isinstance(start, Request) else start.request
         messages = self.collapsed(asked.messages)  # it may hold segments of a turn, given back as they are
         base = asked if messages == asked.messages else asked.but(messages=messages)
         if isinstance(start, Request):
             start = Resumption(request=asked, next=base)
+        if policy.max_cost is not None and policy.price(base.model) is None:
+            raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
 
-        self.terms = terms = Terms(base, setup)
-        self.turn = turn
+        settings = setup.asked_in(base)
+        self.capability = capabilities.of(setup.format.name, setup.dialect, base.model, json_format=base.format)
+        self.tools = tool_schemas(base)
+        if policy.mode == "task" and FINISH_TASK.name in self.tools:
+            parameters = self.tools[FINISH_TASK.name].parameters
+            self.tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=parameters))
+        self.maximum = setup.maximum_of(base)
+        self.is_json = base.format is not None or (settings is not None and settings.json_format)
+        self.is_held = self.is_json and policy.stream_json == "held"
+        self.is_offered = termination.is_offered(policy.mode, self.tools)
+
+        self.turn, self.tell = turn, tell
         self.elapsed: Callable[[], float] = lambda: clock() - began_s
-        self.tell = tell
-        guarded = policy.mode if policy.wallet_guard and terms.is_offered else None
+        guarded = policy.mode if policy.wallet_guard and self.is_offered else None
         self.guard = None if guarded is None else WalletGuard(guarded)
-        self.limits = Limits(policy, replace(start.counters), self.elapsed, base.model, thinking_budget(base))
+        self.counters = replace(start.counters)
+        self.limits = Limits(policy, self.counters, self.elapsed, base.model, thinking_budget(base))
         self.machine = Machine()
 
         self.asked, self.base, self.sent = asked, base, start.next
         self.pending, self.written = start.pending, 0
-        self.segments, self.results = list(start.segments), list(start.tool_results)
-        self.usage = start.usage
-        self.ran = set(start.ran)
-        self.earlier, self.restarted = start.earlier, start.restarted
-        self.stitcher = Stitcher(
-            start.text, start.replaced, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap
-        )
-        self.passing = start.passing
-        self.aside = start.passing is not None and self.stitcher.is_put_aside
-        self.strategy = start.strategy
-        if start.seam:
-            self.stitcher.seam(prefilled=start.strategy is Strategy.PREFILL)
-        elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not self.aside:
-            self.stitcher.again(start.passing.text)
+        self.segments, self.usage = list(start.segments), start.usage
+        self.strategy, self.wanted, self.unmade = start.strategy, start.wanted, start.unmade
         self.issue = "unverified_terminal" if start.strategy is Strategy.REPAIR else None
-        self.wanted, self.unmade = start.wanted, start.unmade
+        self.passing, self.aside = start.passing, start.aside
+        came = "" if start.passing is None else start.passing.text
+        self.text = AnswerText(
+            start.shown, start.answer, aside=came if start.aside else "", restarted=start.restarted,
+            min_overlap=policy.min_overlap, max_overlap=policy.max_overlap,
+        )  # fmt: skip
+        if start.strategy in JOINING:
+            self.text.seam(prefilled=start.strategy is Strategy.PREFILL)
+        elif start.strategy is Strategy.RETRIEVE and not self.aside:
+            self.text.again(came)
 
-        self.held: list[Delta] = []
-        self.kept = 0
         self.before: tuple[Request, ChatResponse] | None = None
         self.incoming: IncomingResponse | None = None
         self.response: ChatResponse | None = None
         self.overflowed = False
         self.verdict: Verdict | None = None
-        self.progress = Progress(visible=False)
-        self.retry: Retry | None = None
-
-        self.number = 0
+        self.gained_nothing: TurnOutcome | None = None
+        self.retry: tuple[Request, TurnOutcome] | None = None
         self.answers: list[Message] = []
         self.same: tuple[list[str], int] = [], 0
 
@@ -202,16 +170,6 @@ class TurnState:
         self.finish: Finish | None = None
         self.error: BaseException | None = None
         self.resumption: Resumption | None = None
-
-    @property
-    def policy(self) -> ContinuationPolicy:
-        """The turn's policy."""
-        return self.setup.policy
-
-    @property
-    def counters(self) -> Counters:
-        """What has been used of its limits."""
-        return self.limits.counters
 
     @property
     def last(self) -> ChatResponse:
@@ -236,21 +194,21 @@ class TurnState:
     @property
     def answer_text(self) -> str:
         """The answer so far; of one that was not shown, what the latest response says."""
-        return self.stitcher.text or self.last.text
+        return self.text.answer or self.last.text
 
     @property
     def may_be_trivial(self) -> bool:
         """Whether an answer that says nothing is asked for again: it is text, and all of it comes from one call."""
-        return self.guard is not None and self.strategy in (None, Strategy.RETRY) and not self.terms.is_json
+        return self.guard is not None and self.strategy in (None, Strategy.RETRY) and not self.is_json
 
     def emit(self, record: Callable[..., Any], **said: Any) -> None:
         """Announce a record of this turn."""
         hooks.emit(record(turn=self.turn, provider=self.setup.provider, model=self.base.model, **said))
 
-    def write(self, entry: Entry) -> None:
+    def write(self, **told: Any) -> None:
         """Have an entry written down."""
         if self.tell is not None:
-            self.tell(entry)
+            self.tell(Entry(**told))
 
     # --- The call that is out -------------------------------------------------------------------------------------
 
@@ -259,7 +217,7 @@ class TurnState:
         assert self.incoming is not None
         assert self.incoming.response is not None
         self.response, self.overflowed, self.incoming = self.incoming.response, self.incoming.overflowed, None
-        self.write(Answered(self.response, raised))
+        self.write(response=self.response, raised=raised)
         self.counters.calls += 1
 
     def spend(self, usage: Usage) -> None:
@@ -269,33 +227,10 @@ class TurnState:
         if price is not None:
             self.counters.cost += ((usage.input_tokens or 0) * price[0] + (usage.output_tokens or 0) * price[1]) / 1e6
 
-    def measure(self, response: ChatResponse) -> tuple[Usage, Usage | None]:
-        """Add a response's usage; returns it, and what of it had to be estimated."""
-        sent = self.sent if self.sent.max_tokens is not None else self.sent.but(max_tokens=self.terms.maximum)
-        usage, guessed = measured(response, sent)
-        self.spend(usage)
-        return usage, guessed
-
-    # --- Text -----------------------------------------------------------------------------------------------------
-
-    def end_text(self) -> None:
-        """No text follows in this answer: half a character that waited for its other half is shown after all."""
-        waited = self.stitcher.end()
-        if waited:
-            self.held.append(Delta(text=waited))
-
-    def leave_out(self) -> None:
-        """Take the latest part out of the answer. What was seen of it stays where it is."""
-        if self.held or not self.stitcher.added:
-            self.stitcher.forget()
-            del self.held[self.kept :]
-        else:
-            self.stitcher.replace()
-
     def put_aside(self) -> None:
         """Another answer is asked for in place of the latest: what nobody has seen of that goes."""
         self.aside = self.passing is not None and bool(self.passing.text.strip())
-        self.leave_out()
+        self.text.put_aside()
 
     # --- The history ----------------------------------------------------------------------------------------------
 
@@ -322,7 +257,7 @@ class TurnState:
         if self.aside and not says:
             return
         message = record(response, calls, text=text)
-        self.write(Entered(message, replace(self.counters), self.usage))
+        self.write(message=message, counters=replace(self.counters), usage=self.usage)
         self.segments += [*self.pending, message]
         self.forget_pending()
         self.passing, self.aside = None, False
@@ -330,7 +265,7 @@ class TurnState:
     def write_pending(self) -> None:
         """Write down the messages that the request which goes out now brings, unless they went out before."""
         for message in self.pending[self.written :]:
-            self.write(Entered(message, replace(self.counters), self.usage))
+            self.write(message=message, counters=replace(self.counters), usage=self.usage)
         self.written = len(self.pending)
 
     def forget_pending(self) -> None:
@@ -341,7 +276,7 @@ class TurnState:
         """Keep what a call was answered with until all are; it is written down at once."""
         answer = Message(role="tool", content=content, tool_call_id=call.id, is_error=is_error)
         self.answers.append(answer)
-        self.write(Entered(answer))
+        self.write(message=answer)
 
     def end_batch(self, *, last: bool = False) -> None:
         """All calls of a response are answered: record that. The next request is an ordinary one again.
@@ -354,11 +289,8 @@ class TurnState:
         messages = (*self.sent.messages, self.segments[-1], *self.answers)
         self.sent = self.base.but(messages=messages, token=None, retrieve=None)
         self.segments += self.answers
-        self.results += self.answers
         if not last:
-            self.earlier += self.stitcher.shown
-            self.restarted = self.restarted or self.stitcher.restarted
-            self.stitcher = Stitcher(min_overlap=self.policy.min_overlap, max_overlap=self.policy.max_overlap)
+            self.text.begin_answer()
         if self.policy.continuation_attempts_per == "answer":
             self.counters.attempts = 0
         self.answers, self.verdict, self.strategy, self.wanted = [], None, None, ()
@@ -370,17 +302,14 @@ class TurnState:
             next=request,
             pending=tuple(pending),
             strategy=strategy,
-            earlier=self.earlier,
-            text=self.stitcher.shown,
-            replaced=self.stitcher.replaced,
-            restarted=self.restarted or self.stitcher.restarted,
-            seam=strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR),
+            shown=self.text.shown,
+            answer=self.text.answer,
+            restarted=self.text.restarted,
             segments=tuple(self.segments),
-            tool_results=tuple(self.results),
             usage=self.usage,
             counters=replace(self.counters),
-            ran=frozenset(self.ran),
             passing=self.passing,
+            aside=self.aside,
         )
 
     def resume_same(self) -> Resumption:
