@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Json, Message, Request, Tool, Usage
+from endturn.chat import Json, Message, Usage
+from endturn.formats.encoding import encodes
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
 from endturn.formats.history import call_in
-from endturn.formats.next_request import own_blocks, resumes, sent_back
+from endturn.formats.next_request import resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, Voice
 
 NAME: Final = "bedrock_converse"
@@ -163,74 +162,12 @@ def _failed(data: Any) -> Any:
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
-def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of a Converse request; the path says the model, and whether to stream.
-
-    The API has no seed, and no JSON format without a schema: both are left out. It cannot forbid tools that it knows,
-    and refuses a history with calls where it knows none: `none` offers them as `auto` does.
-
-    Members of `extra` that are objects in the body too, such as `inferenceConfig`, are merged with those.
-    """
-    system = [each for each in request.messages if each.role == "system" and own_blocks(each, NAME) is None]
-    schema, chosen = schema_of(request), _TOOL.chosen(request)
-    form = {"type": "json_schema", "structure": {"jsonSchema": {"schema": json.dumps(schema)}}}
-    settings = {
-        "system": [part for message in system for part in _parts(message.content)],
-        "inferenceConfig": written_settings(request, {"maxTokens": "max_tokens", "temperature": "temperature"}),
-        "toolConfig": present({"tools": [*map(_tool, request.tools)] or None, "toolChoice": chosen}),
-        "outputConfig": {} if schema is None else {"textFormat": form},
-    }
-    body = {"messages": _messages(request.messages), **{name: value for name, value in settings.items() if value}}
-    for name in request.extra:
-        body = with_extra(body, {name: request.extra[name]}, name)
-    return body
-
-
-_TOOL: Final = ToolShape(choices={"none": None, "required": {"any": {}}, "": {"tool": {"name": "$name"}}})
-
-
-def _tool(tool: Tool) -> Json:
-    # An empty description is refused.
-    described = {"description": tool.description} if tool.description.strip() else {}
-    return {"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": tool.parameters}}}
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [_text(content)] if isinstance(content, str) else content
-
-
-def _text(said: str) -> Json:
-    return {"text": said}
-
-
-def _messages(messages: Iterable[Message]) -> list[Json]:
-    """The messages in the API's shape. Roles must alternate: what one role says in succession is one message."""
-    written: list[Json] = []
-    said = (("user" if each.role == "tool" else each.role, blocks) for each in messages if (blocks := _content(each)))
-    for role, batch in groupby(said, lambda each: each[0]):
-        content = [block for _, blocks in batch for block in blocks]
-        written += content if role == "system" else [{"role": role, "content": content}]
-    return written
-
-
-def _content(message: Message) -> Sequence[Json]:
-    """A message's blocks. Of a system message, only its own; none where an assistant says nothing: that is refused."""
-    own, calls = own_blocks(message, NAME), message.tool_calls
-    match message.role:
-        case "system":
-            return own or ()
-        case "user":
-            return _parts(message.content)
-        case "tool":
-            result: Json = {"toolUseId": message.tool_call_id or "", "content": _parts(message.content)}
-            return own or [{"toolResult": {**result, "status": "error"} if message.is_error else result}]
-    uses = ({"toolUseId": call.id, "name": call.name, "input": call.arguments or {}} for call in calls)
-    made = (*_parts(message.content), *({"toolUse": use} for use in uses))
-    return [_untyped(block) for block in sent_back(made if own is None else own, calls)]
+def _replayed(message: Message, own: Iterable[Json]) -> list[Json]:
+    """The blocks of an answer. A type that some models give a call is none that the API takes."""
+    return [_untyped(block) for block in sent_back(own, message.tool_calls)]
 
 
 def _untyped(block: Json) -> Json:
-    """A client's call as a request has it: a type that some models give it is none that the API takes."""
     use = call_in(block)
     return block if use is None else {"toolUse": {name: use[name] for name in use if name != "type"}}
 
@@ -264,8 +201,8 @@ FORMAT: Final = Format(
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/converse[|-stream]"},
     routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)|(?P<whole>))"),
-    body=encode,
-    resume=resumes(NAME, _text, forced="toolConfig.toolChoice"),
+    body=encodes(NAME, _replayed),
+    resume=resumes(NAME, lambda said: {"text": said}, forced="toolConfig.toolChoice"),
     reader=Reader,
     faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
     failed=_failed,

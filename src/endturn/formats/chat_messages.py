@@ -7,18 +7,6 @@ from typing import Any, Final
 
 from endturn.chat import Json, Message
 from endturn.formats.reading import items, member, text
-from endturn.formats.scripting import function_call
-
-
-def written_message(message: Message) -> Json | None:
-    """A message; None for one of the assistant's that says nothing, which servers refuse."""
-    if message.role == "tool":
-        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
-    if message.role != "assistant":
-        return {"role": message.role, "content": message.content}
-    said: Json = {"content": message.content} if message.text.strip() else {}
-    calls: Json = {"tool_calls": [function_call(call) for call in message.tool_calls]} if message.tool_calls else {}
-    return {"role": "assistant", **said, **calls} if said or calls else None
 
 
 def without_lost_calls(message: Message, block: Json) -> Json:

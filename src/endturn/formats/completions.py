@@ -316,7 +316,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         if shape is SHAPES[""]:
             # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
             body["stream_options"] = {"include_usage": True}
-    return with_extra(body, request.extra, shape.settings)
+    return with_extra(body, request.extra)
 
 
 def _prompt(messages: tuple[Message, ...], *, claude: bool) -> str:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.chat import ChatResponse, Json, Usage
+from endturn.formats.encoding import encodes
 from endturn.formats.errors import shortened
 from endturn.formats.format import Format
-from endturn.formats.history import call_in
-from endturn.formats.next_request import own_blocks, resumes, sent_back
+from endturn.formats.next_request import resumes
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
 from endturn.formats.summaries import Context, RequestSummary, Voice
 from endturn.stop import StopReason, raw_text
 from endturn.stop_reasons import rows_of
@@ -266,95 +264,6 @@ def _in_path(model: str) -> str:
 
 # --- What a request says ---
 
-# `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's.
-_TOOL: Final = ToolShape(
-    schema="parametersJsonSchema",
-    choices={
-        "none": {"mode": "NONE"},
-        "required": {"mode": "ANY"},
-        "": {"mode": "ANY", "allowedFunctionNames": ["$name"]},
-    },
-)
-_SETTINGS: Final = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-
-
-def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST …:generateContent, and of …:streamGenerateContent; the path says which, and the model.
-
-    An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
-    """
-    system = [part for message in request.messages if message.role == "system" for part in _parts(message.content)]
-    tools, chosen = _TOOL.all(request), _TOOL.chosen(request)
-    mime = None if request.format is None else "application/json"
-    settings = {
-        **written_settings(request, _SETTINGS),
-        **present({"responseMimeType": mime, "responseJsonSchema": schema_of(request)}),
-    }
-    body = {
-        "contents": _contents(request.messages),
-        "systemInstruction": {"parts": system} if system else None,
-        "tools": tools and [{"functionDeclarations": tools}],
-        "toolConfig": chosen and {"functionCallingConfig": chosen},
-        "generationConfig": settings or None,
-        "continuationToken": request.token,
-    }
-    return with_extra(present(body), request.extra, "generationConfig")
-
-
-def _contents(messages: Iterable[Message]) -> list[Json]:
-    """The contents of a request, but for system messages; the results of one batch of calls go together in one."""
-    written: list[Json] = []
-    called: dict[str, Json] = {}
-    for role, batch in groupby(messages, key=lambda message: message.role):
-        if role == "tool":
-            written.append({"role": "user", "parts": [_result(each, called) for each in batch]})
-            continue
-        for message in batch:
-            called |= _called(message)
-            said = _said(message) if role == "assistant" else _parts(message.content)
-            if said and role != "system":
-                written.append({"role": "model" if role == "assistant" else "user", "parts": said})
-    return written
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [_text(content)] if isinstance(content, str) else content
-
-
-def _text(said: str) -> Json:
-    return {"text": said}
-
-
-def _called(message: Message) -> dict[str, Json]:
-    """A call's id → what its result says of it: its name, and its id unless we minted it, as most have none."""
-    kept = own_blocks(message, NAME)
-    sent = {text(member(call_in(part), "id")) for part in kept or ()}
-    return {
-        call.id: {"name": call.name, "id": call.id} if kept is None or call.id in sent else {"name": call.name}
-        for call in message.tool_calls
-    }
-
-
-def _result(message: Message, called: Mapping[str, Json]) -> Json:
-    """A tool's result. The format tells whose it is by the function's name, which the call in the history has."""
-    if kept := own_blocks(message, NAME):
-        return kept[0]
-    id_ = message.tool_call_id or ""
-    result: Json = {
-        **called.get(id_, {"name": id_, "id": id_}),
-        "response": {"error" if message.is_error else "output": message.text},
-    }
-    media = [part for part in items(message.content) if "text" not in part]
-    return {"functionResponse": {**result, "parts": media} if media else result}
-
-
-def _said(message: Message) -> list[Json]:
-    """An assistant message's parts; none where it says nothing, which the API refuses."""
-    calls = ({"id": call.id, "name": call.name, "args": call.arguments or {}} for call in message.tool_calls)
-    made = (*_parts(message.content), *({"functionCall": call} for call in calls))
-    kept = own_blocks(message, NAME)
-    return sent_back(made if kept is None else kept, message.tool_calls)
-
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a request asks for: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
@@ -389,8 +298,8 @@ FORMAT: Final = Format(
     paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
     in_path=_in_path,
     routed=routed_by(_PATH),
-    body=encode,
-    resume=resumes(NAME, _text, forced="toolConfig"),
+    body=encodes(NAME),
+    resume=resumes(NAME, lambda said: {"text": said}, forced="toolConfig"),
     own_summary=request_summary,
     reader=Reader,
     faulty=_faulty,

@@ -8,20 +8,20 @@ choices stand id, model, usage, and an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
-from endturn.formats.chat_messages import joined_entries, without_lost_calls, written_message
+from endturn.formats.chat_messages import joined_entries, without_lost_calls
+from endturn.formats.encoding import encoded
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
 from endturn.formats.next_request import own_blocks, resent, resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window, usage_in
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.settings import ANY_JSON, FUNCTION, present, written_settings
 from endturn.formats.summaries import Context, Voice
 from endturn.stop import Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import rows_of
@@ -325,9 +325,6 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-# OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
-_OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
-_LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 _GOES_ON: Final = {"continue_final_message": True, "add_generation_prompt": False}
 """How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
 _PATH: Final = (
@@ -337,46 +334,16 @@ _PATH: Final = (
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /chat/completions.
-
-    Args:
-        dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
-    """
-    messages = [written for message in request.messages if (written := _written(message)) is not None]
-    for written in messages[:-1]:
+    """The body of POST /chat/completions, in a dialect's names."""
+    body = encoded(NAME, request, stream=stream, dialect=dialect, replay=_replayed)
+    for written in body["messages"][:-1]:
         # A prefill that was answered is a message like any other: marked, it may only be the last.
         written.pop("prefix", None)
-    limit = "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"
-    names = {} if _LIMITS & request.extra.keys() else {limit: "max_tokens"}
-    names |= {"temperature": "temperature", "random_seed" if dialect == "mistral" else "seed": "seed"}
-    schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.format}}
-    streams = stream and dialect != "watsonx"
-    body = {
-        "model_id" if dialect == "watsonx" else "model": request.model,
-        "messages": messages,
-        "tools": FUNCTION.all(request),
-        "tool_choice": FUNCTION.chosen(request),
-        **written_settings(request, names),
-        "response_format": request.format if request.format in (None, ANY_JSON) else schema,
-        "stream": streams or None,
-        # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
-        # usage always, and refuses the member (openai/openai-agents-python#442).
-        "stream_options": {"include_usage": True} if streams and dialect != "mistral" else None,
-    }
-    return present(body) | request.extra
+    return body
 
 
-def _written(message: Message) -> Json | None:
-    """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
-    own = own_blocks(message, NAME)
-    if not own or (message.tool_calls and not own[0].get("tool_calls")):
-        written = written_message(message)
-        # Some servers want content beside calls, too.
-        return written and {"role": message.role, "content": None, **written}
-    if message.role != "assistant":
-        return {**own[0]}
-    block = own[0]
-    written = without_lost_calls(message, block)
+def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
+    written = without_lost_calls(message, own[0])
     audio = written.pop("audio", None)
     if id_ := text(member(audio, "id")):
         written["audio"] = {"id": id_}  # All that OpenAI takes back of an answer that was spoken.
@@ -385,7 +352,8 @@ def _written(message: Message) -> Json | None:
     content = written.get("content")
     # Thinking alone says nothing.
     says = any(member(part, "type") != "thinking" for part in content) if isinstance(content, list) else content
-    return written if "tool_calls" in written or says or written.get("refusal") or _shows(written) else None
+    speaks = "tool_calls" in written or says or written.get("refusal") or _shows(written)
+    return [written] if speaks else []
 
 
 def resume(
