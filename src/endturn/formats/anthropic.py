@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from endturn.chat import Json, Usage
 from endturn.formats.encoding import encodes
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object, error_beside
+from endturn.formats.format import Format, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import resumes
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
@@ -170,14 +170,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield block
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    content = data.get("content")
-    is_good = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
-    if not whole or (is_good and data.get("type") in ("message", None)):
-        return None
-    return "a message has a list of content blocks as its `content`"
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
@@ -188,7 +180,9 @@ FORMAT: Final = Format(
     resume=resumes(NAME, lambda said: {"type": "text", "text": said}),
     reader=Reader,
     own_rows=_rows_of,
-    faulty=an_object("a message", "an event of a message stream", _faulty),
+    called=("a message", "an event of a message stream"),
+    needs=("content",),
+    objects=("content[]",),
     failed=error_beside("content"),
     blocks=_blocks,
     has_end=True,

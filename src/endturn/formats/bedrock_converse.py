@@ -11,7 +11,7 @@ from endturn.chat import Json, Message, Usage
 from endturn.formats.encoding import encodes
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object
+from endturn.formats.format import Format
 from endturn.formats.history import call_in
 from endturn.formats.next_request import resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
@@ -145,14 +145,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    content = member(member(member(data, "output"), "message"), "content")
-    is_good = isinstance(content, list) and all(isinstance(block, dict) for block in content)
-    if not whole or is_good:
-        return None
-    return "an answer of Converse has a list of content blocks as its `output.message.content`"
-
-
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
     found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
@@ -204,7 +196,9 @@ FORMAT: Final = Format(
     body=encodes(NAME, _replayed),
     resume=resumes(NAME, lambda said: {"text": said}, forced="toolConfig.toolChoice"),
     reader=Reader,
-    faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
+    called=("an answer of Converse", "an event of a Converse stream"),
+    needs=("output.message.content",),
+    objects=("output.message.content[]",),
     failed=_failed,
     blocks=_blocks,
     own_error=reply_error,

@@ -16,7 +16,7 @@ from endturn.formats.chat_messages import without_lost_calls
 from endturn.formats.encoding import encoded
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object
+from endturn.formats.format import Format
 from endturn.formats.next_request import resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
@@ -202,18 +202,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", **{name: value for name, value in found.items() if value}}
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    """What cannot be read must not look like an answer of nothing."""
-    if not whole:
-        return None
-    is_v2 = isinstance(data.get("message"), dict)
-    holder = data["message"] if is_v2 else data
-    parts = (part for name in ("content", "tool_calls") for part in _listed(holder.get(name)))
-    if not (is_v2 or data.keys() & {"text", "tool_calls"}) or not all(isinstance(p, dict | str | None) for p in parts):
-        return "a chat response has a `message` with a list of `content` (v1: a `text`), and a list of `tool_calls`"
-    return None
-
-
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should; `message-end` has it in its delta."""
     message, kind = member(data, "message"), member(data, "type")
@@ -336,7 +324,9 @@ FORMAT: Final = Format(
     resume=resumes_message(NAME, _unfinished),
     own_summary=request_summary,
     reader=Reader,
-    faulty=an_object("a chat response", "an event of a chat stream", _faulty),
+    called=("a chat response", "an event of a chat stream"),
+    needs=("message", "text", "tool_calls"),
+    objects=("tool_calls[]",),
     failed=_failed,
     blocks=_blocks,
     has_end=True,

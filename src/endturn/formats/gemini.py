@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.formats.encoding import encodes
-from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.next_request import resumes
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
@@ -32,7 +31,7 @@ NAME: Final = "gemini"
 _WORDS: Final = frozenset({"text", "thought"})
 _MEMBERS: Final = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
 """The members of a response: what has none of them is something else."""
-_OF_SDK: Final = frozenset({"prompt_feedback", "usage_metadata", "model_version", "response_id"})
+_OF_SDK: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
 """What tells that the SDK has dumped a response by its own names."""
 _COUNTED: Final = (
     *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
@@ -78,7 +77,7 @@ class Reader:
         for chunk in event if isinstance(event, list) else (event,):
             if not isinstance(chunk, dict):
                 continue
-            if not _OF_SDK.isdisjoint(chunk):
+            if not chunk.keys().isdisjoint(_OF_SDK):
                 chunk = _camelled(chunk)
             if self._id is None:
                 self._id = text_or_none(chunk.get("responseId"))
@@ -223,24 +222,6 @@ def _usage(told: Any) -> Usage | None:
     return Usage(asked, output, thought, cached)
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    """What cannot be read must not look like an answer that says nothing."""
-    chunks = data if isinstance(data, list) and data else [data]
-    for chunk in chunks:
-        candidates = chunk.get("candidates") or [] if isinstance(chunk, dict) else None
-        if not isinstance(candidates, list) or not all(map(_is_candidate, candidates)):
-            return f"a response of generateContent is an object with candidates, not {shortened(repr(data), 80)}"
-    if whole and all(first(chunk, *_MEMBERS, *_OF_SDK) is None for chunk in chunks):
-        return f"a response of generateContent has `candidates`; this has {sorted(map(str, chunks[0]))[:8]}"
-    return None
-
-
-def _is_candidate(candidate: Any) -> bool:
-    content = candidate.get("content") or {} if isinstance(candidate, dict) else None
-    parts = content.get("parts") or [] if isinstance(content, dict) else None
-    return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
-
-
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should."""
     chunks = [chunk for chunk in (data if isinstance(data, list) else [data]) if isinstance(chunk, dict)]
@@ -302,7 +283,10 @@ FORMAT: Final = Format(
     resume=resumes(NAME, lambda said: {"text": said}, forced="toolConfig"),
     own_summary=request_summary,
     reader=Reader,
-    faulty=_faulty,
+    called=("a response of generateContent", "a chunk of generateContent"),
+    needs=(*_MEMBERS, *_OF_SDK),
+    objects=("candidates[].content.parts[]",),
+    lists=True,
     failed=_failed,
     says=_says,
 )

@@ -12,7 +12,7 @@ from endturn.formats import parts
 from endturn.formats.encoding import encoded
 from endturn.formats.errors import says_of_stop
 from endturn.formats.fold import Fold, joined
-from endturn.formats.format import Format, an_object, error_beside
+from endturn.formats.format import Format, error_beside
 from endturn.formats.next_request import resumes
 from endturn.formats.parts import Block, Call, Part
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
@@ -247,16 +247,6 @@ def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
     return found
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    steps = data.get("outputs") if data.get("steps") is None else data["steps"]
-    has_steps = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
-    if not whole or (
-        data.get("event_type") is None and (has_steps or (steps is None and data.get("status") is not None))
-    ):
-        return None
-    return "an interaction has a `status` and a list of `steps`"
-
-
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -286,7 +276,9 @@ FORMAT: Final = Format(
     fetches=True,
     reader=Reader,
     own_rows=_rows,
-    faulty=an_object("an interaction", "an event of an interaction", _faulty),
+    called=("an interaction", "an event of an interaction"),
+    needs=("status", "steps", "outputs"),
+    objects=("steps[]", "outputs[]"),
     failed=error_beside("status", "steps", "outputs"),
     blocks=_blocks,
     says=lambda response, stop, dialect: {"token": f"after_{response.id}" if stop == "requires_continuation" else None},

@@ -9,7 +9,7 @@ from endturn.chat import ChatResponse, Json, Message
 from endturn.formats.chat_messages import without_lost_calls
 from endturn.formats.encoding import encodes
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object, error_beside
+from endturn.formats.format import Format, error_beside
 from endturn.formats.next_request import resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import items, member, minted, text, text_or_none
@@ -75,13 +75,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    message = data.get("message")
-    if whole and not isinstance(message, Mapping) and not isinstance(data.get("response"), str):
-        return "a response has a `message`, or a `response` of text"
-    return None if isinstance(message, Mapping | None) else "a message is not an object"
-
-
 def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
     written = without_lost_calls(message, own[0])
     return [written] if "tool_calls" in written or text(written.get("content")).strip() else []
@@ -108,7 +101,9 @@ FORMAT: Final = Format(
     body=encodes(NAME, _replayed),
     resume=resumes_message(NAME, _unfinished),
     reader=Reader,
-    faulty=an_object("a response", "a line of a stream", _faulty, done=False),
+    called=("a response", "a line of a stream"),
+    needs=("message", "response"),
+    objects=("message",),
     failed=error_beside(),
     blocks=_blocks,
     has_end=True,

@@ -17,7 +17,7 @@ from endturn.events import Strategy
 from endturn.formats.chat_messages import joined_entries, without_lost_calls
 from endturn.formats.encoding import encoded
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object
+from endturn.formats.format import Format
 from endturn.formats.next_request import own_blocks, resent, resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window, usage_in
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
@@ -312,17 +312,6 @@ def _shows(message: Json) -> bool:
     return bool(message.get("audio") or message.get("images"))
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    """What cannot be read must not look like an answer that says nothing."""
-    if whole and "choices" not in data:
-        return f"a chat completion has `choices`; this has {sorted(map(str, data))[:8]}"
-    choices = [] if data.get("choices") is None else data["choices"]
-    fits = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
-    if not fits or not all(isinstance(choice.get("delta") or choice.get("message") or {}, dict) for choice in choices):
-        return "`choices` is not a list of objects, each with a `message` or a `delta`"
-    return None
-
-
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 _GOES_ON: Final = {"continue_final_message": True, "add_generation_prompt": False}
@@ -412,7 +401,9 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reader=Reader,
-    faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
+    called=("a chat completion", "a chunk of a chat stream"),
+    needs=("choices",),
+    objects=("choices[].delta", "choices[].message"),
     failed=_failed,
     blocks=_blocks,
     closes_calls=False,

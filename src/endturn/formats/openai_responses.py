@@ -11,7 +11,7 @@ from endturn.events import Strategy
 from endturn.formats import openai_responses_reader as reader
 from endturn.formats.encoding import encoded
 from endturn.formats.errors import error_words
-from endturn.formats.format import Format, an_object
+from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import BACKGROUND, COMPLETED, GIVEN, NAME, RUNNING, client_call
 from endturn.formats.reading import items, member, text
@@ -168,7 +168,9 @@ FORMAT: Final = Format(
     fetches=True,
     reader=reader.Reader,
     own_rows=reader.rows,
-    faulty=an_object("a response", "an event of a response's stream", reader.faulty),
+    called=("a response", "an event of a response's stream"),
+    objects=("output[]", "response.output[]", "item", "part"),
+    own_faulty=reader.faulty,
     failed=reader.failed,
     blocks=reader.output_of,
     has_end=True,
