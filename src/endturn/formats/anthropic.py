@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from endturn.chat import Json, Usage
+from endturn.chat import Json
 from endturn.formats.encoding import encodes
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import resumes
-from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import Context, Voice
@@ -30,7 +30,6 @@ _ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthr
 
 _CLIENT_CALL: Final = "tool_use"
 """Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
-_COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _PIECES: Final[Mapping[str, tuple[str, ...]]] = {
     "text_delta": ("text",),
     "thinking_delta": ("thinking",),
@@ -48,7 +47,7 @@ class Reader:
         self._keep = keep
         self._head: Any = None
         self._begun: dict[int, str] = {}  # the types of the blocks that have begun, by index
-        self._tokens: dict[str, int] = {}
+        self._told: Json = {}  # of its usage
         self._stopped = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -145,14 +144,10 @@ class Reader:
 
     def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
         """The figures of `message_delta` are cumulative; it may have but the output."""
-        found = {name: count(member(usage, name)) for name in _COUNTED if name != without}
-        found["thinking"] = count(member(member(usage, "output_tokens_details"), "thinking_tokens"))
-        self._tokens |= {name: tokens for name, tokens in found.items() if tokens is not None}
-        if self._tokens:
-            fresh, made, read, written = map(self._tokens.get, _COUNTED)
-            # "Total input tokens in a request is the summation of" the three.
-            whole = None if fresh is None else fresh + (read or 0) + (written or 0)
-            yield Tokens(Usage(whole, made, self._tokens.get("thinking"), read, written))
+        told = usage if isinstance(usage, Mapping) else {}
+        self._told |= {name: value for name, value in told.items() if value is not None and name != without}
+        if (found := usage_in(NAME, self._told)) is not None:
+            yield Tokens(found)
 
 
 def _rows_of(ctx: Context) -> Mapping[str, Row]:

@@ -7,14 +7,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Json, Message, Usage
+from endturn.chat import Json, Message
 from endturn.formats.encoding import encodes
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
 from endturn.formats.next_request import resumes, sent_back
-from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import Context, Event, Framing, Voice
@@ -22,8 +22,6 @@ from endturn.formats.summaries import Context, Event, Framing, Voice
 NAME: Final = "bedrock_converse"
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
-
-_COUNTED: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
 class Reader:
@@ -113,10 +111,7 @@ def _reason(holder: Any) -> Part:
 
 
 def _figures(holder: Any) -> Iterator[Part]:
-    fresh, made, read, written = (count(member(member(holder, "usage"), name)) for name in _COUNTED)
-    # inputTokens are those that went neither into a cache nor came from one (user guide, "Prompt caching").
-    whole = None if fresh is None else fresh + (read or 0) + (written or 0)
-    if (found := Usage(whole, made, None, read, written)) != Usage():
+    if (found := usage_in(NAME, member(holder, "usage"))) is not None:
         yield Tokens(found)
     # Where a prompt router was asked, the model that it chose; the API names no other.
     router = member(member(holder, "trace"), "promptRouter")

@@ -161,7 +161,7 @@ class Reader:
 
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
     """The end. Without a reason it is none: what it says instead is an error, or nothing."""
-    if (found := usage_in(usage, _USAGE)) is not None:
+    if (found := usage_in(NAME, usage)) is not None:
         yield Tokens(found)
     if raw_text(reason) is not None:
         yield Reason(reason, detail=label_of(error) if error else None)
@@ -177,16 +177,6 @@ def _listed(value: Any) -> Iterable[Any]:
 def _one(value: Any) -> Any:
     """The one thing that an event holds; some servers write a list of it."""
     return next(iter(_listed(value)), None)
-
-
-_USAGE: Final = {
-    "tokens.input_tokens": "input_tokens",
-    "tokens.output_tokens": "output_tokens",
-    "billed_units.input_tokens": "input_tokens",
-    "billed_units.output_tokens": "output_tokens",
-    "cached_tokens": "cache_read_tokens",
-}
-"""`tokens` are those that the model saw and made, `billed_units` those paid for."""
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:

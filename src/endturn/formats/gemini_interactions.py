@@ -150,16 +150,9 @@ class Reader:
 
     def _tokens(self, usage: Any) -> Iterator[Part]:
         """The figures are totals of the interaction so far: they replace what was said before."""
-        if usage is None:
-            return
-        names = ("input", "tool_use", "output", "thought", "cached")
-        asked, tools, said, thought, cached = [count(member(usage, f"total_{name}_tokens")) for name in names]
-        # Neither what tools put into the prompt nor the thinking is in the figure beside it: total_tokens is their sum.
-        asked = asked if tools is None else (asked or 0) + tools
-        said = said if thought is None else (said or 0) + thought
-        if (asked, said, cached) != (None, None, None):
-            self._usage = Usage(asked, said, thought, cached)
-            yield parts.Tokens(self._earlier + self._usage)
+        if (found := parts.usage_in(NAME, usage)) is not None:
+            self._usage = found
+            yield parts.Tokens(self._earlier + found)
 
     def _start(self, place: int, step: Any, *, whole: bool = False) -> Iterator[Part]:
         told: Json = dict(step) if isinstance(step, dict) else {}

@@ -20,7 +20,6 @@ from endturn.stop import StopReason
 
 NAME: Final = "ollama"
 
-_USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
 _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
@@ -62,7 +61,7 @@ class Reader:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
-            if (usage := usage_in(line, _USAGE)) is not None:
+            if (usage := usage_in(NAME, line)) is not None:
                 yield Tokens(usage)
             yield End()
 

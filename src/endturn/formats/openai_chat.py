@@ -260,24 +260,13 @@ def _failed(data: Any) -> Any:
     return {"error": error} if error else None
 
 
-_USAGE: Final = {
-    "prompt_tokens": "input_tokens",
-    "completion_tokens": "output_tokens",
-    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
-    "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
-    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
-}
-_ALSO: Final = {"prompt_cache_hit_tokens": "cache_read_tokens", "cached_tokens": "cache_read_tokens"}
-"""DeepSeek's, Moonshot's."""
-
-
 def usage_of(said: Any) -> Usage | None:
     """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's.
 
     xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
     (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
     """
-    found = usage_in(said, _USAGE | _ALSO)
+    found = usage_in(NAME, said)
     if found is not None and found.reasoning_tokens and found.output_tokens is not None:
         apart = found.output_tokens + found.reasoning_tokens
         if count(member(said, "total_tokens")) == (found.input_tokens or 0) + apart:

@@ -70,15 +70,6 @@ _PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} 
 GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
 """Calls of the client's own tools: the member that holds what the tool is given."""
 
-_USAGE: Final = {
-    "input_tokens": "input_tokens",
-    "input_tokens_details.cached_tokens": "cache_read_tokens",
-    "input_tokens_details.cache_write_tokens": "cache_write_tokens",
-    "output_tokens": "output_tokens",
-    "output_tokens_details.reasoning_tokens": "reasoning_tokens",
-}
-"""Cached tokens are part of the input, reasoning of the output."""
-
 
 def client_call(item: Any) -> bool:
     """Whether an item is a call of a tool that the client runs, as the SDK's types of the items describe it."""
@@ -169,7 +160,7 @@ class Reader:
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
-        if (usage := parts.usage_in(member(response, "usage"), _USAGE)) is not None:
+        if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
             yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.
