@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from endturn.chat import Json, Message
+from endturn.formats.fold import joined
 from endturn.formats.reading import items, member, text
 
 
@@ -25,23 +26,13 @@ _WORDS: Final = ("text", "thinking", "refusal", "summary", "data")
 
 
 def joined_entries(pieces: Iterable[Any]) -> list[Any]:
-    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details.
-
-    What an entry says is joined, of all else the last word counts.
-    """
+    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details."""
     entries: list[Any] = []
     for piece in pieces:
-        if not entries or not _goes_on(entries[-1], piece):
-            entries.append(dict(piece) if isinstance(piece, dict) else piece)
-            continue
-        entry = entries[-1]
-        said = {name: entry.get(name) for name in _WORDS if piece.get(name)}
-        entry |= {name: value for name, value in piece.items() if value is not None}
-        for name, before in said.items():
-            if isinstance(before, str) and isinstance(entry[name], str):
-                entry[name] = before + entry[name]
-            elif isinstance(before, list) and isinstance(entry[name], list):
-                entry[name] = joined_entries([*before, *entry[name]])
+        if entries and _goes_on(entries[-1], piece):
+            entries[-1] = joined((entries[-1], piece))
+        else:
+            entries.append(piece)
     return entries
 
 
