@@ -112,20 +112,21 @@ def _about(tool: Tool) -> Json:
 def _conversation(format: str, shape: Json, messages: Iterable[Message], replay: Replay) -> list[Json]:
     """The messages in the format's shape, without one of the assistant's that says nothing, which APIs refuse."""
     written: list[Json] = []
-    before = None
+    last: list[Json] = []  # the parts of the last message that is written
+    before: object = None  # what the next message must be to be joined with it
     calls: dict[str, Json] = {}  # what is said of each, for its result
     for message in messages:
-        role, own = message.role, own_blocks(message, format)
-        if own and role in shape.get("whole", _ROLES):
+        own = own_blocks(message, format)
+        if own and message.role in shape.get("whole", _ROLES):
             written += own
             before = None
             continue
-        if role in shape.get("apart", ()):
+        if message.role in shape.get("apart", ()):
             continue
-        if role == "assistant":
+        if message.role == "assistant":
             calls |= _known(message, own)
             parts = _answer(shape, message, own, replay)
-        elif role == "tool":
+        elif message.role == "tool":
             parts = [*own] if own else [filled(shape["result"], _result(shape, message, calls))]
         else:
             said = _said(shape, message)
@@ -133,16 +134,16 @@ def _conversation(format: str, shape: Json, messages: Iterable[Message], replay:
         if "message" not in shape or not parts:
             written += parts
             continue
-        role = "user" if role == "tool" else role
-        joins = role if "joins" in shape else message.role == "tool"
-        if joins and joins == before:
-            next(value for value in written[-1].values() if isinstance(value, list)).extend(parts)
+        role = "user" if message.role == "tool" else message.role
+        kind = role if "joins" in shape else message.role == "tool"
+        if kind and kind == before:
+            last += parts
         else:
-            is_text = own is None and not message.tool_calls and message.role != "tool"
-            content = message.content if is_text and isinstance(message.content, str) else parts
-            about = {"role": shape.get("roles", {}).get(role, role), "parts": parts, "content": content}
-            written.append(filled(shape["message"], about))
-        before = joins
+            is_text = isinstance(message.content, str) and message.role != "tool" and not (own or message.tool_calls)
+            about = {"role": shape.get("roles", {}).get(role, role), "parts": parts}
+            written.append(filled(shape["message"], {**about, "content": message.content if is_text else parts}))
+            last = parts
+        before = kind
     return written
 
 

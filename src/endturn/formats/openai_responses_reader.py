@@ -110,18 +110,14 @@ class Reader:
         self._items: list[_Item] = []
         self._named: dict[tuple[str, object], _Item] = {}
         self._said: set[tuple[int, _Place, int]] = set()
-        self._over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
         kind = text(member(event, "type"))
         if kind == "error" or (not kind and failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
-            self._over = True
             error = member(event, "error") or {name: member(event, name) for name in ("code", "message")}
             return iter((parts.Fault(error),))
-        if self._over:  # The first terminal wins.
-            return iter(())
         if place := _PIECES.get(kind):
             item = self._named.get((place.item, text(member(event, "item_id")))) or self._find(event, place.item)
             return self._piece(item, place, event, text(member(event, "delta")))
@@ -165,7 +161,6 @@ class Reader:
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.
         status = (status or told) if told in RUNNING else told or status
-        self._over = True
         if _unreadable(response):
             yield parts.Unreadable()
             return
