@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -244,7 +245,7 @@ class Format:
             if not isinstance(each, dict):
                 return f"{what} is an object, not {shortened(repr(data), 80)}"
             for path in self.objects:
-                if not _are_objects(each, path):
+                if not _are_objects(each, _steps(path)):
                     return f"`{path}` of {what} is no object"
             if whole and self.needs and all(at(each, path) is None for path in self.needs):
                 return f"{what} has `{'` or `'.join(self.needs[:3])}`; this has {sorted(map(str, each))[:8]}"
@@ -308,13 +309,20 @@ def error_beside(*members: str) -> Callable[[Any], Any]:
     return failed
 
 
-def _are_objects(thing: Any, path: str) -> bool:
-    """Whether objects stand at a path, or nothing does."""
-    name, _, below = path.partition(".")
-    found = thing.get(name.removesuffix("[]"))
-    if found is None:
+@cache
+def _steps(path: str) -> tuple[tuple[str, bool], ...]:
+    """The members on a path, each with whether it is a list."""
+    return tuple((name.removesuffix("[]"), name.endswith("[]")) for name in path.split("."))
+
+
+def _are_objects(thing: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
+    """Whether objects stand at the end of these steps, or nothing does."""
+    name, is_list = steps[0]
+    if (found := thing.get(name)) is None:
         return True
-    listed = found if name.endswith("[]") else [found]
-    return isinstance(listed, list) and all(
-        isinstance(each, dict) and (not below or _are_objects(each, below)) for each in listed
-    )
+    if is_list and not isinstance(found, list):
+        return False
+    for each in found if is_list else (found,):
+        if not isinstance(each, dict) or (len(steps) > 1 and not _are_objects(each, steps[1:])):
+            return False
+    return True

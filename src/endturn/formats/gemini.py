@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -29,7 +29,6 @@ from endturn.formats.parts import (
     Token,
     Tokens,
     Vocabulary,
-    usage_in,
 )
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
@@ -46,6 +45,10 @@ _MEMBERS: Final = ("candidates", "promptFeedback", "usageMetadata", "modelVersio
 """The members of a response: what has none of them is something else."""
 _OF_SDK: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
 """What tells that the SDK has dumped a response by its own names."""
+_COUNTED: Final = (
+    *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
+    *("cachedContentTokenCount", "totalTokenCount"),
+)
 # Words by their numbers, which Google's older clients ask for (`$alt=json;enum-encoding=int`). Higher numbers mean one
 # thing to the Gemini API and another to Vertex AI.
 _FINISH_REASONS: Final = ("FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
@@ -217,16 +220,21 @@ def _word(value: Any, numbered: tuple[str, ...]) -> str | None:
 
 
 def _usage(told: Any) -> Usage | None:
-    """Tokens as Google counts them: the total is "the sum of" all four figures.
+    """Tokens as Google counts them: cached ones are part of the prompt's, a server tool's results are input too.
 
-    Where it is that of the others alone, the candidates' figure has the thoughts in it.
+    Read one by one, for they stand in every chunk.
     """
-    found = usage_in(NAME, told)
-    if found is not None and found.reasoning_tokens and found.output_tokens is not None:
-        output = found.output_tokens - found.reasoning_tokens
-        if count(member(told, "totalTokenCount")) == (found.input_tokens or 0) + output:
-            return replace(found, output_tokens=output)
-    return found
+    if not isinstance(told, dict):
+        return None
+    prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in _COUNTED]
+    asked = prompt if tools is None else (prompt or 0) + tools
+    output = said if thought is None else (said or 0) + thought
+    if asked is None and output is None and cached is None:
+        return None
+    # "The sum of" all four; where it is that of the others alone, the candidates' figure has the thoughts in it.
+    if thought and asked is not None and asked + (said or 0) == total:
+        output = said
+    return Usage(asked, output, thought, cached)
 
 
 def _failed(data: Any) -> Any:
