@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from endturn.chat import Json, Message, Request, Tool
-from endturn.formats.chat_messages import without_lost_calls
 from endturn.formats.encoding import encoded
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format
-from endturn.formats.next_request import resumes_message
+from endturn.formats.next_request import resumes_message, without_lost_calls
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by

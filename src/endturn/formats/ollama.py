@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message
-from endturn.formats.chat_messages import without_lost_calls
 from endturn.formats.encoding import encodes
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, error_beside
-from endturn.formats.next_request import resumes_message
+from endturn.formats.next_request import resumes_message, without_lost_calls
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by

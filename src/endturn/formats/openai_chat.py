@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
-from endturn.formats.chat_messages import joined_entries, without_lost_calls
 from endturn.formats.encoding import encoded
-from endturn.formats.fold import Fold
+from endturn.formats.fold import Fold, joined
 from endturn.formats.format import Format
-from endturn.formats.next_request import own_blocks, resent, resumes_message
+from endturn.formats.next_request import own_blocks, resent, resumes_message, without_lost_calls
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window, usage_in
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
@@ -285,7 +284,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         message["content"] = "".join(fold.text).removesuffix(apart[0]).removesuffix(apart[1]) or None
     for name in () if fold.whole else ("content", "reasoning_details"):
         if isinstance(message.get(name), list):
-            message[name] = joined_entries(message[name])
+            message[name] = _entries(message[name])
     for key, call in fold.calls.items():
         if (beside := kept.get(key)) is None:  # of a choice that does not count
             continue
@@ -294,6 +293,31 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         message.setdefault("tool_calls", []).append(written)
     if fold.text or fold.reasoning or "tool_calls" in message or _shows(message):
         yield message
+
+
+_IN_PIECES: Final = ("text", "thinking", "refusal", "summary", "data")
+"""The members of a part or an entry that arrive in pieces."""
+
+
+def _entries(pieces: Iterable[Any]) -> list[Any]:
+    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details."""
+    entries: list[Any] = []
+    for piece in pieces:
+        if entries and _goes_on(entries[-1], piece):
+            entries[-1] = joined((entries[-1], piece))
+        else:
+            entries.append(piece)
+    return entries
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the entry before it. A signature ends one: a provider refuses it beside other text."""
+    kind, ids = text(member(piece, "type")), {member(last, "id"), member(piece, "id")} - {None}
+    has_words = kind in _IN_PIECES or kind.startswith("reasoning.")
+    alike = all(member(last, name) == member(piece, name) for name in ("type", "index")) and len(ids) < 2
+    # Encrypted data says nothing of what it belongs to but its index.
+    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
+    return has_words and alike and not alone
 
 
 def _shows(message: Json) -> bool:
