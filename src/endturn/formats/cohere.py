@@ -97,6 +97,8 @@ class Reader:
             yield Fault(error)
             return
         holder, content = (message, member(message, "content")) if is_v2 else (body, member(body, "text"))
+        if content is None and not is_v2 and member(body, "tool_calls") is None:
+            return
         yield self._named(body)
         for index, part in enumerate([{"text": content}] if isinstance(content, str) else items(content)):
             yield from self._content(index, part)
