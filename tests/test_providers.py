@@ -1,4 +1,4 @@
-"""The one table of providers: what stands in a row is all that there is of a provider."""
+"""What stands in a row is all that there is of a provider, and of a stop reason."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from endturn import Client, Message, Request, ScriptedProvider
 from endturn.formats import dialect_in, format_of
 from endturn.providers import PROVIDERS, canonical, provider_at
-from endturn.scripted import say
 from tests.support.processes import REPOSITORY
 
-ROW = """
+ROWS = {
+    "providers.toml": """
 [acme]
 base_url = "https://api.acme.example/v1"
 key_variable = "ACME_API_KEY"
 hosts = ["acme.test"]
 aliases = ["acme_cloud"]
-"""
+""",
+    "stop_reasons.tsv": "openai_chat\tdeepseek\tout_of_patience\tmax_tokens\tyes\tprompt\t\ta test\n",
+}
 AGENT = """
 import json, httpx, endturn
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from endturn import Client, Message, Request
+from endturn import Client, Message, Request, reasons
 from endturn.generate import docs, ottl
 from endturn.providers import canonical
 from endturn.scripted import ScriptedProvider, truncate
@@ -38,8 +39,12 @@ endturn.instrument(meter_provider=MeterProvider([reader]))
 scripted = ScriptedProvider([truncate("One two three", after=2)], exhausted="last")
 http = httpx.Client(transport=scripted.transport(), event_hooks={"request": [asked.append]})
 Client("acme", http=http)(Request(model="m", messages=(Message(role="user", content="hi"),)))
-said = [{"role": "user", "content": "hi"}]
-http.post("https://eu.acme.test/v1/chat/completions", json={"model": "m", "messages": said})
+said = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+http.post("https://eu.acme.test/v1/chat/completions", json=said)
+choice = {"index": 0, "message": {"role": "assistant", "content": "The sea is"}, "finish_reason": "out_of_patience"}
+answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "deepseek-chat", "choices": [choice]}
+with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=answer))) as client:
+    client.post("https://api.deepseek.com/chat/completions", json=said)
 endturn.uninstrument()
 counted = [
     (point.attributes["gen_ai.provider.name"], point.attributes["endturn.stop.reason"], point.value)
@@ -55,15 +60,22 @@ print(json.dumps({
     "collector": [line.partition(" where ")[0] for line in ottl.statements() if "acme_cloud" in line],
     "named": canonical("acme-cloud.chat"),
     "said": endturn.normalize("max_tokens", provider="acme").reason,
+    "explained": [(each.api.name, each.normalized) for each in reasons.explain("out_of_patience", "deepseek")],
+    "documented": [line for line in docs.stop_reasons().splitlines() if "out_of_patience" in line],
+    "known to the Collector": any("out_of_patience" in line for line in ottl.statements()),
 }))
 """
 
 
-def test_a_new_provider_is_one_row(tmp_path: Path) -> None:
-    """With a row more, clients ask it by name, its host is recognised and counted, and documents and rules name it."""
+def test_a_new_provider_is_one_row_and_so_is_a_new_stop_reason(tmp_path: Path) -> None:
+    """Clients ask the provider by name, and its host is recognised; the reason is read from a reply and explained.
+
+    Both are counted, and documents and the Collector's rules know them.
+    """
     package = shutil.copytree(REPOSITORY / "src" / "endturn", tmp_path / "endturn")
-    with (package / "data" / "providers.toml").open("a", encoding="utf-8") as table:
-        table.write(ROW)
+    for name, row in ROWS.items():
+        with (package / "data" / name).open("a", encoding="utf-8") as table:
+            table.write(row)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "ACME_API_KEY": "the-key-of-acme"}
     done = subprocess.run(
         [sys.executable, "-c", AGENT], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -73,7 +85,7 @@ def test_a_new_provider_is_one_row(tmp_path: Path) -> None:
             ["https://api.acme.example/v1/chat/completions", "Bearer the-key-of-acme"],
             ["https://eu.acme.test/v1/chat/completions", None],
         ],
-        "counted": [["acme", "max_tokens", 2]],
+        "counted": [["acme", "max_tokens", 2], ["deepseek", "max_tokens", 1]],
         "page": [
             "| `acme` | `openai_chat` | `compatible` | `https://api.acme.example/v1` | `acme.test` | `ACME_API_KEY` "
             "| bearer token |"
@@ -81,6 +93,10 @@ def test_a_new_provider_is_one_row(tmp_path: Path) -> None:
         "collector": ['set(span.attributes["gen_ai.provider.name"], "acme")'],
         "named": "acme",
         "said": "max_tokens",
+        "explained": [["deepseek.chat", "max_tokens"]],
+        # Its own API's, and those of the gateways that may pass it on.
+        "documented": ["| `out_of_patience` | `max_tokens` | yes | `prompt` |  | a test |"] * 4,
+        "known to the Collector": True,
     }
 
 
@@ -91,11 +107,3 @@ def test_every_row_is_consistent(name: str) -> None:
     assert {provider_at(f"eu.{host}", port=1) for host in known.hosts if host != "amazonaws.com"} <= {name}
     assert {canonical(alias) for alias in (name, *known.aliases)} == {name}
     assert known.dialect in {dialect_in(format_of(each), name) for each in ("openai_chat", known.format)}
-
-
-def test_ollama_is_asked_for_a_limit_that_it_reads() -> None:
-    """In OpenAI's format too, where Ollama knows `max_tokens` alone."""
-    provider = ScriptedProvider([say("Hello.")])
-    with Client("ollama", format="openai_chat", base_url="http://localhost/v1", http=provider.transport()) as client:
-        client(Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=9))
-    assert provider.received[0].body["max_tokens"] == 9

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletion
 
-from endturn import Message, Request, StopReason, UsageError, explain, read
+from endturn import Request, StopReason, UsageError, explain, read
 from endturn.chat import ChatResponse
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import FORMATS, Event, dialect_in, format_of
@@ -76,41 +77,25 @@ def test_a_reply_says_the_same_in_whichever_form_it_was_kept(format_: str) -> No
     assert read_so_far > 10  # of each format there are more
 
 
-def test_what_was_asked_tells_an_answer_that_fills_its_limit() -> None:
-    """Our request, or the JSON that was sent."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": "and then"}, "finish_reason": "stop"}
-    body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 16}}
-    asked = Request(model="m", messages=(Message(role="user", content="Go"),), max_tokens=16)
-    assert not read(body, format="openai_chat").stop.suspected
-    assert read(body, format="openai_chat", request=asked).stop.suspected
-    assert read(body, format="openai_chat", request={"max_tokens": 16}).stop.suspected
+def answer(text: str, reason: str) -> Any:
+    """A chat completion."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+    return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 16}}
 
 
-def test_the_provider_tells_whose_words_they_are() -> None:
-    """`eos` is an end where Together says it; from anybody unknown, too; OpenAI has no such word."""
-    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "So"}, "finish_reason": "eos"}]}
-    assert read(body, format="openai_chat", provider="together").stop.reason is StopReason.END_TURN
-    assert read(body, format="openai_chat").stop.reason is StopReason.END_TURN
-    assert read(body, format="openai_chat", provider="openai").stop.reason is StopReason.UNKNOWN
+def test_what_was_asked_and_of_whom_tells_more() -> None:
+    """A limit, of our request or of the JSON that was sent; whose word a reason is: OpenAI has no `eos`."""
+    body, asked = answer("and then", "stop"), Request(model="m", messages=(), max_tokens=16)
+    for request, suspected in ((None, False), (asked, True), ({"max_tokens": 16}, True)):
+        assert read(body, format="openai_chat", request=request).stop.suspected is suspected
+    for provider, reason in (("together", "end_turn"), (None, "end_turn"), ("openai", "unknown")):
+        assert read(answer("So", "eos"), format="openai_chat", provider=provider).stop.reason == reason
 
 
 def test_an_sdks_object_is_read_too() -> None:
-    """A message of Anthropic's, as its client hands it out."""
-    from anthropic.types import Message as Sdk
-
-    body = {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_sequence": None,
-        "content": [{"type": "text", "text": "Half"}], "stop_reason": "max_tokens",
-        "usage": {"input_tokens": 3, "output_tokens": 5},
-    }  # fmt: skip
-    assert read(Sdk.model_validate(body), format="anthropic") == read(body, format="anthropic")
-
-
-def test_a_stream_of_gemini_that_came_as_one_array_is_its_events() -> None:
-    """Without `alt=sse` the API streams the elements of a JSON array."""
-    pieces = [{"candidates": [{"content": {"parts": [{"text": text}]}}]} for text in ("Half ", "an")]
-    found = read(json.dumps(pieces), format="gemini")
-    assert (found.text, found.stop.reason) == ("Half an", StopReason.MISSING)
+    """As OpenAI's client hands it out."""
+    body = answer("Half", "length")
+    assert read(ChatCompletion.construct(**body), format="openai_chat") == read(body, format="openai_chat")
 
 
 CHAT = b'{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"length"}]}'
@@ -153,14 +138,11 @@ def test_bytes_in_pieces_say_what_they_say_together(chunks: Any, format_: str) -
 @pytest.mark.parametrize(
     "reply",
     [
-        "<html>502 Bad Gateway</html>",
-        b"Internal Server Error",
-        gzip.compress(CHAT),
-        CHAT.decode().encode("utf-16"),
+        "<html>502 Bad Gateway</html>", b"Internal Server Error", gzip.compress(CHAT), CHAT.decode().encode("utf-16"),
         b"null",
     ],
     ids=["html", "text", "gzip", "utf-16", "null"],
-)
+)  # fmt: skip
 def test_what_is_no_reply_is_no_cut_stream(reply: Any, format_: str) -> None:
     """A gateway's page, something compressed, another encoding: none is an answer that broke off."""
     for given in (reply, [reply]):
@@ -174,6 +156,11 @@ def test_a_stream_may_be_cut_anywhere(reply: Any) -> None:
     assert read(reply, format="openai_chat").stop.reason is StopReason.MISSING
 
 
+async def later() -> Any:
+    """Events to be collected first."""
+    yield {}
+
+
 @pytest.mark.parametrize(
     ("reply", "kind", "says"),
     [
@@ -183,28 +170,15 @@ def test_a_stream_may_be_cut_anywhere(reply: Any) -> None:
         (7, UsageError, "not int"),
         (["a", {"b": 1}], UsageError, "not dict"),
         ([b"a", 7], UsageError, "not int"),
+        (later(), UsageError, "collect"),
     ],
 )
 def test_what_cannot_be_read_is_said(reply: Any, kind: type[Exception], says: str) -> None:
-    """A damaged body, a damaged event, another format, no reply at all, pieces of two kinds."""
+    """A damaged body, a damaged event, another format, no reply at all, pieces of two kinds, a stream to be awaited."""
     with pytest.raises(kind, match=says):
         read(reply, format="openai_chat")
-
-
-def test_an_asynchronous_stream_is_to_be_collected_first() -> None:
-    """The error says so, instead of finding nothing."""
-
-    async def events() -> Any:
-        yield {}
-
-    with pytest.raises(UsageError, match="collect"):
-        read(events(), format="openai_chat")
-
-
-def test_an_unknown_format_is_an_error_that_lists_those_there_are() -> None:
-    """As everywhere."""
     with pytest.raises(UsageError, match="openai_responses"):
-        read({}, format="chat")
+        read(reply, format="chat")
 
 
 def test_explain_is_public() -> None:

@@ -1,12 +1,8 @@
-"""The tables that every stop reason is read from: a new one is a row, and a wrong row is refused by file and line."""
+"""The tables that every stop reason is read from: a wrong row is refused by file and line."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,67 +11,9 @@ import pytest
 from endturn import stop_reasons
 from endturn.stop import Resume, Row, StopReason
 
-PACKAGE = Path(stop_reasons.__file__).parent
 HEAD = "format\tdialect\traw\tnormalized\tincomplete\tresume\tdetail\tsource\n"
 DIALECTS = "format\tdialect\tincludes\tapi\tpath\tstream_path\n"
 HOME = "acme\t\t\tacme.chat\tbody\tstream\n"
-
-SCRIPT = """
-import json, httpx
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-import endturn
-from endturn import reasons
-from endturn.generate import docs, ottl
-
-spans = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(spans))
-endturn.instrument(tracer_provider=provider)
-choice = {"index": 0, "message": {"role": "assistant", "content": "The sea is"}, "finish_reason": "out_of_patience"}
-answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "deepseek-chat", "choices": [choice]}
-with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=answer))) as client:
-    asked = {"model": "deepseek-chat", "messages": [{"role": "user", "content": "Go on."}]}
-    client.post("https://api.deepseek.com/chat/completions", json=asked)
-[span] = spans.get_finished_spans()
-print(json.dumps({
-    "span": {key: value for key, value in span.attributes.items() if key.startswith("endturn.stop.")},
-    "explained": [entry.as_json() for entry in reasons.explain("out_of_patience", "deepseek")],
-    "documented": [line for line in docs.stop_reasons().splitlines() if "out_of_patience" in line],
-    "in the Collector": [line for line in ottl.statements() if "out_of_patience" in line],
-}))
-"""
-
-
-def test_a_new_stop_reason_is_one_row(tmp_path: Path) -> None:
-    """A row added to a copy of the table is read from a reply, explained, documented, and known to the Collector."""
-    package = tmp_path / "endturn"
-    package.mkdir()
-    for each in PACKAGE.iterdir():
-        if each.name != "data":
-            (package / each.name).symlink_to(each)
-    (package / "data").mkdir()
-    for each in (PACKAGE / "data").iterdir():
-        (package / "data" / each.name).write_bytes(each.read_bytes())
-    with (package / "data" / "stop_reasons.tsv").open("a", encoding="utf-8") as table:
-        table.write("openai_chat\tdeepseek\tout_of_patience\tmax_tokens\tyes\tprompt\t\ta test\n")
-
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["span"] == {
-        "endturn.stop.reason": "max_tokens",
-        "endturn.stop.raw": "out_of_patience",
-        "endturn.stop.truncated": True,
-    }
-    [entry] = told["explained"]
-    assert (entry["api"], entry["normalized"], entry["resume"]) == ("deepseek.chat", "max_tokens", "prompt")
-    # Its own API's, and those of the gateways that may pass it on.
-    assert told["documented"] == ["| `out_of_patience` | `max_tokens` | yes | `prompt` |  | a test |"] * 4
-    assert told["in the Collector"]
 
 
 def test_the_shipped_tables_are_what_is_read() -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, Final
 
 from endturn.formats import Event, Framing, framing
-
-
-def _deep(depth: int) -> Any:
-    thing: Any = "x"
-    for level in range(depth):
-        thing = [thing] if level % 2 else {"type": thing}
-    return thing
-
 
 VALUES: Final[list[list[Any]]] = [
     [None],
@@ -22,7 +16,7 @@ VALUES: Final[list[list[Any]]] = [
     [0, -1, 2**63, 10**400, 1.5, float("inf"), float("nan")],
     ["", " ", "stop", "STOPSTOP", "end_turn", "\ud800", "x" * 20_000],
     [[], {}, [None, 3, "x"], {"type": "text", "text": 7}],
-    [_deep(3), _deep(60), _deep(120)],
+    [json.loads('[{"type":' * depth + '"x"' + "}]" * depth) for depth in (2, 30, 60)],
 ]
 """What nobody expects, by its kind."""
 BYTES: Final = (
@@ -39,15 +33,9 @@ def _containers(thing: Any) -> Iterator[tuple[Any, Any]]:
         yield from _containers(inner)
 
 
-def _copied(thing: Any) -> Any:
-    if isinstance(thing, dict):
-        return {key: _copied(inner) for key, inner in thing.items()}
-    return [_copied(inner) for inner in thing] if isinstance(thing, list) else thing
-
-
 def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
     """JSON with a few values replaced, dropped, renamed, or taken from another reply."""
-    thing = _copied(thing)
+    thing = deepcopy(thing)
     for _ in range(rng.randint(1, 3)):
         places = list(_containers(thing))
         if not places:
@@ -55,7 +43,7 @@ def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
         container, key = rng.choice(places)
         match rng.randrange(4):
             case 0:
-                container[key] = _copied(rng.choice(rng.choice(VALUES)))
+                container[key] = deepcopy(rng.choice(rng.choice(VALUES)))
             case 1:
                 del container[key]
             case 2 if isinstance(container, dict):
@@ -63,7 +51,7 @@ def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
             case _:
                 donor = rng.choice(others)
                 donors = [holder[name] for holder, name in _containers(donor)] or [donor]
-                container[key] = _copied(rng.choice(donors))
+                container[key] = deepcopy(rng.choice(donors))
     return thing
 
 
@@ -100,14 +88,9 @@ def damaged_events(events: list[Event], kind: Framing, rng: random.Random) -> li
                     found[at] = Event(found[at].name, damaged_json(found[at].data, others, rng))
         case 1:
             for _ in range(rng.randint(1, 4)):
-                one, other = rng.randrange(len(found)), rng.randrange(len(found))
-                match rng.randrange(3):
-                    case 0:
-                        found[one], found[other] = found[other], found[one]
-                    case 1:
-                        found.insert(one, found[other])
-                    case _ if len(found) > 1:
-                        del found[one]
+                found.insert(rng.randrange(len(found)), rng.choice(found))
+                if rng.random() < 0.7:
+                    del found[rng.randrange(len(found))]
         case _:
             data = damaged_bytes(b"".join(framing.frame(event, kind) for event in events), rng)
             cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(6)))

@@ -18,7 +18,6 @@ from endturn.formats.errors import error_of
 from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
 from endturn.stop import Stop, StopReason, raw_text
-from endturn.stop_reasons import apis
 from tests.formats import damage
 from tests.formats.recorded import RECORDED, Recorded
 from tests.replies.record import HERE
@@ -232,14 +231,6 @@ def test_what_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> No
 
 
 # --- What a format declares ---
-
-
-@each_format
-def test_every_table_has_a_name_that_people_know(recorded: Recorded) -> None:
-    """A dialect with a name has a table, and a table whose dialect is somebody's has a name."""
-    named = apis(recorded.format.name)
-    assert named
-    assert named.keys() <= recorded.format.reasons.keys()
 
 
 @each_format

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ollama import Options
 
-from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.chat import ChatResponse, Json, Usage
 from endturn.errors import UsageError
 from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of
 from endturn.formats.completions import SHAPES
@@ -19,7 +19,7 @@ from endturn.stop import Resume, Stop, StopReason
 from endturn.stop_reasons import rows_of
 from tests.formats.recorded import RECORDED
 
-bedrock_invoke, chat, completions = (format_of(name) for name in ("bedrock_invoke", "openai_chat", "completions"))
+chat, completions = format_of("openai_chat"), format_of("completions")
 DIALECTS = [pytest.param(dialect, id=dialect or "openai") for dialect in SHAPES]
 
 
@@ -92,33 +92,6 @@ def test_the_hosts_own_lists_are_not_grown() -> None:
     assert response.blocks is not None
     assert response.blocks.items[0]["images"] == images * 2
     assert len(images) == 1
-
-
-FAMILIES = {
-    "claude": "anthropic.claude-3-haiku-20240307-v1:0 us.anthropic.claude-sonnet-4-5-20250929-v1:0"
-    " arn:aws:bedrock:eu-west-1:111122223333:inference-profile/eu.anthropic.claude-opus-4-20250514-v1:0",
-    "claude_text": "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-v2 anthropic.claude-instant-v1",
-    "nova": "apac.amazon.nova-pro-v1:0",
-    "titan": "amazon.titan-text-lite-v1",
-    "llama": "us.meta.llama4-scout-17b-instruct-v1:0",
-    "mistral": "mistral.mistral-7b-instruct-v0:2",
-    "command": "cohere.command-text-v14 cohere.command-light-text-v14",
-    "command_r": "cohere.command-r-v1:0",
-    "ai21": "ai21.j2-mid-v1",
-    "text": "us.deepseek.r1-v1:0",
-    "chat": "mistral.mistral-large-2407-v1:0 us.mistral.pixtral-large-2502-v1:0 ai21.jamba-1-5-large-v1:0"
-    " deepseek.v3-v1:0 openai.gpt-oss-20b-1:0 qwen.qwen3-32b-v1:0 claudia"
-    " arn:aws:bedrock:us-east-1:1:imported-model/abc",
-}
-
-
-@pytest.mark.parametrize(
-    ("model", "family"), [(m, family) for family, models in FAMILIES.items() for m in models.split()]
-)
-def test_a_bedrock_models_id_tells_its_family(model: str, family: str) -> None:
-    """Without the region that a profile begins with, and the ARN around it; an unknown one is asked as chat."""
-    asked = Request(model=model, messages=(Message(role="user", content="Once upon"),), temperature=0.5)
-    assert bedrock_invoke.encode(asked) == bedrock_invoke.encode(asked.but(model=""), dialect=family)
 
 
 # --- The vocabulary -----------------------------------------------------------------------------------------------

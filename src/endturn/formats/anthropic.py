@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Any, Final, cast
 
-from endturn.chat import Json, Message, Request, Usage
+from endturn.chat import Json
+from endturn.formats.encoding import encodes
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object, error_beside
+from endturn.formats.format import Format, error_beside
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import own_blocks, resumes, sent_back
-from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
+from endturn.formats.next_request import resumes
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.settings import ToolShape, present, schema_of
 from endturn.formats.summaries import Context, Voice
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
@@ -27,19 +26,10 @@ REASONS: Final = tables(NAME)
 # "The request is a compaction request … nothing is sampled after the block": then it is all that was asked for.
 _ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")}
 
-_DEFAULT_MAX_TOKENS: Final = 4_096
-"""Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
-
-_TOOL: Final = ToolShape(
-    schema="input_schema",
-    choices={"none": {"type": "none"}, "required": {"type": "any"}, "": {"type": "tool", "name": "$name"}},
-)
-
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
 _CLIENT_CALL: Final = "tool_use"
 """Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
-_COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _PIECES: Final[Mapping[str, tuple[str, ...]]] = {
     "text_delta": ("text",),
     "thinking_delta": ("thinking",),
@@ -57,7 +47,7 @@ class Reader:
         self._keep = keep
         self._head: Any = None
         self._begun: dict[int, str] = {}  # the types of the blocks that have begun, by index
-        self._tokens: dict[str, int] = {}
+        self._told: Json = {}  # of its usage
         self._stopped = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -154,14 +144,10 @@ class Reader:
 
     def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
         """The figures of `message_delta` are cumulative; it may have but the output."""
-        found = {name: count(member(usage, name)) for name in _COUNTED if name != without}
-        found["thinking"] = count(member(member(usage, "output_tokens_details"), "thinking_tokens"))
-        self._tokens |= {name: tokens for name, tokens in found.items() if tokens is not None}
-        if self._tokens:
-            fresh, made, read, written = map(self._tokens.get, _COUNTED)
-            # "Total input tokens in a request is the summation of" the three.
-            whole = None if fresh is None else fresh + (read or 0) + (written or 0)
-            yield Tokens(Usage(whole, made, self._tokens.get("thinking"), read, written))
+        told = usage if isinstance(usage, Mapping) else {}
+        self._told |= {name: value for name, value in told.items() if value is not None and name != without}
+        if (found := usage_in(NAME, self._told)) is not None:
+            yield Tokens(found)
 
 
 def _rows_of(ctx: Context) -> Mapping[str, Row]:
@@ -179,88 +165,19 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield block
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    content = data.get("content")
-    is_good = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
-    if not whole or (is_good and data.get("type") in ("message", None)):
-        return None
-    return "a message has a list of content blocks as its `content`"
-
-
-# --- Requests ---------------------------------------------------------------------------------------------------------
-
-
-def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out."""
-    schema = schema_of(request)
-    settings = {
-        "system": _system(request.messages),
-        "tools": _TOOL.all(request),
-        "tool_choice": _TOOL.chosen(request),
-        "temperature": request.temperature,
-        "output_config": None if schema is None else {"format": {"type": "json_schema", "schema": schema}},
-        "stream": stream or None,
-    }
-    return {
-        "model": request.model,
-        "max_tokens": request.max_tokens or _DEFAULT_MAX_TOKENS,
-        "messages": _messages(request.messages),
-        **present(settings),
-        **request.extra,
-    }
-
-
-def _system(messages: Iterable[Message]) -> str | list[Json] | None:
-    """The API has one place for it, before the messages; what has blocks stands among them."""
-    said = [message.content for message in messages if message.role == "system" and message.blocks is None]
-    return said[0] if len(said) == 1 else [part for content in said for part in _parts(content)] or None
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [_text(content)] if isinstance(content, str) else content
-
-
-def _text(said: str) -> Json:
-    return {"type": "text", "text": said}
-
-
-def _messages(messages: Iterable[Message]) -> list[Json]:
-    """The messages in the API's shape; the results of one batch of calls go together in one user message."""
-    written: list[Json] = []
-    for are_results, batch in groupby(messages, lambda message: message.role == "tool"):
-        made = [each for message in batch for each in _message(message)]
-        written += [{"role": "user", "content": made}] if are_results else made
-    return written
-
-
-def _message(message: Message) -> Iterable[Json]:
-    """One message, or a tool's result; none where an assistant says nothing, which the API refuses."""
-    own, calls = own_blocks(message, NAME), message.tool_calls
-    if message.role == "assistant":
-        if own is None and not calls and isinstance(message.content, str):
-            return [{"role": "assistant", "content": message.content}] if message.content.strip() else []
-        uses = ({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}} for call in calls)
-        content = sent_back((*_parts(message.content), *uses) if own is None else own, calls)
-        return [{"role": "assistant", "content": content}] if content else []
-    if own or message.role == "system":
-        return own or ()
-    if message.role == "user":
-        return [{"role": "user", "content": message.content}]
-    result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
-    return [{**result, "is_error": True} if message.is_error else result]
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
     voice=Voice("msg_", "toolu_", "request-id"),
     paths={"": "/v1/messages"},
     routed=routed_by(rf"{SEGMENTS}/v1/messages"),
-    body=encode,
-    resume=resumes(NAME, _text),
+    body=encodes(NAME),
+    resume=resumes(NAME, lambda said: {"type": "text", "text": said}),
     reader=Reader,
     own_rows=_rows_of,
-    faulty=an_object("a message", "an event of a message stream", _faulty),
+    called=("a message", "an event of a message stream"),
+    needs=("content",),
+    objects=("content[]",),
     failed=error_beside("content"),
     blocks=_blocks,
     has_end=True,

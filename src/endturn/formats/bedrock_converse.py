@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Json, Message, Request, Tool, Usage
+from endturn.chat import Json, Message
+from endturn.formats.encoding import encodes
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object
+from endturn.formats.format import Format
 from endturn.formats.history import call_in
-from endturn.formats.next_request import own_blocks, resumes, sent_back
-from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
+from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, Voice
 
 NAME: Final = "bedrock_converse"
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
-
-_COUNTED: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
 class Reader:
@@ -114,10 +111,7 @@ def _reason(holder: Any) -> Part:
 
 
 def _figures(holder: Any) -> Iterator[Part]:
-    fresh, made, read, written = (count(member(member(holder, "usage"), name)) for name in _COUNTED)
-    # inputTokens are those that went neither into a cache nor came from one (user guide, "Prompt caching").
-    whole = None if fresh is None else fresh + (read or 0) + (written or 0)
-    if (found := Usage(whole, made, None, read, written)) != Usage():
+    if (found := usage_in(NAME, member(holder, "usage"))) is not None:
         yield Tokens(found)
     # Where a prompt router was asked, the model that it chose; the API names no other.
     router = member(member(holder, "trace"), "promptRouter")
@@ -146,14 +140,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    content = member(member(member(data, "output"), "message"), "content")
-    is_good = isinstance(content, list) and all(isinstance(block, dict) for block in content)
-    if not whole or is_good:
-        return None
-    return "an answer of Converse has a list of content blocks as its `output.message.content`"
-
-
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
     found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
@@ -163,74 +149,12 @@ def _failed(data: Any) -> Any:
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
-def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of a Converse request; the path says the model, and whether to stream.
-
-    The API has no seed, and no JSON format without a schema: both are left out. It cannot forbid tools that it knows,
-    and refuses a history with calls where it knows none: `none` offers them as `auto` does.
-
-    Members of `extra` that are objects in the body too, such as `inferenceConfig`, are merged with those.
-    """
-    system = [each for each in request.messages if each.role == "system" and own_blocks(each, NAME) is None]
-    schema, chosen = schema_of(request), _TOOL.chosen(request)
-    form = {"type": "json_schema", "structure": {"jsonSchema": {"schema": json.dumps(schema)}}}
-    settings = {
-        "system": [part for message in system for part in _parts(message.content)],
-        "inferenceConfig": written_settings(request, {"maxTokens": "max_tokens", "temperature": "temperature"}),
-        "toolConfig": present({"tools": [*map(_tool, request.tools)] or None, "toolChoice": chosen}),
-        "outputConfig": {} if schema is None else {"textFormat": form},
-    }
-    body = {"messages": _messages(request.messages), **{name: value for name, value in settings.items() if value}}
-    for name in request.extra:
-        body = with_extra(body, {name: request.extra[name]}, name)
-    return body
-
-
-_TOOL: Final = ToolShape(choices={"none": None, "required": {"any": {}}, "": {"tool": {"name": "$name"}}})
-
-
-def _tool(tool: Tool) -> Json:
-    # An empty description is refused.
-    described = {"description": tool.description} if tool.description.strip() else {}
-    return {"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": tool.parameters}}}
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [_text(content)] if isinstance(content, str) else content
-
-
-def _text(said: str) -> Json:
-    return {"text": said}
-
-
-def _messages(messages: Iterable[Message]) -> list[Json]:
-    """The messages in the API's shape. Roles must alternate: what one role says in succession is one message."""
-    written: list[Json] = []
-    said = (("user" if each.role == "tool" else each.role, blocks) for each in messages if (blocks := _content(each)))
-    for role, batch in groupby(said, lambda each: each[0]):
-        content = [block for _, blocks in batch for block in blocks]
-        written += content if role == "system" else [{"role": role, "content": content}]
-    return written
-
-
-def _content(message: Message) -> Sequence[Json]:
-    """A message's blocks. Of a system message, only its own; none where an assistant says nothing: that is refused."""
-    own, calls = own_blocks(message, NAME), message.tool_calls
-    match message.role:
-        case "system":
-            return own or ()
-        case "user":
-            return _parts(message.content)
-        case "tool":
-            result: Json = {"toolUseId": message.tool_call_id or "", "content": _parts(message.content)}
-            return own or [{"toolResult": {**result, "status": "error"} if message.is_error else result}]
-    uses = ({"toolUseId": call.id, "name": call.name, "input": call.arguments or {}} for call in calls)
-    made = (*_parts(message.content), *({"toolUse": use} for use in uses))
-    return [_untyped(block) for block in sent_back(made if own is None else own, calls)]
+def _replayed(message: Message, own: Iterable[Json]) -> list[Json]:
+    """The blocks of an answer. A type that some models give a call is none that the API takes."""
+    return [_untyped(block) for block in sent_back(own, message.tool_calls)]
 
 
 def _untyped(block: Json) -> Json:
-    """A client's call as a request has it: a type that some models give it is none that the API takes."""
     use = call_in(block)
     return block if use is None else {"toolUse": {name: use[name] for name in use if name != "type"}}
 
@@ -264,10 +188,12 @@ FORMAT: Final = Format(
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/converse[|-stream]"},
     routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)|(?P<whole>))"),
-    body=encode,
-    resume=resumes(NAME, _text, forced="toolConfig.toolChoice"),
+    body=encodes(NAME, _replayed),
+    resume=resumes(NAME, lambda said: {"text": said}, forced="toolConfig.toolChoice"),
     reader=Reader,
-    faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
+    called=("an answer of Converse", "an event of a Converse stream"),
+    needs=("output.message.content",),
+    objects=("output.message.content[]",),
     failed=_failed,
     blocks=_blocks,
     own_error=reply_error,

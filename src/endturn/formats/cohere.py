@@ -8,20 +8,18 @@ AWS's messages. Whoever has v1's events, each as an object, reads them here: the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from endturn.chat import Json, Message, Request, Tool
-from endturn.formats.chat_messages import without_lost_calls, written_message
+from endturn.formats.encoding import encoded
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object
-from endturn.formats.next_request import own_blocks, resumes_message
+from endturn.formats.format import Format
+from endturn.formats.next_request import resumes_message, without_lost_calls
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.settings import ANY_JSON, FUNCTION, present, written_settings
 from endturn.formats.summaries import Context, RequestSummary, Voice
 from endturn.stop import raw_text
 
@@ -162,7 +160,7 @@ class Reader:
 
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
     """The end. Without a reason it is none: what it says instead is an error, or nothing."""
-    if (found := usage_in(usage, _USAGE)) is not None:
+    if (found := usage_in(NAME, usage)) is not None:
         yield Tokens(found)
     if raw_text(reason) is not None:
         yield Reason(reason, detail=label_of(error) if error else None)
@@ -180,16 +178,6 @@ def _one(value: Any) -> Any:
     return next(iter(_listed(value)), None)
 
 
-_USAGE: Final = {
-    "tokens.input_tokens": "input_tokens",
-    "tokens.output_tokens": "output_tokens",
-    "billed_units.input_tokens": "input_tokens",
-    "billed_units.output_tokens": "output_tokens",
-    "cached_tokens": "cache_read_tokens",
-}
-"""`tokens` are those that the model saw and made, `billed_units` those paid for."""
-
-
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The one message, in v2's shape whatever the version."""
     kept = fold.blocks
@@ -203,18 +191,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", **{name: value for name, value in found.items() if value}}
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    """What cannot be read must not look like an answer of nothing."""
-    if not whole:
-        return None
-    is_v2 = isinstance(data.get("message"), dict)
-    holder = data["message"] if is_v2 else data
-    parts = (part for name in ("content", "tool_calls") for part in _listed(holder.get(name)))
-    if not (is_v2 or data.keys() & {"text", "tool_calls"}) or not all(isinstance(p, dict | str | None) for p in parts):
-        return "a chat response has a `message` with a list of `content` (v1: a `text`), and a list of `tool_calls`"
-    return None
-
-
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should; `message-end` has it in its delta."""
     message, kind = member(data, "message"), member(data, "type")
@@ -225,10 +201,6 @@ def _failed(data: Any) -> Any:
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
-
-_SETTINGS: Final = {name: name for name in ("max_tokens", "temperature", "seed")}
-_TOOL: Final = replace(FUNCTION, choices={"none": "NONE", "": "REQUIRED"})
-"""Of several tools none can be chosen by its name."""
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -243,31 +215,15 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /v2/chat, or with the dialect "v1" that of /v1/chat.
-
-    v2 knows no choice of one tool among several: that tool is offered alone, and required. v1 has no choice at all:
-    with "none", no tool is offered.
-    """
-    is_v1, form, choice = dialect == "v1", request.format, request.tool_choice
-    if is_v1:
-        tools = None if choice == "none" else [_tool_v1(tool) for tool in request.tools] or None
-        body = {**_conversation_v1(request.messages), "tools": tools}
-    else:
-        named = tuple(tool for tool in request.tools if tool.name == choice)
-        messages = [written for message in request.messages if (written := _written(message)) is not None]
-        body = {"messages": messages, "tools": _TOOL.all(request.but(tools=named or request.tools))}
-        body["tool_choice"] = _TOOL.chosen(request)
-    body |= {"model": request.model, **written_settings(request, _SETTINGS), "stream": stream or None}
-    schema = {} if form == ANY_JSON else {"schema" if is_v1 else "json_schema": form}
-    body["response_format"] = None if form is None else {**ANY_JSON, **schema}
-    return present(body) | request.extra
+    """The body of POST /v2/chat, or with the dialect "v1" that of /v1/chat, which has no choice of tools at all."""
+    if dialect != "v1":
+        return encoded(NAME, request, stream=stream, replay=_replayed)
+    tools = [] if request.tool_choice == "none" else [_tool_v1(tool) for tool in request.tools]
+    conversation = _conversation_v1(request.messages)
+    return encoded(NAME, request, stream=stream, dialect=dialect, messages=(), tools=tools or None, **conversation)
 
 
-def _written(message: Message) -> Json | None:
-    """One message in v2's shape; None for an assistant message that says nothing, which the API refuses."""
-    own = own_blocks(message, NAME)
-    if not own or message.role != "assistant":
-        return own[0] if own else written_message(message)
+def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
     written = without_lost_calls(message, own[0])
     content = written.get("content")
     if isinstance(content, list):
@@ -277,7 +233,7 @@ def _written(message: Message) -> Json | None:
         written.pop("content", None)
     if "tool_calls" not in written:
         written.pop("tool_plan", None)
-    return written if "tool_calls" in written or visible else None
+    return [written] if "tool_calls" in written or visible else []
 
 
 def _says(part: Any) -> bool:
@@ -304,7 +260,7 @@ _TYPES_V1: Final = {"integer": "int", "number": "float", "boolean": "bool", "arr
 
 
 def _conversation_v1(messages: tuple[Message, ...]) -> Json:
-    body: Json = {}
+    body: Json = {"preamble": None}
     history: list[Json] = []
     calls: dict[str, Json] = {}
     if messages and messages[0].role == "system":
@@ -326,11 +282,7 @@ def _conversation_v1(messages: tuple[Message, ...]) -> Json:
         if message.role != "assistant" or message.text.strip() or message.tool_calls:
             history.append(entry)
     last = history.pop() if messages and messages[-1].role in ("user", "tool") else {}
-    body["message"] = last.get("message", "")
-    if history:
-        body["chat_history"] = history
-    if "tool_results" in last:
-        body["tool_results"] = last["tool_results"]
+    body |= {"message": last.get("message", ""), "chat_history": history, "tool_results": last.get("tool_results")}
     return body
 
 
@@ -361,7 +313,9 @@ FORMAT: Final = Format(
     resume=resumes_message(NAME, _unfinished),
     own_summary=request_summary,
     reader=Reader,
-    faulty=an_object("a chat response", "an event of a chat stream", _faulty),
+    called=("a chat response", "an event of a chat stream"),
+    needs=("message", "text", "tool_calls"),
+    objects=("tool_calls[]",),
     failed=_failed,
     blocks=_blocks,
     has_end=True,

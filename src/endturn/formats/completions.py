@@ -14,9 +14,7 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
-from endturn.formats.errors import shortened
 from endturn.formats.format import Format
-from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
@@ -235,23 +233,6 @@ def error_in(reply: Any) -> Any:
     return member(reply, "error") or (listed and next(iter(items(listed)), None))
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if data == DONE and not whole:
-        return None
-    replies = data if whole and isinstance(data, list) else [data]
-    if not replies or not all(isinstance(reply, Mapping) for reply in replies):
-        kind = "a completion" if whole else "an event of a completion"
-        return f"{kind} is an object, not {shortened(repr(data), 80)}"
-    name = told(data, "")
-    if name is None:
-        known = f"this has {sorted(map(str, replies[0]))[:8]}"
-        return f"a completion has `choices` or another service's member in their place; {known}" if whole else None
-    listed = None if isinstance(data, list) else member(data, SHAPES[name].answers)
-    if not isinstance(listed, list | None) or not all(isinstance(each, Mapping) for each in listed or ()):
-        return "the answers of a completion are not objects"
-    return None
-
-
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should."""
     first = next(iter(data), None) if isinstance(data, list) else data
@@ -316,7 +297,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         if shape is SHAPES[""]:
             # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
             body["stream_options"] = {"include_usage": True}
-    return with_extra(body, request.extra, shape.settings)
+    return with_extra(body, request.extra)
 
 
 def _prompt(messages: tuple[Message, ...], *, claude: bool) -> str:
@@ -394,7 +375,10 @@ FORMAT: Final = Format(
     resume=resume,
     own_summary=request_summary,
     reader=Reader,
-    faulty=_faulty,
+    called=("a completion", "an event of a completion"),
+    needs=tuple(head for shape in SHAPES.values() for head in shape.heads),
+    objects=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
+    lists=True,
     failed=_failed,
     says=_says,
 )

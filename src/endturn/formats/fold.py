@@ -11,7 +11,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall, Usage
 from endturn.formats import parts
@@ -353,12 +353,16 @@ def paired(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
+_AS_THEY_ARE: Final = ("type", "id", "name", "format")
+"""Members whose text comes whole, in each piece."""
+
+
 def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
     """The pieces of one object together: texts and lists one after the other, objects joined, of all else the last."""
     whole: Json = {}
     for name in dict.fromkeys(name for piece in pieces for name in piece):
         values = [piece[name] for piece in pieces if piece.get(name) is not None] or [None]
-        if len(values) > 1 and all(isinstance(value, str) for value in values) and name not in ("type", "id", "name"):
+        if len(values) > 1 and all(isinstance(value, str) for value in values) and name not in _AS_THEY_ARE:
             whole[name] = paired("".join(values))
         elif len(values) > 1 and all(isinstance(value, list) for value in values):
             whole[name] = [*chain.from_iterable(values)]

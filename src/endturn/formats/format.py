@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -16,7 +17,7 @@ from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import Resuming
 from endturn.formats.parts import Part
-from endturn.formats.reading import count
+from endturn.formats.reading import at, count
 from endturn.formats.request_summary import asked
 from endturn.formats.scripting import raw_reason, written_error, written_reply
 from endturn.formats.settings import present
@@ -125,7 +126,11 @@ class Format:
         inner: the format that a body is in, where this one is an envelope.
 
         reader: makes a reader, given what must be known and whether content is kept.
-        faulty: what is wrong with the shape of an event, or of a whole body, in a sentence; None where nothing is.
+        called: what the format calls a whole body, and an event.
+        needs: paths, one of which a whole body has.
+        objects: paths where objects stand; `[]` after a member stands for each of its list.
+        lists: a body, or an event, may be a list of them.
+        own_faulty: what else is wrong with a body or an event, in a sentence.
         failed: the error that an event or a body reports in the place of an answer.
         headers: what an answer's headers say of it.
         blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
@@ -154,7 +159,11 @@ class Format:
     inner: Callable[[Json], Format] | None = None
 
     reader: Callable[[Context, bool], Reader]
-    faulty: Callable[[Any, bool], str | None]
+    called: tuple[str, str] = ("a body", "an event")
+    needs: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    lists: bool = False
+    own_faulty: Callable[[Any, bool], str | None] | None = None
     failed: Callable[[Any], Any]
     headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
     blocks: Callable[[Fold], Iterable[Json]] | None = None
@@ -226,6 +235,22 @@ class Format:
         """What builds a response from a stream's events."""
         return Decoder(self, ctx)
 
+    def faulty(self, data: Any, whole: bool) -> str | None:
+        """What is wrong with the shape of an event, or of a body, in a sentence: it must not look like no answer."""
+        # A stream may end with `[DONE]`, of this format or as chat's do, from servers that speak both.
+        if data == DONE and not whole:
+            return None
+        what = self.called[0 if whole else 1]
+        for each in data if self.lists and isinstance(data, list) and data else (data,):
+            if not isinstance(each, dict):
+                return f"{what} is an object, not {shortened(repr(data), 80)}"
+            for path in self.objects:
+                if not _are_objects(each, _steps(path)):
+                    return f"`{path}` of {what} is no object"
+            if whole and self.needs and all(at(each, path) is None for path in self.needs):
+                return f"{what} has `{'` or `'.join(self.needs[:3])}`; this has {sorted(map(str, each))[:8]}"
+        return self.own_faulty(data, whole) if self.own_faulty is not None else None
+
     def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
         """A whole body as a response.
 
@@ -284,21 +309,20 @@ def error_beside(*members: str) -> Callable[[Any], Any]:
     return failed
 
 
-def an_object(
-    whole: str, event: str, faulty: Callable[[Mapping[str, Any], bool], str | None], *, done: bool = True
-) -> Callable[[Any, bool], str | None]:
-    """Says what is wrong with a body or an event that is no object; of an object, what `faulty` says.
+@cache
+def _steps(path: str) -> tuple[tuple[str, bool], ...]:
+    """The members on a path, each with whether it is a list."""
+    return tuple((name.removesuffix("[]"), name.endswith("[]")) for name in path.split("."))
 
-    Args:
-        whole, event: what the format calls a body, and an event.
-        done: a stream may end with `[DONE]`, of this format or as chat's do, from servers that speak both.
-    """
 
-    def checked(data: Any, is_whole: bool) -> str | None:
-        if done and data == DONE and not is_whole:
-            return None
-        if not isinstance(data, Mapping):
-            return f"{whole if is_whole else event} is an object, not {shortened(repr(data), 80)}"
-        return faulty(data, is_whole)
-
-    return checked
+def _are_objects(thing: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
+    """Whether objects stand at the end of these steps, or nothing does."""
+    name, is_list = steps[0]
+    if (found := thing.get(name)) is None:
+        return True
+    if is_list and not isinstance(found, list):
+        return False
+    for each in found if is_list else (found,):
+        if not isinstance(each, dict) or (len(steps) > 1 and not _are_objects(each, steps[1:])):
+            return False
+    return True

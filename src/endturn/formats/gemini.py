@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.formats.errors import shortened
+from endturn.chat import ChatResponse, Json, Usage
+from endturn.formats.encoding import encodes
 from endturn.formats.format import Format
-from endturn.formats.history import call_in
-from endturn.formats.next_request import own_blocks, resumes, sent_back
-from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
+from endturn.formats.next_request import resumes
+from endturn.formats.parts import (
+    Block,
+    Call,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Text,
+    Token,
+    Tokens,
+    Vocabulary,
+)
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
 from endturn.formats.summaries import Context, RequestSummary, Voice
 from endturn.stop import StopReason, raw_text
 from endturn.stop_reasons import rows_of
@@ -34,7 +43,7 @@ NAME: Final = "gemini"
 _WORDS: Final = frozenset({"text", "thought"})
 _MEMBERS: Final = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
 """The members of a response: what has none of them is something else."""
-_OF_SDK: Final = frozenset({"prompt_feedback", "usage_metadata", "model_version", "response_id"})
+_OF_SDK: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
 """What tells that the SDK has dumped a response by its own names."""
 _COUNTED: Final = (
     *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
@@ -80,7 +89,7 @@ class Reader:
         for chunk in event if isinstance(event, list) else (event,):
             if not isinstance(chunk, dict):
                 continue
-            if not _OF_SDK.isdisjoint(chunk):
+            if not chunk.keys().isdisjoint(_OF_SDK):
                 chunk = _camelled(chunk)
             if self._id is None:
                 self._id = text_or_none(chunk.get("responseId"))
@@ -211,7 +220,10 @@ def _word(value: Any, numbered: tuple[str, ...]) -> str | None:
 
 
 def _usage(told: Any) -> Usage | None:
-    """Tokens as Google counts them: cached ones are part of the prompt's, a server tool's results are input too."""
+    """Tokens as Google counts them: cached ones are part of the prompt's, a server tool's results are input too.
+
+    Read one by one, for they stand in every chunk.
+    """
     if not isinstance(told, dict):
         return None
     prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in _COUNTED]
@@ -223,24 +235,6 @@ def _usage(told: Any) -> Usage | None:
     if thought and asked is not None and asked + (said or 0) == total:
         output = said
     return Usage(asked, output, thought, cached)
-
-
-def _faulty(data: Any, whole: bool) -> str | None:
-    """What cannot be read must not look like an answer that says nothing."""
-    chunks = data if isinstance(data, list) and data else [data]
-    for chunk in chunks:
-        candidates = chunk.get("candidates") or [] if isinstance(chunk, dict) else None
-        if not isinstance(candidates, list) or not all(map(_is_candidate, candidates)):
-            return f"a response of generateContent is an object with candidates, not {shortened(repr(data), 80)}"
-    if whole and all(first(chunk, *_MEMBERS, *_OF_SDK) is None for chunk in chunks):
-        return f"a response of generateContent has `candidates`; this has {sorted(map(str, chunks[0]))[:8]}"
-    return None
-
-
-def _is_candidate(candidate: Any) -> bool:
-    content = candidate.get("content") or {} if isinstance(candidate, dict) else None
-    parts = content.get("parts") or [] if isinstance(content, dict) else None
-    return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
 
 
 def _failed(data: Any) -> Any:
@@ -265,95 +259,6 @@ def _in_path(model: str) -> str:
 
 
 # --- What a request says ---
-
-# `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's.
-_TOOL: Final = ToolShape(
-    schema="parametersJsonSchema",
-    choices={
-        "none": {"mode": "NONE"},
-        "required": {"mode": "ANY"},
-        "": {"mode": "ANY", "allowedFunctionNames": ["$name"]},
-    },
-)
-_SETTINGS: Final = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-
-
-def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST …:generateContent, and of …:streamGenerateContent; the path says which, and the model.
-
-    An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
-    """
-    system = [part for message in request.messages if message.role == "system" for part in _parts(message.content)]
-    tools, chosen = _TOOL.all(request), _TOOL.chosen(request)
-    mime = None if request.format is None else "application/json"
-    settings = {
-        **written_settings(request, _SETTINGS),
-        **present({"responseMimeType": mime, "responseJsonSchema": schema_of(request)}),
-    }
-    body = {
-        "contents": _contents(request.messages),
-        "systemInstruction": {"parts": system} if system else None,
-        "tools": tools and [{"functionDeclarations": tools}],
-        "toolConfig": chosen and {"functionCallingConfig": chosen},
-        "generationConfig": settings or None,
-        "continuationToken": request.token,
-    }
-    return with_extra(present(body), request.extra, "generationConfig")
-
-
-def _contents(messages: Iterable[Message]) -> list[Json]:
-    """The contents of a request, but for system messages; the results of one batch of calls go together in one."""
-    written: list[Json] = []
-    called: dict[str, Json] = {}
-    for role, batch in groupby(messages, key=lambda message: message.role):
-        if role == "tool":
-            written.append({"role": "user", "parts": [_result(each, called) for each in batch]})
-            continue
-        for message in batch:
-            called |= _called(message)
-            said = _said(message) if role == "assistant" else _parts(message.content)
-            if said and role != "system":
-                written.append({"role": "model" if role == "assistant" else "user", "parts": said})
-    return written
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [_text(content)] if isinstance(content, str) else content
-
-
-def _text(said: str) -> Json:
-    return {"text": said}
-
-
-def _called(message: Message) -> dict[str, Json]:
-    """A call's id → what its result says of it: its name, and its id unless we minted it, as most have none."""
-    kept = own_blocks(message, NAME)
-    sent = {text(member(call_in(part), "id")) for part in kept or ()}
-    return {
-        call.id: {"name": call.name, "id": call.id} if kept is None or call.id in sent else {"name": call.name}
-        for call in message.tool_calls
-    }
-
-
-def _result(message: Message, called: Mapping[str, Json]) -> Json:
-    """A tool's result. The format tells whose it is by the function's name, which the call in the history has."""
-    if kept := own_blocks(message, NAME):
-        return kept[0]
-    id_ = message.tool_call_id or ""
-    result: Json = {
-        **called.get(id_, {"name": id_, "id": id_}),
-        "response": {"error" if message.is_error else "output": message.text},
-    }
-    media = [part for part in items(message.content) if "text" not in part]
-    return {"functionResponse": {**result, "parts": media} if media else result}
-
-
-def _said(message: Message) -> list[Json]:
-    """An assistant message's parts; none where it says nothing, which the API refuses."""
-    calls = ({"id": call.id, "name": call.name, "args": call.arguments or {}} for call in message.tool_calls)
-    made = (*_parts(message.content), *({"functionCall": call} for call in calls))
-    kept = own_blocks(message, NAME)
-    return sent_back(made if kept is None else kept, message.tool_calls)
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -389,11 +294,14 @@ FORMAT: Final = Format(
     paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
     in_path=_in_path,
     routed=routed_by(_PATH),
-    body=encode,
-    resume=resumes(NAME, _text, forced="toolConfig"),
+    body=encodes(NAME),
+    resume=resumes(NAME, lambda said: {"text": said}, forced="toolConfig"),
     own_summary=request_summary,
     reader=Reader,
-    faulty=_faulty,
+    called=("a response of generateContent", "a chunk of generateContent"),
+    needs=(*_MEMBERS, *_OF_SDK),
+    objects=("candidates[].content.parts[]",),
+    lists=True,
     failed=_failed,
     says=_says,
 )

@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from endturn.chat import Json, Message, Request, Usage
+from endturn.chat import Json, Request, Usage
 from endturn.formats import parts
+from endturn.formats.encoding import encoded
 from endturn.formats.errors import says_of_stop
 from endturn.formats.fold import Fold, joined
-from endturn.formats.format import Format, an_object, error_beside
-from endturn.formats.next_request import own_blocks, resumes, sent_back
+from endturn.formats.format import Format, error_beside
+from endturn.formats.next_request import resumes
 from endturn.formats.parts import Block, Call, Part
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
 from endturn.formats.summaries import Context, Voice
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import tables
@@ -150,16 +150,9 @@ class Reader:
 
     def _tokens(self, usage: Any) -> Iterator[Part]:
         """The figures are totals of the interaction so far: they replace what was said before."""
-        if usage is None:
-            return
-        names = ("input", "tool_use", "output", "thought", "cached")
-        asked, tools, said, thought, cached = [count(member(usage, f"total_{name}_tokens")) for name in names]
-        # Neither what tools put into the prompt nor the thinking is in the figure beside it: total_tokens is their sum.
-        asked = asked if tools is None else (asked or 0) + tools
-        said = said if thought is None else (said or 0) + thought
-        if (asked, said, cached) != (None, None, None):
-            self._usage = Usage(asked, said, thought, cached)
-            yield parts.Tokens(self._earlier + self._usage)
+        if (found := parts.usage_in(NAME, usage)) is not None:
+            self._usage = found
+            yield parts.Tokens(self._earlier + found)
 
     def _start(self, place: int, step: Any, *, whole: bool = False) -> Iterator[Part]:
         told: Json = dict(step) if isinstance(step, dict) else {}
@@ -247,25 +240,7 @@ def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
     return found
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    steps = data.get("outputs") if data.get("steps") is None else data["steps"]
-    has_steps = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
-    if not whole or (
-        data.get("event_type") is None and (has_steps or (steps is None and data.get("status") is not None))
-    ):
-        return None
-    return "an interaction has a `status` and a list of `steps`"
-
-
 # --- Requests ---------------------------------------------------------------------------------------------------------
-
-_TOOL: Final = ToolShape(
-    beside={"type": "function"},
-    choices={"none": "none", "required": "any", "": {"allowed_tools": {"mode": "any", "tools": ["$name"]}}},
-    chooses_alone=True,
-)
-_CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-_JSON: Final = {"type": "text", "mime_type": "application/json"}
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -273,59 +248,14 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     A request with a continuation token and the id of the interaction that it came from has no input: the server kept
     it. Where it keeps nothing (`store` is false) the same input goes along again.
-
-    An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
     """
-    system = [message.text for message in request.messages if message.role == "system"]
     is_kept = request.token is not None and request.previous_id is not None and request.extra.get("store") is not False
-    config = written_settings(request, _CONFIG)
-    if (choice := _TOOL.chosen(request)) is not None:
-        config["tool_choice"] = choice
-    settings = {
-        "model": request.model or None,
-        "system_instruction": "\n\n".join(system) or None,
-        "input": None if is_kept else _steps(request.messages),
-        "tools": _TOOL.all(request),
-        "generation_config": config or None,
-        "response_format": None if request.format is None else {**_JSON, **present({"schema": schema_of(request)})},
-        "previous_interaction_id": request.previous_id,
-        "continuation_token": request.token,
-        "stream": stream or None,
-    }
-    return with_extra(present(settings), request.extra, "generation_config")
+    body = encoded(NAME, request, stream=stream)
+    return {name: body[name] for name in body if not is_kept or name != "input" or name in request.extra}
 
 
-def _steps(messages: Sequence[Message]) -> list[Json]:
-    """The messages as steps. A result names its function, as far as the call is among the messages."""
-    written: list[Json] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        own = own_blocks(message, NAME)
-        if message.role == "assistant":
-            names |= {call.id: call.name for call in message.tool_calls}
-            calls = (
-                {"id": call.id, "name": call.name, "arguments": call.arguments or {}} for call in message.tool_calls
-            )
-            made = (_output(message.content), *({"type": _CLIENT_CALL, **call} for call in calls))
-            written += sent_back(made if own is None else own, message.tool_calls)
-        elif own:
-            written += own
-        elif message.role == "tool":
-            call = message.tool_call_id or ""
-            result: Json = {"type": "function_result", "call_id": call, "result": message.content}
-            result |= {"name": names[call]} if call in names else {}
-            written.append({**result, "is_error": True} if message.is_error else result)
-        elif message.role == "user":
-            written.append({"type": "user_input", "content": _parts(message.content)})
-    return written
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-def _output(content: str | list[Json]) -> Json:
-    return {"type": "model_output", "content": _parts(content)}
+def _output(said: str) -> Json:
+    return {"type": "model_output", "content": [{"type": "text", "text": said}]}
 
 
 FORMAT: Final = Format(
@@ -339,7 +269,9 @@ FORMAT: Final = Format(
     fetches=True,
     reader=Reader,
     own_rows=_rows,
-    faulty=an_object("an interaction", "an event of an interaction", _faulty),
+    called=("an interaction", "an event of an interaction"),
+    needs=("status", "steps", "outputs"),
+    objects=("steps[]", "outputs[]"),
     failed=error_beside("status", "steps", "outputs"),
     blocks=_blocks,
     says=lambda response, stop, dialect: {"token": f"after_{response.id}" if stop == "requires_continuation" else None},

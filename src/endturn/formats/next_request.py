@@ -88,6 +88,17 @@ def own_blocks(said: Message | ChatResponse, format: str) -> tuple[Json, ...] | 
     return said.blocks.items if said.blocks is not None and said.blocks.format == format else None
 
 
+def without_lost_calls(message: Message, block: Json) -> Json:
+    """A message as its provider wrote it, but for calls that were taken out of the history since.
+
+    Of calls without an id, which older servers and SDKs of Ollama's write, nothing tells that they were.
+    """
+    kept = {"", *(call.id for call in message.tool_calls)}
+    calls = [call for call in items(block.get("tool_calls")) if text(member(call, "id")) in kept]
+    rest = {name: value for name, value in block.items() if name != "tool_calls"}
+    return {**rest, "tool_calls": calls} if calls else rest
+
+
 def asking_on(
     request: Request, partial: Message | None, *, prompt: str, strategy: str, forced: str = "tool_choice"
 ) -> Request:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
-from endturn.formats.chat_messages import without_lost_calls
+from endturn.chat import ChatResponse, Json, Message
+from endturn.formats.encoding import encodes
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object, error_beside
-from endturn.formats.next_request import own_blocks, resumes_message
+from endturn.formats.format import Format, error_beside
+from endturn.formats.next_request import resumes_message, without_lost_calls
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.scripting import figures
-from endturn.formats.settings import ANY_JSON, FUNCTION, present, with_extra, written_settings
 from endturn.formats.summaries import Context, Framing, Voice
 from endturn.stop import StopReason
 
 NAME: Final = "ollama"
 
-_OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
-
-_USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
 _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
@@ -64,7 +60,7 @@ class Reader:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
-            if (usage := usage_in(line, _USAGE)) is not None:
+            if (usage := usage_in(NAME, line)) is not None:
                 yield Tokens(usage)
             yield End()
 
@@ -77,54 +73,9 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    message = data.get("message")
-    if whole and not isinstance(message, Mapping) and not isinstance(data.get("response"), str):
-        return "a response has a `message`, or a `response` of text"
-    return None if isinstance(message, Mapping | None) else "a message is not an object"
-
-
-def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /api/chat. `stream` is always said: the API streams where it is not.
-
-    The API cannot be told to call a tool: any choice but "none", which leaves the tools out, is the model's.
-    """
-    settings = {
-        "model": request.model,
-        "messages": _messages(request.messages),
-        "stream": stream,
-        "tools": None if request.tool_choice == "none" else FUNCTION.all(request),
-        "format": "json" if request.format == ANY_JSON else request.format,
-        "options": written_settings(request, _OPTIONS) or None,
-    }
-    return with_extra(present(settings), request.extra, "options")
-
-
-def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    """The messages in the format's shape, without one of the assistant's that says nothing.
-
-    A result names its tool, as far as the call is among the messages.
-    """
-    found: list[Json] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        names |= {call.id: call.name for call in message.tool_calls}
-        written: Json = {"role": message.role, "content": message.text}
-        if own := own_blocks(message, NAME):
-            written = without_lost_calls(message, own[0]) if message.role == "assistant" else own[0]
-        elif message.role == "tool":
-            call = message.tool_call_id or ""
-            written |= {"tool_call_id": call, **({"tool_name": names[call]} if call in names else {})}
-        elif message.tool_calls:
-            written["tool_calls"] = [_call(call) for call in message.tool_calls]
-        if message.role != "assistant" or "tool_calls" in written or text(written.get("content")).strip():
-            found.append(written)
-    return found
-
-
-def _call(call: ToolCall) -> Json:
-    """A call as a message of this format holds it: its arguments are an object, whatever they were."""
-    return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
+def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
+    written = without_lost_calls(message, own[0])
+    return [written] if "tool_calls" in written or text(written.get("content")).strip() else []
 
 
 def _unfinished(message: Json, said: str) -> Json:
@@ -145,10 +96,12 @@ FORMAT: Final = Format(
     voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
     paths={"": "/api/chat"},
     routed=routed_by(_PATH),
-    body=encode,
+    body=encodes(NAME, _replayed),
     resume=resumes_message(NAME, _unfinished),
     reader=Reader,
-    faulty=an_object("a response", "a line of a stream", _faulty, done=False),
+    called=("a response", "a line of a stream"),
+    needs=("message", "response"),
+    objects=("message",),
     failed=error_beside(),
     blocks=_blocks,
     has_end=True,

@@ -8,20 +8,19 @@ choices stand id, model, usage, and an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
-from endturn.formats.chat_messages import joined_entries, without_lost_calls, written_message
-from endturn.formats.fold import Fold
-from endturn.formats.format import Format, an_object
-from endturn.formats.next_request import own_blocks, resent, resumes_message
+from endturn.formats.encoding import encoded
+from endturn.formats.fold import Fold, joined
+from endturn.formats.format import Format
+from endturn.formats.next_request import own_blocks, resent, resumes_message, without_lost_calls
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window, usage_in
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.settings import ANY_JSON, FUNCTION, present, written_settings
 from endturn.formats.summaries import Context, Voice
 from endturn.stop import Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import rows_of
@@ -260,24 +259,13 @@ def _failed(data: Any) -> Any:
     return {"error": error} if error else None
 
 
-_USAGE: Final = {
-    "prompt_tokens": "input_tokens",
-    "completion_tokens": "output_tokens",
-    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
-    "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
-    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
-}
-_ALSO: Final = {"prompt_cache_hit_tokens": "cache_read_tokens", "cached_tokens": "cache_read_tokens"}
-"""DeepSeek's, Moonshot's."""
-
-
 def usage_of(said: Any) -> Usage | None:
     """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's.
 
     xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
     (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
     """
-    found = usage_in(said, _USAGE | _ALSO)
+    found = usage_in(NAME, said)
     if found is not None and found.reasoning_tokens and found.output_tokens is not None:
         apart = found.output_tokens + found.reasoning_tokens
         if count(member(said, "total_tokens")) == (found.input_tokens or 0) + apart:
@@ -296,7 +284,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         message["content"] = "".join(fold.text).removesuffix(apart[0]).removesuffix(apart[1]) or None
     for name in () if fold.whole else ("content", "reasoning_details"):
         if isinstance(message.get(name), list):
-            message[name] = joined_entries(message[name])
+            message[name] = _entries(message[name])
     for key, call in fold.calls.items():
         if (beside := kept.get(key)) is None:  # of a choice that does not count
             continue
@@ -307,27 +295,38 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield message
 
 
+_IN_PIECES: Final = ("text", "thinking", "refusal", "summary", "data")
+"""The members of a part or an entry that arrive in pieces."""
+
+
+def _entries(pieces: Iterable[Any]) -> list[Any]:
+    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details."""
+    entries: list[Any] = []
+    for piece in pieces:
+        if entries and _goes_on(entries[-1], piece):
+            entries[-1] = joined((entries[-1], piece))
+        else:
+            entries.append(piece)
+    return entries
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the entry before it. A signature ends one: a provider refuses it beside other text."""
+    kind, ids = text(member(piece, "type")), {member(last, "id"), member(piece, "id")} - {None}
+    has_words = kind in _IN_PIECES or kind.startswith("reasoning.")
+    alike = all(member(last, name) == member(piece, name) for name in ("type", "index")) and len(ids) < 2
+    # Encrypted data says nothing of what it belongs to but its index.
+    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
+    return has_words and alike and not alone
+
+
 def _shows(message: Json) -> bool:
     """Whether a message holds an answer that is not words: sound (OpenAI), pictures (OpenRouter)."""
     return bool(message.get("audio") or message.get("images"))
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    """What cannot be read must not look like an answer that says nothing."""
-    if whole and "choices" not in data:
-        return f"a chat completion has `choices`; this has {sorted(map(str, data))[:8]}"
-    choices = [] if data.get("choices") is None else data["choices"]
-    fits = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
-    if not fits or not all(isinstance(choice.get("delta") or choice.get("message") or {}, dict) for choice in choices):
-        return "`choices` is not a list of objects, each with a `message` or a `delta`"
-    return None
-
-
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-# OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
-_OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
-_LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 _GOES_ON: Final = {"continue_final_message": True, "add_generation_prompt": False}
 """How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
 _PATH: Final = (
@@ -337,46 +336,16 @@ _PATH: Final = (
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /chat/completions.
-
-    Args:
-        dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
-    """
-    messages = [written for message in request.messages if (written := _written(message)) is not None]
-    for written in messages[:-1]:
+    """The body of POST /chat/completions, in a dialect's names."""
+    body = encoded(NAME, request, stream=stream, dialect=dialect, replay=_replayed)
+    for written in body["messages"][:-1]:
         # A prefill that was answered is a message like any other: marked, it may only be the last.
         written.pop("prefix", None)
-    limit = "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"
-    names = {} if _LIMITS & request.extra.keys() else {limit: "max_tokens"}
-    names |= {"temperature": "temperature", "random_seed" if dialect == "mistral" else "seed": "seed"}
-    schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.format}}
-    streams = stream and dialect != "watsonx"
-    body = {
-        "model_id" if dialect == "watsonx" else "model": request.model,
-        "messages": messages,
-        "tools": FUNCTION.all(request),
-        "tool_choice": FUNCTION.chosen(request),
-        **written_settings(request, names),
-        "response_format": request.format if request.format in (None, ANY_JSON) else schema,
-        "stream": streams or None,
-        # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
-        # usage always, and refuses the member (openai/openai-agents-python#442).
-        "stream_options": {"include_usage": True} if streams and dialect != "mistral" else None,
-    }
-    return present(body) | request.extra
+    return body
 
 
-def _written(message: Message) -> Json | None:
-    """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
-    own = own_blocks(message, NAME)
-    if not own or (message.tool_calls and not own[0].get("tool_calls")):
-        written = written_message(message)
-        # Some servers want content beside calls, too.
-        return written and {"role": message.role, "content": None, **written}
-    if message.role != "assistant":
-        return {**own[0]}
-    block = own[0]
-    written = without_lost_calls(message, block)
+def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
+    written = without_lost_calls(message, own[0])
     audio = written.pop("audio", None)
     if id_ := text(member(audio, "id")):
         written["audio"] = {"id": id_}  # All that OpenAI takes back of an answer that was spoken.
@@ -385,7 +354,8 @@ def _written(message: Message) -> Json | None:
     content = written.get("content")
     # Thinking alone says nothing.
     says = any(member(part, "type") != "thinking" for part in content) if isinstance(content, list) else content
-    return written if "tool_calls" in written or says or written.get("refusal") or _shows(written) else None
+    speaks = "tool_calls" in written or says or written.get("refusal") or _shows(written)
+    return [written] if speaks else []
 
 
 def resume(
@@ -444,7 +414,9 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reader=Reader,
-    faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
+    called=("a chat completion", "a chunk of a chat stream"),
+    needs=("choices",),
+    objects=("choices[].delta", "choices[].message"),
     failed=_failed,
     blocks=_blocks,
     closes_calls=False,

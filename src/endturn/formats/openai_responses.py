@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.events import Strategy
 from endturn.formats import openai_responses_reader as reader
+from endturn.formats.encoding import encoded
 from endturn.formats.errors import error_words
-from endturn.formats.format import Format, an_object
+from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import BACKGROUND, COMPLETED, GIVEN, NAME, RUNNING, client_call
 from endturn.formats.reading import items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.scripting import raw_reason, written_arguments, written_reply
-from endturn.formats.settings import ANY_JSON, ToolShape, present, written_settings
+from endturn.formats.scripting import raw_reason, written_reply
 from endturn.formats.summaries import Event, Voice
 from endturn.stop import Resume, StopReason
 
-# Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
-_TOOL: Final = ToolShape(
-    beside={"type": "function", "strict": False},
-    choices={"none": "none", "required": "required", "": {"type": "function", "name": "$name"}},
-)
-_SETTINGS: Final = {
-    "max_output_tokens": "max_tokens",
-    "temperature": "temperature",
-    "previous_response_id": "previous_id",
-}
 _PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 
 
@@ -41,60 +32,17 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     first = messages[0] if messages else None
     if first is not None and first.role == "system" and first.blocks is None and isinstance(first.content, str):
         instructions, messages = first.content, messages[1:]
-    schema = {"type": "json_schema", "name": "answer", "schema": request.format}
-    form = request.format if request.format in (None, ANY_JSON) else schema
-    body = {
-        "model": request.model,
-        "instructions": instructions,
-        "input": _input(messages, stored=request.extra.get("store") is not False),
-        "tools": _TOOL.all(request),
-        "tool_choice": _TOOL.chosen(request),
-        **written_settings(request, _SETTINGS),
-        "text": form and {"format": form},
-        "stream": stream or None,
-    }
-    return present(body) | request.extra
+    replay = partial(_replayed, stored=request.extra.get("store") is not False)
+    return encoded(NAME, request, stream=stream, replay=replay, messages=messages, instructions=instructions)
 
 
-def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
-    """The items of a history.
+def _replayed(message: Message, blocks: Iterable[Json], *, stored: bool) -> list[Json]:
+    """The items of a response as they came, but for calls that were taken out of the history since.
 
     Args:
         stored: the server keeps responses. Where it does not, it cannot find a reasoning item by its id: only one that
             brings its content, encrypted or not, is sent.
     """
-    found: list[Json] = []
-    custom: set[str] = set()
-    for message in messages:
-        ours = own_blocks(message, NAME)
-        if message.role == "assistant":
-            said = _said(message) if ours is None else _replayed(message, ours, stored)
-            custom |= {text(item.get("call_id")) for item in said if item.get("type") == "custom_tool_call"}
-            found += said
-        elif ours is not None:
-            found += ours
-        elif message.role == "tool":
-            kind = "custom_tool_call" if message.tool_call_id in custom else "function_call"
-            # The API has no member that says that a result is a failure.
-            result = {"call_id": message.tool_call_id or "", "output": message.content}
-            found.append({"type": f"{kind}_output", **result})
-        else:
-            found.append({"role": message.role, "content": message.content})
-    return found
-
-
-def _said(message: Message) -> list[Json]:
-    """An assistant message of another format; nothing where it says nothing, which the API refuses."""
-    said: list[Json] = [{"role": "assistant", "content": message.text}] if message.text.strip() else []
-    return said + [_call(call) for call in message.tool_calls]
-
-
-def _call(call: ToolCall) -> Json:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": written_arguments(call)}
-
-
-def _replayed(message: Message, blocks: Iterable[Json], stored: bool) -> list[Json]:
-    """The items of a response as they came, but for calls that were taken out of the history since."""
     held = {"", *(call.id for call in message.tool_calls), *_answered(blocks)}
 
     def stays(item: Json) -> bool:
@@ -162,7 +110,7 @@ def _unfinished(cut: ChatResponse) -> list[Json]:
     """The items of a cut response that may be replayed: no call without its result, no reasoning without its items."""
     blocks = own_blocks(cut, NAME)
     if blocks is None:
-        return _said(cut.message().but(tool_calls=()))
+        return [{"role": "assistant", "content": cut.text}] if cut.text.strip() else []
     results = _answered(blocks)
 
     def whole(item: Json) -> bool:
@@ -220,7 +168,9 @@ FORMAT: Final = Format(
     fetches=True,
     reader=reader.Reader,
     own_rows=reader.rows,
-    faulty=an_object("a response", "an event of a response's stream", reader.faulty),
+    called=("a response", "an event of a response's stream"),
+    objects=("output[]", "response.output[]", "item", "part"),
+    own_faulty=reader.faulty,
     failed=reader.failed,
     blocks=reader.output_of,
     has_end=True,

@@ -70,15 +70,6 @@ _PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} 
 GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
 """Calls of the client's own tools: the member that holds what the tool is given."""
 
-_USAGE: Final = {
-    "input_tokens": "input_tokens",
-    "input_tokens_details.cached_tokens": "cache_read_tokens",
-    "input_tokens_details.cache_write_tokens": "cache_write_tokens",
-    "output_tokens": "output_tokens",
-    "output_tokens_details.reasoning_tokens": "reasoning_tokens",
-}
-"""Cached tokens are part of the input, reasoning of the output."""
-
 
 def client_call(item: Any) -> bool:
     """Whether an item is a call of a tool that the client runs, as the SDK's types of the items describe it."""
@@ -119,18 +110,14 @@ class Reader:
         self._items: list[_Item] = []
         self._named: dict[tuple[str, object], _Item] = {}
         self._said: set[tuple[int, _Place, int]] = set()
-        self._over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
         kind = text(member(event, "type"))
         if kind == "error" or (not kind and failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
-            self._over = True
             error = member(event, "error") or {name: member(event, name) for name in ("code", "message")}
             return iter((parts.Fault(error),))
-        if self._over:  # The first terminal wins.
-            return iter(())
         if place := _PIECES.get(kind):
             item = self._named.get((place.item, text(member(event, "item_id")))) or self._find(event, place.item)
             return self._piece(item, place, event, text(member(event, "delta")))
@@ -169,12 +156,11 @@ class Reader:
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
-        if (usage := parts.usage_in(member(response, "usage"), _USAGE)) is not None:
+        if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
             yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.
         status = (status or told) if told in RUNNING else told or status
-        self._over = True
         if _unreadable(response):
             yield parts.Unreadable()
             return
@@ -317,13 +303,9 @@ def is_response(body: Any) -> bool:
 
 
 def faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    """What is wrong with the members of an event, or of a whole body."""
+    """What is wrong with a body that is none."""
     if whole and not is_response(data):
         return f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
-    response = data if whole else data.get("response")
-    held = () if whole else (data.get("item"), data.get("part"))
-    if _unreadable(response) or not all(isinstance(each, Mapping | None) for each in held):
-        return "a response, an item or a part is not an object, or `output` is no list of items"
     return None
 
 

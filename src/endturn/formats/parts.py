@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from endturn.chat import Json, Usage
 from endturn.formats.reading import at, count
 from endturn.stop import Row
+from endturn.tables import lines, shipped
 
 if TYPE_CHECKING:
     from endturn.formats.format import Format
@@ -153,11 +155,20 @@ Part = (
 )  # fmt: skip
 
 
-def usage_in(said: Any, paths: Mapping[str, str]) -> Usage | None:
-    """Usage, where a format has its figures: path → name in `Usage`. Of several paths, the first counts."""
+@cache
+def _figures() -> Mapping[str, Mapping[str, list[list[str]]]]:
+    """format → field of Usage → where its figure stands, each as the paths whose sum it is."""
+    found: dict[str, dict[str, list[list[str]]]] = {}
+    for _, (format_, name, paths) in lines(shipped(), "usage_members.tsv", range(3, 4)):
+        found.setdefault(format_, {})[name] = [path.split("+") for path in paths.split()]
+    return found
+
+
+def usage_in(format: str, said: Any) -> Usage | None:
+    """Usage, by the format's rows in `data/usage_members.tsv`. What is told twice counts where it is told first."""
     found: Json = {}
-    for path, name in paths.items():
-        tokens = count(at(said, path))
-        if tokens is not None:
-            found.setdefault(name, tokens)
+    for name, places in _figures()[format].items():
+        told = ([each for path in paths if (each := count(at(said, path))) is not None] for paths in places)
+        if tokens := next(filter(None, told), None):
+            found[name] = sum(tokens)
     return Usage(**found) if found else None

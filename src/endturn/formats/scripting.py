@@ -148,11 +148,6 @@ def _shapes() -> Json:
     return cast(Json, json.loads(shipped().joinpath("scripted_replies.json").read_text("utf-8")))
 
 
-def function_call(call: ToolCall) -> Json:
-    """A call as the chat format writes it, and everybody who took it over."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
-
-
 def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
     """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it.
 

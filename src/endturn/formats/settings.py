@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import Json, Request, Tool
 from endturn.formats.reading import at, count, first, items, member, text
-from endturn.formats.scripting import filled
 
 LIMIT_MEMBERS: Final = frozenset(
     {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
@@ -22,21 +20,16 @@ SETTINGS_MEMBERS: Final = frozenset(
 """The objects of a body that hold it, where the body itself does not."""
 
 
-def written_settings(request: Request, names: Mapping[str, str]) -> dict[str, Any]:
-    """A request's settings: a format's name → the name in `Request`. What is not set is left out."""
-    return present({name: getattr(request, ours) for name, ours in names.items()})
-
-
 def present(members: Mapping[str, Any]) -> dict[str, Any]:
     """The members that say something."""
     return {name: value for name, value in members.items() if value is not None}
 
 
-def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any], settings: str) -> dict[str, Any]:
-    """A body with the members of `extra`, which win; its object of settings is joined with that in `extra`."""
-    ours, theirs = body.get(settings), extra.get(settings)
-    joined = {settings: {**ours, **theirs}} if isinstance(ours, dict) and isinstance(theirs, dict) else {}
-    return {**body, **extra, **joined}
+def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any], merges: Iterable[str] = ()) -> dict[str, Any]:
+    """A body with the members of `extra`, which win; objects of settings are joined, and those that are named."""
+    both = SETTINGS_MEMBERS.union(merges) & body.keys() & extra.keys()
+    joined = (name for name in both if isinstance(extra[name], dict))
+    return {**body, **extra, **{name: {**body[name], **extra[name]} for name in joined}}
 
 
 def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -70,58 +63,8 @@ def thinking_budget(request: Request) -> int:
     return next(filter(None, (count(at(request.extra, path)) for path in _BUDGETS)), 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolShape:
-    """Where a tool's name, description and schema stand.
-
-    Attributes:
-        beside: what is said of every tool, beside these.
-        inner: the object that holds them, where the tool itself does not.
-        schema: the member that holds the schema.
-        choices: how a choice that is not the model's own is said: "none", "required", and under "" a tool by its name,
-            which "$name" stands for.
-        chooses_alone: a choice is said where no tool is offered, too.
-    """
-
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    inner: str = ""
-    schema: str = "parameters"
-    choices: Mapping[str, Any] = field(default_factory=dict)
-    chooses_alone: bool = False
-
-    def written(self, tool: Tool) -> Json:
-        """A tool in the format's shape."""
-        about: Json = {"name": tool.name, self.schema: tool.parameters}
-        if tool.description:
-            about["description"] = tool.description
-        return {**self.beside, self.inner: about} if self.inner else {**self.beside, **about}
-
-    def all(self, request: Request) -> list[Json] | None:
-        """A request's tools; None where it has none."""
-        return [self.written(tool) for tool in request.tools] or None
-
-    def chosen(self, request: Request) -> Any:
-        """Which tool must be called, if any; None where the model chooses."""
-        choice = request.tool_choice
-        if choice == "auto" or not (request.tools or self.chooses_alone):
-            return None
-        return filled(self.choices.get(choice, self.choices.get("")), {"name": choice})
-
-
-FUNCTION: Final = ToolShape(
-    beside={"type": "function"},
-    inner="function",
-    choices={"none": "none", "required": "required", "": {"type": "function", "function": {"name": "$name"}}},
-)
-"""The chat format's, and everybody's who took it over."""
-
 ANY_JSON: Final = {"type": "json_object"}
 """What a request's format is where any JSON will do."""
-
-
-def schema_of(request: Request) -> Json | None:
-    """The schema that the answer has; None where any JSON will do, or any text."""
-    return None if request.format == ANY_JSON else request.format
 
 
 def tools_in(body: Mapping[str, Any]) -> Iterator[Tool]:
