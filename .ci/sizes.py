@@ -15,7 +15,7 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src/endturn"
 
-TOTAL = 18_410
+TOTAL = 17_930
 """Lines of code without `ui`. Lower it when the code has become shorter; the goal is 15,000."""
 FILE = 400
 FUNCTION = 60
