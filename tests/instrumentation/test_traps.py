@@ -31,7 +31,7 @@ from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
+from tests.instrumentation.clients import ASK, ASYNC_HTTPX, HTTPX, REQUESTS, URLLIB
 from tests.instrumentation.test_exchanges import WORDS, asking, packed, seen
 from tests.telemetry.mocked import Records
 
@@ -57,7 +57,7 @@ def test_nothing_is_recorded_while_garbage_is_collected(seen: Records) -> None:
             inside.append(lock.locked() and threading.current_thread() is threading.main_thread())
 
     stop = hooks.subscribe(listener)
-    with asking(Httpx, say(WORDS), say(WORDS)) as client:
+    with asking(HTTPX, say(WORDS), say(WORDS)) as client:
         for _ in range(2):
             made = client.stream()
             next(made)
@@ -271,14 +271,14 @@ def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: Records
 
 def test_urllib_raises_what_it_raises(seen: Records) -> None:
     """The body of the error is the host's to read."""
-    with asking(Urllib, fail(429, message="slow down")) as client:
+    with asking(URLLIB, fail(429, message="slow down")) as client:
         with pytest.raises(urllib.error.HTTPError) as raised:
             client.ask()
         assert b"slow down" in raised.value.read()
     assert seen.only().stop.reason is StopReason.ERROR
 
 
-@pytest.mark.parametrize("kind", [Httpx, AsyncHttpx, Requests])
+@pytest.mark.parametrize("kind", [HTTPX, ASYNC_HTTPX, REQUESTS])
 def test_a_connection_keeps_no_exchange(seen: Records, kind: Any) -> None:
     """It keeps the context in which it was opened, as long as it lives."""
     with asking(kind, say(WORDS)) as client:
