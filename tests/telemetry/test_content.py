@@ -160,22 +160,6 @@ def test_mirrored_on_a_span_the_event_is_flat() -> None:
     assert json.loads(str((event.attributes or {})[OUTPUT])) == [answered("So.")]
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"content": "some"}, "content='some'"),
-        ({"content_max_chars": 0}, "content_max_chars=0"),
-        ({"content_max_chars": "9"}, "content_max_chars='9'"),
-        ({"redact": "strict"}, "redact"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_an_argument_that_cannot_be_used_is_refused(options: dict[str, Any], named: str) -> None:
-    """At once, and by name."""
-    with pytest.raises(UsageError, match=named):
-        recording(**options)
-
-
 # --- What --------------------------------------------------------------------------------------------------------
 
 CALLED = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": 1}}
@@ -410,20 +394,6 @@ def test_a_variable_that_cannot_be_used_is_warned_of_once(
     assert longest is None or policy.longest == longest
     assert len(caplog.records) == warned
     assert not warned or (variable in caplog.text and (variable == MAX_CHARS or "SPAN_ONLY" in caplog.text))
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://u:p@h/a?b=c#d", "https://h/a"),
-        ("gs://b/k?x", "gs://b/k"),
-        ("http://[", ""),
-        ("http://h:nan/", "http://h/"),
-    ],
-)
-def test_an_address_loses_what_may_be_a_key(url: str, shown: str) -> None:
-    """User, password, query and fragment go; one that is none is nothing."""
-    assert messages.address(url) == shown
 
 
 # --- Redaction ---------------------------------------------------------------------------------------------------
