@@ -164,7 +164,7 @@ RESPONSES: dict[str, Any] = {"model": "m", "input": "hi"}
 PROMPT: dict[str, Any] = {"model": "m", "prompt": "hi"}
 CONTENTS: dict[str, Any] = {"model": "m", "contents": "hi"}
 CONVERSE: dict[str, Any] = {"modelId": "m:0", "messages": [{"role": "user", "content": [{"text": "hi"}]}]}
-INVOKE: dict[str, Any] = {"modelId": "anthropic.claude-sonnet-5", "body": json.dumps(CLAUDE)}
+INVOKED: dict[str, Any] = {"modelId": "anthropic.claude-sonnet-5", "body": json.dumps(CLAUDE)}
 
 SDKS = [
     *(
@@ -203,8 +203,8 @@ SDKS = [
         lambda made: made.converse_stream(**CONVERSE)["stream"], "aws.bedrock", "bedrock_converse", retries=True,
     ),
     Kind(
-        "Invoke", bedrock, lambda made: made.invoke_model(**INVOKE)["body"].read(),
-        lambda made: made.invoke_model_with_response_stream(**INVOKE)["body"], "aws.bedrock", "bedrock_invoke",
+        "Invoke", bedrock, lambda made: made.invoke_model(**INVOKED)["body"].read(),
+        lambda made: made.invoke_model_with_response_stream(**INVOKED)["body"], "aws.bedrock", "bedrock_invoke",
         retries=True,
     ),
     Kind(
@@ -308,6 +308,7 @@ async def aiohttp_stream(made: Any) -> Any:
 HTTPX, ASYNC_HTTPX, *HTTPX2 = of_httpx(httpx) + of_httpx(httpx2)
 REQUESTS = Kind("Requests", Plain, lambda made: made.post(ASK).raise_for_status(), Plain.iter_lines)
 URLLIB = Kind("Urllib", Plain, Plain.read, lambda made: made.urlopen(STREAM))
+INVOKE = next(each for each in SDKS if each.name == "Invoke")
 CLIENTS = [
     *SDKS, HTTPX, ASYNC_HTTPX, *HTTPX2, REQUESTS, URLLIB,
     Kind("Urllib3", Plain, lambda made: made.request(ASK), Plain.stream),

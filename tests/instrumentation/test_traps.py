@@ -25,13 +25,14 @@ import requests
 import urllib3
 
 from endturn import hooks
+from endturn.chat import Usage
 from endturn.events import CallEnded
 from endturn.instrumentation import exchange, http_clients
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.instrumentation.clients import ASK, ASYNC_HTTPX, HTTPX, REQUESTS, URLLIB
+from tests.instrumentation.clients import ASK, ASYNC_HTTPX, HTTPX, INVOKE, REQUESTS, URLLIB
 from tests.instrumentation.test_exchanges import WORDS, asking, packed, seen
 from tests.telemetry.mocked import Records
 
@@ -292,6 +293,15 @@ def test_a_connection_keeps_no_exchange(seen: Records, kind: Any) -> None:
 
 def exchanges() -> set[int]:
     return {id(one) for one in gc.get_objects() if isinstance(one, exchange.Exchange)}
+
+
+def test_what_bedrocks_headers_say_of_tokens(seen: Records) -> None:
+    """A model whose body says nothing of them."""
+    said = {"x-amzn-bedrock-input-token-count": "5", "x-amzn-bedrock-output-token-count": "2"}
+    with asking(INVOKE, say("Yes.").but(usage=None, headers=said)) as client:
+        asked = {"modelId": "mistral.mixtral-8x7b-instruct-v0:1", "body": json.dumps({"prompt": "hi"})}
+        client.made.invoke_model(**asked)["body"].read()
+    assert seen.only().usage == Usage(5, 2)
 
 
 # --- What SDKs make of their bytes ----------------------------------------------------------------------------------
