@@ -89,15 +89,6 @@ def test_a_body_that_is_not_in_memory_is_not_read(seen: Records, library: Any) -
     assert (seen.only().stop.reason, seen.only().started.model) == (StopReason.END_TURN, "")
 
 
-@pytest.mark.parametrize("content", [b"", b"no JSON", b"[1]", b"\\x1f\\x8b\\x08", json.dumps({"q": 1}).encode()])
-def test_what_is_no_request_of_a_model_passes(seen: Records, content: bytes) -> None:
-    """Nothing of it raises, or is recorded."""
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, text="fine")))
-    assert client.post(URL, content=content).text == "fine"
-    assert client.post(URL, files={"a": b"b"}).text == "fine"
-    assert not seen
-
-
 def test_a_request_by_position_and_by_name(seen: Records) -> None:
     """`send` may be given it either way."""
     with scripted(httpx, say("Hi"), say("Hi")) as client:
@@ -304,56 +295,7 @@ def test_what_bedrocks_headers_say_of_tokens(seen: Records) -> None:
     assert seen.only().usage == Usage(5, 2)
 
 
-# --- What SDKs make of their bytes ----------------------------------------------------------------------------------
-
-
-def choice(reason: str | None, **said: Any) -> bytes:
-    return json.dumps({"id": "1", "model": "m", "choices": [{"index": 0, "finish_reason": reason, **said}]}).encode()
-
-
-EVENTS = [choice(None, delta={"role": "assistant", "content": "Hi"}), choice("length", delta={}), b"[DONE]"]
-ODD = {
-    "half of it, tidily ended": (b'{"id": "1", "choices": [{"mess', StopReason.MISSING),
-    "a byte order mark": (b"\xef\xbb\xbf" + choice("stop", message={"content": "Hi"}), StopReason.END_TURN),
-    # Some servers and proxies label a stream so: it is read event by event all the same, to the server's last word.
-    "a stream": (b"".join(b"data: %b\n\n" % event for event in EVENTS), StopReason.MAX_TOKENS),
-}
-
-
-@pytest.mark.parametrize(("content", "reason"), ODD.values(), ids=ODD)
-def test_what_is_labelled_as_JSON(seen: Records, content: bytes, reason: StopReason) -> None:
-    """And is none, or not quite."""
-    labelled = httpx.Response(200, headers={"content-type": "application/json"}, content=content)
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: labelled))
-    client.post(URL, json={**ASK, "stream": reason is StopReason.MAX_TOKENS})
-    assert seen.only().stop.reason is reason
-
-
-# --- Somebody else's API, somebody else's objects -------------------------------------------------------------------
-
-TEXT, EVENTS_, LINES = "text/plain", "text/event-stream", "application/x-ndjson"
-FOREIGN: list[tuple[str, bytes]] = [
-    (TEXT, b""),
-    (EVENTS_, b'data: {"type": "progress"}\n\ndata: [DONE]\n\n'),
-    (LINES, b'{"step": 1}\n{"step": 2}\n'),
-    (TEXT, b"Working on it."),
-    (TEXT, b"<html>"),
-    (TEXT, b'{"reply": "hello"}'),
-]
-
-
-@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses"])
-@pytest.mark.parametrize(("kind", "content"), FOREIGN)
-def test_an_answer_of_another_format(seen: Records, path: str, kind: str, content: bytes) -> None:
-    """At a host that is no provider's it is no answer of a model, though all looks like one; at home it is unknown."""
-    body = {"model": "m", "messages": [], "input": "?", "max_tokens": 5, "stream": True}
-    answer = httpx.Response(200 if content else 204, headers={"content-type": kind}, content=content)
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
-    client.post(f"https://app.example.org{path}", json=body)
-    assert seen.reasons() == []
-    if path == "/v1/chat/completions" and kind == TEXT and content:
-        client.post(f"https://api.openai.com{path}", json=ASK)
-        assert seen.reasons() == [StopReason.UNKNOWN]
+# --- Somebody else's objects -------------------------------------------------------------------
 
 
 def test_texts_are_cut_to_what_can_be_exported(seen: Records) -> None:

@@ -1,13 +1,11 @@
-"""Responses that are made in the background: one record of each, which the fetch ends that shows how it ended."""
+"""Responses that are made in the background, by the SDK: instrumentation/answers.yaml has how they are fetched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import openai
 import pytest
 
 from endturn.chat import Json
@@ -17,10 +15,9 @@ from endturn.instrumentation.decorators import observe_turn
 from endturn.scopes import start_turn
 from endturn.stop import StopReason
 from tests.formats import replies_openai_responses as replies
-from tests.telemetry.mocked import Records, achat, body, chat, events, settle
+from tests.telemetry.mocked import Records, achat, body, chat, events
 
-ASK: Json = {"model": "gpt-5.6-mini", "input": "hi"}
-JOB: Json = {**ASK, "background": True}
+JOB: Json = {"model": "gpt-5.6-mini", "input": "hi", "background": True}
 QUEUED = replies.body([], "queued", background=True, usage=None)
 RUNNING = replies.body([], "in_progress", background=True, usage=None)
 FINAL = replies.cut([replies.say("Hello the", status="incomplete")], background=True)
@@ -37,66 +34,6 @@ def no_job_is_left() -> Iterator[None]:
     """Every test settles the jobs that it began."""
     yield
     assert not background_responses.are_pending()
-
-
-ID = "resp_68a1"
-STEPS: dict[str, Callable[[Any], object]] = {
-    "create": lambda responses: responses.create(**JOB),
-    "stream": lambda responses: list(responses.create(**JOB, stream=True)),
-    "begin": lambda responses: leave(responses.create(**JOB, stream=True)),
-    "get": lambda responses: responses.retrieve(ID),
-    "follow": lambda responses: list(responses.retrieve(ID, stream=True)),
-    "look": lambda responses: leave(responses.retrieve(ID, stream=True)),
-    "take up": lambda responses: list(responses.retrieve(ID, stream=True, starting_after=3)),
-    "cancel": lambda responses: responses.cancel(ID),
-}
-CANCELLED = replies.body([], "cancelled", background=True, usage=None)
-FAILED = replies.named({"type": "error", "code": "server_error", "message": "try again", "param": None})
-JOBS: dict[str, list[tuple[str, Callable[[], httpx2.Response | Exception], int]]] = {
-    "it is over when it is fetched whole": [
-        ("create", lambda: body(QUEUED), 0),
-        ("get", lambda: body(RUNNING), 0),
-        ("get", lambda: body(FINAL), 1),
-        ("get", lambda: body(FINAL), 1),
-    ],
-    "it is done at once": [("create", lambda: body(FINAL), 1)],
-    "it is streamed to its end": [("stream", lambda: events(*JOB_STREAM), 1)],
-    # To leave a job's stream does not end the job: it is over where its stream, taken up again, tells its end.
-    "its stream is taken up again": [
-        ("begin", lambda: events(*JOB_STREAM), 0),
-        ("take up", lambda: events(*JOB_STREAM[4:]), 1),
-    ],
-    # A fetch that fails, is lost, is left or brings an error says nothing of the response.
-    "what happens to a fetch alone": [
-        ("create", lambda: body(QUEUED), 0),
-        ("get", lambda: body({"error": {"message": "overloaded"}}, 500), 0),
-        ("get", lambda: httpx2.ConnectError("refused"), 0),
-        ("follow", lambda: events(*JOB_STREAM[:3], error=httpx2.ReadError("gone")), 0),
-        ("look", lambda: events(*JOB_STREAM), 0),
-        ("follow", lambda: events(*JOB_STREAM[:2], *FAILED), 0),
-        ("get", lambda: body(FINAL), 1),
-    ],
-    "it is cancelled": [("create", lambda: body(QUEUED), 0), ("cancel", lambda: body(CANCELLED), 1)],
-    "it is another process's": [("get", lambda: body(FINAL), 0)],
-}
-"""What a host does, what it is answered, and how many calls have ended then."""
-
-
-@pytest.mark.parametrize("steps", JOBS.values(), ids=JOBS)
-def test_a_job(records: Records, steps: list[tuple[str, Callable[[], Any], int]]) -> None:
-    """One call, however often it is fetched, whose reason is the last that was fetched."""
-    responses = chat(*(answer() for _, answer, _ in steps)).responses
-    for name, _, ended in steps:
-        with suppress(openai.APIError):
-            STEPS[name](responses)
-        settle()
-        assert len(records.ended) == ended
-    assert len(records.started) == len(records.ended)
-    for call in records.ended:
-        is_cancelled = steps[-1][0] == "cancel"
-        assert call.stop.reason is (StopReason.CANCELLED if is_cancelled else StopReason.MAX_TOKENS)
-        assert is_cancelled or call.stop.raw == "incomplete:max_output_tokens"
-        assert is_cancelled or (call.usage is not None and call.usage.output_tokens == 17)
 
 
 async def test_an_async_job(records: Records) -> None:

@@ -170,16 +170,6 @@ def test_what_is_made_within_a_call_is_in_its_span(stage: Stage) -> None:
     assert {each.log_record.span_id for each in stage.logs.get_finished_logs()} == {made["span"]}
 
 
-def test_a_call_goes_where_calls_went_when_it_began(stage: Stage) -> None:
-    """The host sets other providers while a call is under way: it goes to the first."""
-    stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
-    other = Stage()
-    instrument(tracer_provider=other.tracers)
-    list(stream)
-    chat(body(WHOLE)).chat.completions.create(**ASK)
-    assert (len(stage.finished()), len(other.finished())) == (1, 1)
-
-
 def test_events_without_spans_are_of_the_hosts_trace() -> None:
     """Where there is no tracer, an event has the ids of the span that the call was made in."""
     stage = Stage()

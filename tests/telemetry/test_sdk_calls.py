@@ -19,34 +19,21 @@ import pytest
 import together
 from anthropic.lib.bedrock import AnthropicBedrockMantle
 
-from endturn.instrumentation.instrument import uninstrument
 from endturn.scripted import ScriptedProvider, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.formats.replies import DONE_EVENT, anthropic_stream, message, named, said, say
+from tests.formats.replies import anthropic_stream, said
 from tests.telemetry.mocked import (
     ASK,
-    CHUNKS,
-    CUT_STREAM,
-    STREAM,
     WHOLE,
     Records,
     body,
-    chat,
     claude,
     events,
-    settle,
 )
 
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
-CUT_MESSAGE = message([say("Hello the")], "max_tokens")
 MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")])
-CUT_MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")], "max_tokens")
-OVERLOADED = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-
-
-def chats(*replies: httpx2.Response) -> Any:
-    return chat(*replies).chat.completions
 
 
 # --- Routes and clients --------------------------------------------------------------------------------------------
@@ -99,53 +86,6 @@ def test_a_route(records: Records, library: Any, ask: Callable[[Any], None], sai
     assert {(started.provider, started.model, started.operation) for started in records.started} == {said}
 
 
-# --- The end of a stream -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["closed", "dropped"])
-def test_a_stream_that_is_left_after_its_reason_came(records: Records, how: str) -> None:
-    """Hosts stop at the event that has it: that reason stands."""
-    stream: Any = claude(events(*CUT_MESSAGES)).messages.create(**CLAUDE, stream=True)
-    for event in stream:
-        if event.type == "message_delta":
-            break
-    if how == "closed":
-        stream.close()
-    event = stream = None
-    settle()
-    assert (records.only().stop.reason, records.ended[0].stop.truncated) == (StopReason.MAX_TOKENS, True)
-
-
-def test_an_error_after_the_reason_is_a_detail(records: Records) -> None:
-    """The answer was cut; what happened to the stream afterwards changes nothing."""
-    with pytest.raises(openai.APIConnectionError):
-        list(chats(events(*CUT_STREAM[:-2], error=httpx2.ReadError("gone"))).create(**ASK, stream=True))
-    with pytest.raises(anthropic.APIStatusError):
-        list(claude(events(*CUT_MESSAGES[:-1], OVERLOADED)).messages.create(**CLAUDE, stream=True))
-    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.MAX_TOKENS, "ReadError"),
-        (StopReason.MAX_TOKENS, "Overloaded"),
-    ]
-
-
-@pytest.mark.behaviour(3)
-def test_a_connection_that_is_lost_after_the_reason(records: Records) -> None:
-    """Without `message_stop`, and without a host that had read enough, a stream of Claude is cut."""
-    list(claude(events(*CUT_MESSAGES[:-1])).messages.create(**CLAUDE, stream=True))
-    with pytest.raises(httpx2.ReadError):
-        list(claude(events(*CUT_MESSAGES[:-1], error=httpx2.ReadError("x"))).messages.create(**CLAUDE, stream=True))
-    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING] * 2
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_stream_without_a_reason_read_to_done(records: Records, lost: bool) -> None:
-    """It is `missing`; what follows `[DONE]` is not the answer, nor is its failure that of the call."""
-    reply = events(*CHUNKS, DONE_EVENT, error=httpx2.ReadError("gone") if lost else None)
-    assert len(list(chats(reply).with_raw_response.create(**ASK, stream=True).parse())) == len(CHUNKS)
-    ended = records.only()
-    assert (ended.stop.reason, ended.error) == (StopReason.MISSING, None)
-
-
 # --- What is between an SDK and its provider -----------------------------------------------------------------------
 
 
@@ -163,16 +103,6 @@ def test_a_transport_that_hands_a_call_on_makes_no_other(records: Records) -> No
 
 
 # --- What a host does with its instrumentation ---------------------------------------------------------------------
-
-
-def test_a_stream_that_is_open_when_instrumentation_ends(records: Records) -> None:
-    """`uninstrument`, and the end of the process, end what is still being read."""
-    stream = chats(events(*STREAM)).create(**ASK, stream=True)
-    next(stream)
-    uninstrument()
-    assert records.only().stop.reason is StopReason.CANCELLED
-    assert len(list(stream)) == 7  # `[DONE]` is none
-    assert len(records.ended) == 1
 
 
 @pytest.mark.parametrize("read", [pytest.param(0, id="never read"), pytest.param(2, id="read in part")])
