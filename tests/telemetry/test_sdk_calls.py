@@ -1,13 +1,14 @@
-"""What SDKs have of their own beside plain calls and streams: clients of other clouds, helpers, middleware.
+"""What SDKs have of their own beside plain calls and streams: clients of other clouds, spans, jobs in the background.
 
-What all of them do alike is in tests/instrumentation/test_exchanges.py, every path in test_recognition.py.
+What all of them do alike is in tests/instrumentation/test_exchanges.py, every path in test_recognition.py, how jobs
+are fetched in instrumentation/answers.yaml.
 """
 
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
@@ -18,18 +19,37 @@ import openai
 import pytest
 import together
 from anthropic.lib.bedrock import AnthropicBedrockMantle
+from mistralai.client import Mistral
+from mistralai.extra.observability.telemetry import configure_telemetry
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from endturn import hooks
+from endturn.chat import Json
+from endturn.events import Turn, TurnKind, TurnOutcome
+from endturn.instrumentation import background_responses
+from endturn.instrumentation.decorators import observe_turn
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.scopes import start_turn
 from endturn.scripted import ScriptedProvider, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.formats.replies import anthropic_stream, said
+from tests.formats import replies_openai_responses as replies
+from tests.formats.replies import anthropic_stream, message, said, say
 from tests.telemetry.mocked import (
     ASK,
+    CUT,
+    CUT_STREAM,
     WHOLE,
     Records,
+    achat,
+    aclaude,
     body,
+    chat,
     claude,
     events,
+    settle,
 )
 
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
@@ -122,3 +142,168 @@ def test_an_abandoned_stream_goes_at_once(records: Records, read: int) -> None:
         gc.enable()
     ended = records.only()
     assert (ended.stop.reason, ended.stop.detail) == (StopReason.CANCELLED, "abandoned")
+
+
+# --- Responses that are made in the background ----------------------------------------------------------------------
+
+JOB: Json = {"model": "gpt-5.6-mini", "input": "hi", "background": True}
+QUEUED = replies.body([], "queued", background=True, usage=None)
+RUNNING = replies.body([], "in_progress", background=True, usage=None)
+FINAL = replies.cut([replies.say("Hello the", status="incomplete")], background=True)
+JOB_STREAM = replies.named(*replies.begun(background=True), *replies.said(0, "w0 ", "w1 "), replies.ended(FINAL))
+
+
+def leave(stream: Any) -> None:
+    with stream:
+        next(stream)
+
+
+async def test_an_async_job(records: Records) -> None:
+    """The same, asynchronously, through a raw response."""
+    client = achat(body(QUEUED), body(RUNNING), body(FINAL))
+    job = await client.responses.create(**JOB)
+    await client.responses.with_raw_response.retrieve(job.id)
+    assert not records.ended
+    async with client.responses.with_streaming_response.retrieve(job.id) as raw:
+        await raw.read()
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is `paused`, as it was seen last: after an hour, or when there are too many, or at the end."""
+    ids = iter(range(9))
+
+    def job() -> httpx2.Response:
+        return body({**QUEUED, "id": f"resp_{next(ids)}"})
+
+    monkeypatch.setattr(background_responses, "PENDING", 2)
+    client = chat(*(job() for _ in range(3)))
+    for _ in range(3):
+        client.responses.create(**JOB)
+    assert [ended.response_id for ended in records.ended] == ["resp_0"]
+    monkeypatch.setattr(background_responses, "IDLE_S", 0.0)
+    background_responses.sweep()
+    assert [ended.response_id for ended in records.ended] == ["resp_0", "resp_1", "resp_2"]
+    assert {(ended.stop.reason, ended.stop.raw) for ended in records.ended} == {(StopReason.PAUSED, "queued")}
+    assert {turn.outcome for turn in records.turns} == {TurnOutcome.LEFT_PAUSED}
+    assert not background_responses.are_pending()
+
+
+def test_a_job_in_a_controller_s_turn(records: Records) -> None:
+    """The controller fetches on its own account: the call that started the job is over with its answer."""
+    scope = start_turn(Turn(kind=TurnKind.CONTROLLER))
+    with scope.step():
+        chat(body(QUEUED)).responses.create(**JOB)
+    scope.end(TurnOutcome.LEFT_PAUSED)
+    assert records.only().stop.reason is StopReason.PAUSED
+
+
+def test_an_observed_turn_does_not_wait_for_a_job_s_stream(records: Records) -> None:
+    """A turn that left a job's stream is over; the job's end is recorded when it is fetched."""
+    client = chat(events(*JOB_STREAM), body(FINAL))
+
+    @observe_turn(agent="researcher")
+    def agent() -> str:
+        leave(client.responses.create(**JOB, stream=True))
+        return "started"
+
+    assert agent() == "started"
+    assert [turn.turn.agent for turn in records.turns] == ["researcher"]
+    client.responses.retrieve("resp_68a1")
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+    assert records.ended[0].started.turn.open_streams == 0
+
+
+# --- Spans that SDKs make of their own calls: those say why the model stopped, and there is no second one -------------
+
+CUT_MESSAGE = message([say("Hello the")], "max_tokens")
+CUT_MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")], "max_tokens")
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    """Those of the SDKs, and ours."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracers(spans: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    """What an SDK writes into, and the recorder."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=provider)
+    try:
+        with hooks.strict():
+            yield provider
+    finally:
+        uninstrument()
+        provider.shutdown()
+
+
+def reasons_on(spans: InMemorySpanExporter) -> list[Any]:
+    return [(span.attributes or {}).get("endturn.stop.reason") for span in spans.get_finished_spans()]
+
+
+def scope(span: ReadableSpan) -> str:
+    assert span.instrumentation_scope is not None
+    return span.instrumentation_scope.name
+
+
+# --- Anthropic's ---------------------------------------------------------------------------------------------------
+
+
+def test_anthropics_span_is_enriched_in_time(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """There is one span, the SDK's, and it says why the model stopped: written before the SDK ends it."""
+    own: Any = {"open_telemetry": {"tracer_provider": tracers}}
+    claude(body(CUT_MESSAGE), **own).messages.create(**CLAUDE)
+    for stream in (CUT_MESSAGES, MESSAGES[:5]):
+        list(claude(events(*stream), **own).messages.create(**CLAUDE, stream=True))
+    made = spans.get_finished_spans()
+    assert {(span.name, scope(span)) for span in made} == {("anthropic.messages.create", "com.anthropic.sdk.python")}
+    assert reasons_on(spans) == ["max_tokens", "max_tokens", "missing"]
+
+
+async def test_anthropics_span_of_an_async_stream(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """The same, asynchronously; that of a stream which its host leaves ends before that is seen, and stays as it is."""
+    client = aclaude(events(*CUT_MESSAGES), events(*MESSAGES), open_telemetry={"tracer_provider": tracers})
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as made:
+        assert [piece async for piece in made.iter_bytes()]
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as made:
+        await anext(made.iter_lines())
+    assert reasons_on(spans) == ["max_tokens", None]
+
+
+async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records) -> None:
+    """anthropic ends its span in a destructor: what is announced waits for a better place."""
+    made = {"open_telemetry": {"tracer_provider": TracerProvider()}}
+    whole: Any = claude(body(CUT_MESSAGE), **made).messages.with_streaming_response.create(**CLAUDE).__enter__()
+    awhole: Any = (
+        await aclaude(body(CUT_MESSAGE), **made).messages.with_streaming_response.create(**CLAUDE).__aenter__()
+    )
+    del whole, awhole
+    settle()
+    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
+        (StopReason.CANCELLED, "abandoned")
+    ] * 2
+
+
+# --- Mistral's -----------------------------------------------------------------------------------------------------
+
+
+def mistral(*replies: httpx2.Response) -> Mistral:
+    answers = iter(replies)
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda request: next(answers)))
+    return Mistral(api_key="none", client=http)
+
+
+def test_mistrals_span_is_enriched(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """Where the SDK traces its calls itself."""
+    asking = mistral(body(CUT), events(*CUT_STREAM), events(*CUT_STREAM))
+    configure_telemetry(asking, provider=tracers, redaction=False)
+    asked: Any = {"model": "mistral-large", "messages": ASK["messages"]}
+    asking.chat.complete(**asked)
+    assert list(asking.chat.stream(**asked))
+    with asking.chat.stream(**asked) as stream:
+        next(stream)
+    assert reasons_on(spans) == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
+    assert {scope(span) for span in spans.get_finished_spans()} == {"mistralai_sdk_tracer"}
