@@ -371,36 +371,26 @@ def test_an_opener_that_answers_with_something_else(seen: Records, capfd: pytest
     assert "Exception ignored" not in capfd.readouterr().err
 
 
-def test_a_coroutine_that_is_dropped_while_it_reads(seen: Records) -> None:
+async def test_a_coroutine_that_is_dropped_while_it_reads(seen: Records) -> None:
     """Its end is a destructor: nothing is recorded within."""
-
-    async def hold(held: list[Any], client: Any) -> None:
-        async with client.stream("POST", URL, json={**ASK, "stream": True}) as response:
-            async for chunk in response.aiter_raw():
-                held.append(chunk)
-                await asyncio.Event().wait()
 
     class Slow(httpx.AsyncByteStream):
         async def __aiter__(self) -> Any:
             yield b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
             await asyncio.Event().wait()
 
-    transport = httpx.MockTransport(
-        lambda request: httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Slow())
-    )
-    loop = asyncio.new_event_loop()
-    coroutine = hold([], httpx.AsyncClient(transport=transport))
-    task = loop.create_task(coroutine)
-    loop.run_until_complete(asyncio.sleep(0.05))
-    assert not task.done()
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Slow())
+
+    async def hold() -> None:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        async with client.stream("POST", URL, json={**ASK, "stream": True}) as response:
+            async for _ in response.aiter_raw():
+                pass
+
+    coroutine = hold()
+    coroutine.send(None)  # up to where it waits
     coroutine.close()
     assert seen.reasons() == []
     cleanup.run()
     assert seen.reasons() == [StopReason.CANCELLED]
-    task.cancel()
-    with suppress(RuntimeError, asyncio.CancelledError):
-        loop.run_until_complete(task)
-    gc.collect()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()

@@ -21,15 +21,15 @@ from endturn.events import Content
 from endturn.formats import Context, format_of
 from endturn.instrumentation.body import keep_content
 from endturn.instrumentation.decorators import observe_provider_call
-from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.instrument import uninstrument
 from endturn.scopes import Layer, open_call
 from endturn.scripted import ScriptedProvider, cut, fail, say
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import cleanup, content, messages, schema
+from endturn.telemetry import content, messages, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
 from tests.formats.replies import chat_body
 from tests.telemetry.mocked import adopting
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 INPUT, OUTPUT = schema.INPUT_MESSAGES.key, schema.OUTPUT_MESSAGES.key
 SYSTEM, TOOLS, CUT = schema.SYSTEM_INSTRUCTIONS.key, schema.TOOL_DEFINITIONS.key, schema.CONTENT_CUT.key
@@ -42,21 +42,10 @@ SCHEMAS = {SYSTEM: PARTS, INPUT: MESSAGES, OUTPUT: MESSAGES, TOOLS: DEFINITIONS}
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in (CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(content, "_said", set())
-    monkeypatch.setattr(hooks, "_failed", {})
-    yield
-    uninstrument()
-    cleanup.run()
-
-
-def recording(**options: Any) -> Stage:
-    """A stage whose providers the instrumentation records to."""
-    stage = Stage()
-    instrument(**stage.providers(), **options)
-    return stage
 
 
 def chat(provider: ScriptedProvider) -> openai.OpenAI:
@@ -115,6 +104,7 @@ QUESTION = {"role": "user", "parts": [{"type": "text", "content": "How?"}]}
     ],
 )
 def test_where_content_goes(
+    recording: Recording,
     variables: dict[str, str],
     argument: str | None,
     on_span: bool,
@@ -138,7 +128,7 @@ def test_where_content_goes(
         assert (event["gen_ai.request.model"], event["gen_ai.response.finish_reasons"]) == ("m", ("stop",))
 
 
-def test_mirrored_on_a_span_the_event_is_flat() -> None:
+def test_mirrored_on_a_span_the_event_is_flat(recording: Recording) -> None:
     """Span events hold JSON, as spans do: not every SDK takes lists of objects there."""
     stage = recording(content="EVENT_ONLY", events="both")
     chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
@@ -239,7 +229,7 @@ def test_the_reason_is_that_of_the_record() -> None:
     assert stop.reason is ANSWER.stop.reason
 
 
-def test_a_stream_that_breaks_keeps_what_came() -> None:
+def test_a_stream_that_breaks_keeps_what_came(recording: Recording) -> None:
     """The part that arrived is the answer; a refused request has none; one left early has what was read."""
     stage = recording(content="SPAN_ONLY")
     provider = ScriptedProvider([cut("One two three", after=2), fail(400), say("One two three")])
@@ -261,7 +251,7 @@ def test_a_stream_that_breaks_keeps_what_came() -> None:
     assert all(each[INPUT] == [QUESTION] for each in spans(stage))
 
 
-def test_a_function_of_the_hosts_own_is_heard() -> None:
+def test_a_function_of_the_hosts_own_is_heard(recording: Recording) -> None:
     """A controller's provider, or one that is observed: it returns a body or our response, or yields deltas."""
     stage = recording(content="SPAN_ONLY")
     request = Request(model="m", messages=(Message(role="user", content="How?"),))
@@ -289,7 +279,7 @@ def test_a_function_of_the_hosts_own_is_heard() -> None:
     assert [found[OUTPUT][0]["parts"] for found in told] == [[{"type": "text", "content": "So."}]] * 5
 
 
-def test_a_span_of_another_keeps_its_own_content() -> None:
+def test_a_span_of_another_keeps_its_own_content(recording: Recording) -> None:
     """An instrumentation that follows the same variable writes what was said itself; any other's span is given it."""
     for scope, wanted in (("opentelemetry.instrumentation.genai.openai", False), ("somebody", True)):
         stage = recording(content="SPAN_ONLY")
@@ -415,7 +405,7 @@ def failing(text: str) -> str:
 
 @pytest.mark.parametrize("redact", [failing, lambda text: None, "no_such_module:f"])
 def test_what_cannot_be_redacted_is_not_recorded(
-    redact: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recording: Recording, redact: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The call goes on, its other telemetry too; the loss is counted, and logged once, without the text."""
     options = {}
@@ -435,7 +425,9 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert "secret" not in caplog.text
 
 
-def test_a_redaction_is_found_by_name(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_redaction_is_found_by_name(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """For hosts that change no code: `module:function`; what is no such name is said when recording begins."""
     monkeypatch.setenv(REDACT, "tests.telemetry.test_content:hide")
     assert attributes(Message(role="user", content="Ann"))[INPUT][0]["parts"][0]["content"] == "[name]"
@@ -445,7 +437,7 @@ def test_a_redaction_is_found_by_name(monkeypatch: pytest.MonkeyPatch, caplog: p
 
 
 def test_what_raises_while_it_is_recorded_costs_only_the_content(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A defect of ours in rendering is logged; span, event and metrics of the call are there."""
     caplog.set_level(logging.DEBUG, "endturn")

@@ -39,7 +39,7 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 # --- Putting in place and taking away ------------------------------------------------------------------------------
 
@@ -112,12 +112,9 @@ def test_a_name_that_processes_share_is_warned_of(
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage(recording: Recording) -> Stage:
     """A host's providers, to which its calls are recorded."""
-    made = Stage()
-    instrument(**made.providers())
-    yield made
-    uninstrument()
+    return recording()
 
 
 async def test_signals_of_every_form(
