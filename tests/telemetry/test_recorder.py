@@ -255,21 +255,6 @@ def test_no_exemplar_of_whoever_collects(stage: Stage) -> None:
 # --- Caps and size: the bounds are in test_cardinality --------------------------------------------------------------
 
 
-def test_agents_are_off_by_default_and_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten names, then `other`."""
-    monkeypatch.setenv("ENDTURN_METRICS_AGENT", "true")
-    stage = Stage()
-    for number in range(12):
-        turn = stage.turn(TurnKind.OBSERVED, agent=f"a{number}")
-        stage.call(turn)
-        stage.close(turn)
-    found = stage.points()
-    turns = counted(found["endturn.turns"])
-    assert len(turns) == 11
-    assert turns[*OPENAI, "other", False, False, "completed"] == 2
-    assert found["endturn.series.capped"]["agent",] >= 2
-
-
 def test_the_size_of_one_model(stage: Stage) -> None:
     """A process that meets all that commonly happens has at most 150 series of ours per provider and model."""
     play(stage, EVERYTHING)
