@@ -92,13 +92,11 @@ class Client:
     def __init__(self, kind: Kind, url: str, timeout_s: float = 10.0, tries: int = 1) -> None:
         self.kind = kind
         self.loop = asyncio.new_event_loop()
-        self.made = self.run(
-            self.entered(kind.make, url, timeout_s, tries) if kind.is_async else kind.make(url, timeout_s, tries)
-        )
 
-    @staticmethod
-    async def entered(make: Callable[..., Any], *how: Any) -> Any:
-        return make(*how)
+        async def make() -> Any:
+            return kind.make(url, timeout_s, tries)
+
+        self.made = self.run(make())  # some want a running loop by then
 
     def run(self, found: Any) -> Any:
         return self.loop.run_until_complete(found) if isawaitable(found) else found
