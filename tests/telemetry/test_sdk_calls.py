@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anthropic
@@ -21,20 +21,17 @@ import together
 from anthropic.lib.bedrock import AnthropicBedrockMantle
 from mistralai.client import Mistral
 from mistralai.extra.observability.telemetry import configure_telemetry
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import TracerProvider
 
-from endturn import hooks
 from endturn.chat import Json
 from endturn.events import Turn, TurnKind, TurnOutcome
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.decorators import observe_turn
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scopes import start_turn
 from endturn.scripted import ScriptedProvider, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
+from endturn.telemetry.span_conventions import scope_of
 from tests.formats import replies_openai_responses as replies
 from tests.formats.replies import anthropic_stream, message, said, say
 from tests.telemetry.mocked import (
@@ -51,6 +48,7 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
+from tests.telemetry.stage import Recording, Stage
 
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
 MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")])
@@ -220,66 +218,44 @@ CUT_MESSAGE = message([say("Hello the")], "max_tokens")
 CUT_MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")], "max_tokens")
 
 
-@pytest.fixture
-def spans() -> InMemorySpanExporter:
-    """Those of the SDKs, and ours."""
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-def tracers(spans: InMemorySpanExporter) -> Iterator[TracerProvider]:
-    """What an SDK writes into, and the recorder."""
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    instrument(tracer_provider=provider)
-    try:
-        with hooks.strict():
-            yield provider
-    finally:
-        uninstrument()
-        provider.shutdown()
-
-
-def reasons_on(spans: InMemorySpanExporter) -> list[Any]:
-    return [(span.attributes or {}).get("endturn.stop.reason") for span in spans.get_finished_spans()]
-
-
-def scope(span: ReadableSpan) -> str:
-    assert span.instrumentation_scope is not None
-    return span.instrumentation_scope.name
+def made(stage: Stage) -> tuple[list[Any], set[tuple[str, str]]]:
+    """Why the calls of all spans stopped, and the spans' names and scopes."""
+    spans = stage.spans.get_finished_spans()
+    return [(span.attributes or {}).get("endturn.stop.reason") for span in spans], {
+        (span.name, scope_of(span)) for span in spans
+    }
 
 
 # --- Anthropic's ---------------------------------------------------------------------------------------------------
 
 
-def test_anthropics_span_is_enriched_in_time(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+def test_anthropics_span_is_enriched_in_time(recording: Recording) -> None:
     """There is one span, the SDK's, and it says why the model stopped: written before the SDK ends it."""
-    own: Any = {"open_telemetry": {"tracer_provider": tracers}}
+    stage = recording()
+    own: Any = {"open_telemetry": {"tracer_provider": stage.tracers}}
     claude(body(CUT_MESSAGE), **own).messages.create(**CLAUDE)
     for stream in (CUT_MESSAGES, MESSAGES[:5]):
         list(claude(events(*stream), **own).messages.create(**CLAUDE, stream=True))
-    made = spans.get_finished_spans()
-    assert {(span.name, scope(span)) for span in made} == {("anthropic.messages.create", "com.anthropic.sdk.python")}
-    assert reasons_on(spans) == ["max_tokens", "max_tokens", "missing"]
+    theirs = {("anthropic.messages.create", "com.anthropic.sdk.python")}
+    assert made(stage) == (["max_tokens", "max_tokens", "missing"], theirs)
 
 
-async def test_anthropics_span_of_an_async_stream(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+async def test_anthropics_span_of_an_async_stream(recording: Recording) -> None:
     """The same, asynchronously; that of a stream which its host leaves ends before that is seen, and stays as it is."""
-    client = aclaude(events(*CUT_MESSAGES), events(*MESSAGES), open_telemetry={"tracer_provider": tracers})
-    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as made:
-        assert [piece async for piece in made.iter_bytes()]
-    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as made:
-        await anext(made.iter_lines())
-    assert reasons_on(spans) == ["max_tokens", None]
+    stage = recording()
+    client = aclaude(events(*CUT_MESSAGES), events(*MESSAGES), open_telemetry={"tracer_provider": stage.tracers})
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as raw:
+        assert [piece async for piece in raw.iter_bytes()]
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as raw:
+        await anext(raw.iter_lines())
+    assert made(stage)[0] == ["max_tokens", None]
 
 
 async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records) -> None:
     """anthropic ends its span in a destructor: what is announced waits for a better place."""
-    made = {"open_telemetry": {"tracer_provider": TracerProvider()}}
-    whole: Any = claude(body(CUT_MESSAGE), **made).messages.with_streaming_response.create(**CLAUDE).__enter__()
-    awhole: Any = (
-        await aclaude(body(CUT_MESSAGE), **made).messages.with_streaming_response.create(**CLAUDE).__aenter__()
-    )
+    own: Any = {"open_telemetry": {"tracer_provider": TracerProvider()}}
+    whole: Any = claude(body(CUT_MESSAGE), **own).messages.with_streaming_response.create(**CLAUDE).__enter__()
+    awhole: Any = await aclaude(body(CUT_MESSAGE), **own).messages.with_streaming_response.create(**CLAUDE).__aenter__()
     del whole, awhole
     settle()
     assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
@@ -290,20 +266,17 @@ async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records
 # --- Mistral's -----------------------------------------------------------------------------------------------------
 
 
-def mistral(*replies: httpx2.Response) -> Mistral:
-    answers = iter(replies)
-    http = httpx2.Client(transport=httpx2.MockTransport(lambda request: next(answers)))
-    return Mistral(api_key="none", client=http)
-
-
-def test_mistrals_span_is_enriched(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+def test_mistrals_span_is_enriched(recording: Recording) -> None:
     """Where the SDK traces its calls itself."""
-    asking = mistral(body(CUT), events(*CUT_STREAM), events(*CUT_STREAM))
-    configure_telemetry(asking, provider=tracers, redaction=False)
+    stage, answers = recording(), iter([body(CUT), events(*CUT_STREAM), events(*CUT_STREAM)])
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda request: next(answers)))
+    asking = Mistral(api_key="none", client=http)
+    configure_telemetry(asking, provider=stage.tracers, redaction=False)
     asked: Any = {"model": "mistral-large", "messages": ASK["messages"]}
     asking.chat.complete(**asked)
     assert list(asking.chat.stream(**asked))
     with asking.chat.stream(**asked) as stream:
         next(stream)
-    assert reasons_on(spans) == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
-    assert {scope(span) for span in spans.get_finished_spans()} == {"mistralai_sdk_tracer"}
+    reasons, scopes = made(stage)
+    assert reasons == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
+    assert {scope for _, scope in scopes} == {"mistralai_sdk_tracer"}
