@@ -68,7 +68,7 @@ def answer_of(step: dict[str, Any]) -> httpx.Response:
         case {"lines": lines}:
             pieces = [f"{text_of(each)}\n".encode() for each in lines]
         case {"pieces": [*given]}:
-            pieces = [each.encode() for each in given]
+            pieces = [each if isinstance(each, bytes) else each.encode() for each in given]
         case _:
             pieces = [text_of(step["gives"]).encode()]
     if "size" in step or "short" in step:

@@ -159,25 +159,6 @@ async def test_a_reader_that_stops_closes_what_it_read_from(records: Records, li
     assert records.only().stop.reason is StopReason.CANCELLED
 
 
-# --- Compressed ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("streamed", [False, True], ids=["body", "stream"])
-@pytest.mark.parametrize("encoding", ["br", "gzip", "deflate"])
-def test_what_cannot_be_unpacked(
-    records: Records, caplog: pytest.LogCaptureFixture, library: Any, encoding: str, streamed: bool
-) -> None:
-    """Without a decoder, or with one that it does not fit, a body is unreadable: no truncation, no word in the log."""
-    data = bytes(range(128, 256)) * 3
-    kind = "text/event-stream" if streamed else "application/json"
-    client = Pieces(library, [data]).client(library, **{"content-type": kind, "content-encoding": encoding})
-    with client.stream("POST", OPENAI, json={**ASK, "stream": streamed}) as response:
-        assert b"".join(response.iter_raw()) == data
-    stop = records.only().stop
-    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, "unreadable")
-    assert all("no OpenTelemetry SDK" in message for message in caplog.messages)  # said once, of nothing here
-
-
 # --- Errors and hooks ----------------------------------------------------------------------------------------------
 
 
