@@ -13,7 +13,7 @@ from endturn.errors import ProviderUnavailable
 from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.instrumentation.decorators import observe_turn
 from endturn.instrumentation.instrument import uninstrument
-from endturn.scopes import start_turn
+from endturn.scopes import infer_with, start_turn
 from endturn.stop import StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events
@@ -178,8 +178,11 @@ async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
     assert (turn.outcome, turn.turn.iterations) == (TurnOutcome.NOT_CONTINUED, 1)
 
 
-async def test_a_turn_that_is_over_gives_way_to_the_one_around_it(records: Records) -> None:
-    """A worker that an inner turn started makes its calls in the outer, as long as that lasts."""
+@pytest.mark.parametrize("inferring", [True, False], ids=["inferred", "alone"])
+async def test_a_turn_that_is_over_gives_way_to_the_one_around_it(records: Records, inferring: bool) -> None:
+    """A worker that an inner turn started makes its calls in the outer, as long as that lasts; then by themselves."""
+    if not inferring:
+        infer_with(None)
     client = achat(body(WHOLE), body(CUT))
     inner_over, outer_over = asyncio.Event(), asyncio.Event()
 
