@@ -210,7 +210,10 @@ OUTCOMES: Final = {
 
 
 class Inference(Protocol):
-    """Says which turn a call belongs to, where nobody declared one, and when such a turn is over."""
+    """Says which turn a call belongs to, where nobody declared one, and when such a turn is over.
+
+    By default a call inside an explicit turn belongs to it; outside it is its own turn, and ends with the call.
+    """
 
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         """The turn of a call that asks for `asked` (a format's RequestSummary, or None), and what the call continues.
@@ -218,35 +221,29 @@ class Inference(Protocol):
         Args:
             turn: the explicit turn that the call is made in.
         """
+        return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
     def withdrawn(self, started: CallStarted) -> None:
         """What was taken for a call was none: what it continued still waits."""
 
     def answered(self, ended: CallEnded, asked: object) -> None:
         """A call is about to be announced as ended: take out of its turn's `cut` the answers that this one finishes."""
-
-    def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
-        """A call has ended, which has been announced."""
-
-
-class NoInference:
-    """The default: inside an explicit turn a call belongs to it, outside it is its own turn and ends with the call."""
-
-    def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
-        return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
-
-    def withdrawn(self, started: CallStarted) -> None:
-        """Nothing waits here."""
-
-    def answered(self, ended: CallEnded, asked: object) -> None:
         turn = ended.started.turn
         if turn.kind is TurnKind.OBSERVED and ended.whole:
             turn.cut.clear()  # nothing is known of which call is whose
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
+        """A call has ended, which has been announced."""
         turn = ended.started.turn
         if turn.kind is TurnKind.IMPLICIT:
             end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
+
+
+class NoInference(Inference):
+    """The default."""
+
+    def withdrawn(self, started: CallStarted) -> None:
+        """Nothing waits here."""
 
 
 _inference: Inference = NoInference()
@@ -429,23 +426,14 @@ class Call:
             outer = outer.outer
 
     def end(
-        self,
-        stop: Stop,
-        *,
-        usage: Usage | None = None,
-        response_id: str | None = None,
-        response_model: str | None = None,
-        reasons: tuple[str | None, ...] = (),
-        output_chars: int = 0,
-        tail: str = "",
-        error: BaseException | None = None,
-        over_s: float | None = None,
+        self, stop: Stop, *, usage: Usage | None = None, tail: str = "", over_s: float | None = None, **told: Any
     ) -> CallEnded | None:
         """Close the scope and announce what came, unless a layer below already did.
 
         Args:
-            over_s: when it was over, by `time.perf_counter()`; now where not given.
             tail: the last visible characters of the answer, to recognise its continuation; never recorded.
+            over_s: when it was over, by `time.perf_counter()`; now where not given.
+            told: the other fields of CallEnded that tell of the answer.
 
         Returns:
             The record, None where this layer makes none.
@@ -464,15 +452,11 @@ class Call:
             started=started,
             stop=stop,
             usage=plausible(usage),
-            response_id=response_id,
-            response_model=response_model,
-            reasons=reasons,
-            output_chars=output_chars,
-            error=error,
             duration_s=over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             chunk_gaps_s=tuple(self.chunk_gaps_s),
             content=self._content(stop),
+            **told,
         )
         turn.count(ended)
         inference().answered(ended, self.asked)

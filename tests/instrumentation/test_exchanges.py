@@ -23,7 +23,7 @@ from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.instrumentation.clients import CLIENTS, AsyncClient, Client
+from tests.instrumentation.clients import CLIENTS, Client, Kind
 from tests.telemetry.mocked import Records
 
 # What closes no connection of a stream that is dropped warns without us, too.
@@ -53,17 +53,16 @@ def seen() -> Iterator[Records]:
         gc.collect()  # what an SDK left unclosed warns here, where that is expected
 
 
-@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.__name__)
-def kind(request: pytest.FixtureRequest) -> type[Client]:
-    found: type[Client] = request.param
+@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
     return found
 
 
 def settle(seen: Records, client: Client) -> None:
     """Wait until what was dropped has been noticed: aiohttp keeps a response while bytes of it arrive."""
     for _ in range(200):
-        if isinstance(client, AsyncClient):
-            client.run(asyncio.sleep(0.01))
+        client.run(asyncio.sleep(0.01))
         gc.collect()
         cleanup.run()
         if seen.ended:
@@ -75,18 +74,16 @@ Change = Callable[[Answer], Answer]
 
 @contextmanager
 def asking(
-    kind: type[Client], *replies: Reply, change: Change = lambda answer: answer, tries: int = 1, timeout_s: float = 10.0
+    kind: Kind, *replies: Reply, change: Change = lambda answer: answer, tries: int = 1, timeout_s: float = 10.0
 ) -> Iterator[Any]:
     """A client of a server that gives these replies, its answers changed on their way."""
-    provider = ScriptedProvider(
-        list(replies), format=kind.format, dialect="mistral" if "Mistral" in kind.__name__ else ""
-    )
+    provider = ScriptedProvider(list(replies), format=kind.format, dialect="mistral" if "Mistral" in kind.name else "")
 
     def respond(asked: RequestSummary) -> Answer:
         return change(provider._respond(asked))
 
     with Server(respond).running() as url:
-        client = kind(url, timeout_s, tries)
+        client = Client(kind, url, timeout_s, tries)
         try:
             yield client
         finally:
@@ -116,7 +113,7 @@ def packed(encoding: str) -> Change:
 # --- Answers that come whole ----------------------------------------------------------------------------------------
 
 
-def test_a_whole_answer(seen: Records, kind: type[Client]) -> None:
+def test_a_whole_answer(seen: Records, kind: Kind) -> None:
     """One record, with the provider's own reason, usage, and what was asked."""
     with asking(kind, truncate(WORDS, after=2)) as client:
         client.ask()
@@ -129,7 +126,7 @@ def test_a_whole_answer(seen: Records, kind: type[Client]) -> None:
     assert (ended.usage.output_tokens, ended.output_chars) == (2, len("One two"))
 
 
-def test_a_stream(seen: Records, kind: type[Client]) -> None:
+def test_a_stream(seen: Records, kind: Kind) -> None:
     """Its end is seen when its last byte has passed, before the host is told."""
     with asking(kind, truncate(WORDS, after=2)) as client:
         pieces = list(client.stream())
@@ -141,7 +138,7 @@ def test_a_stream(seen: Records, kind: type[Client]) -> None:
     assert ended.first_chunk_s is not None
 
 
-def test_read_up_to_the_last_event(seen: Records, kind: type[Client]) -> None:
+def test_read_up_to_the_last_event(seen: Records, kind: Kind) -> None:
     """A host that has had the format's last event may wait for no end of the bytes, and keep the stream."""
     if (kind.provider == "openai" and kind.format != "openai_responses") or kind.format == "gemini":
         pytest.skip("its last event is no JSON, or any")
@@ -155,7 +152,7 @@ def test_read_up_to_the_last_event(seen: Records, kind: type[Client]) -> None:
         del kept
 
 
-def test_a_whole_answer_that_is_cut(seen: Records, kind: type[Client]) -> None:
+def test_a_whole_answer_that_is_cut(seen: Records, kind: Kind) -> None:
     """It had begun: its end is missing, wherever its body is read."""
 
     def halved(answer: Answer) -> Answer:
@@ -169,7 +166,7 @@ def test_a_whole_answer_that_is_cut(seen: Records, kind: type[Client]) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_compressed(seen: Records, kind: type[Client], streamed: bool, encoding: str) -> None:
+def test_compressed(seen: Records, kind: Kind, streamed: bool, encoding: str) -> None:
     """The body is unpacked beside, or by the library that unpacks it for its host, or by nobody but us."""
     if kind.format.startswith("bedrock") and streamed:
         pytest.skip("it breaks off: it does not unpack what it reads")
@@ -183,9 +180,9 @@ def test_compressed(seen: Records, kind: type[Client], streamed: bool, encoding:
 
 
 @pytest.mark.parametrize("how", ["left early", "dropped", "never read"])
-def test_a_stream_that_its_host_leaves(seen: Records, kind: type[Client], how: str) -> None:
+def test_a_stream_that_its_host_leaves(seen: Records, kind: Kind, how: str) -> None:
     """It is cancelled; what is dropped is noted by the garbage collector, and recorded outside of it."""
-    if how == "never read" and kind.__name__ in ("Google", "AsyncGoogle", "Cohere", "Ollama"):
+    if how == "never read" and kind.name in ("Google", "AsyncGoogle", "Cohere", "Ollama"):
         pytest.skip("it sends nothing before its stream is read")
     with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
         stream = client.stream()
@@ -200,7 +197,7 @@ def test_a_stream_that_its_host_leaves(seen: Records, kind: type[Client], how: s
 
 
 @pytest.mark.parametrize("tidy", [False, True], ids=["broken", "tidy"])
-def test_cut_at_each_event(seen: Records, kind: type[Client], tidy: bool) -> None:
+def test_cut_at_each_event(seen: Records, kind: Kind, tidy: bool) -> None:
     """Wherever a stream is cut off, its end is never invented; a reason that had come counts."""
     whole: list[Answer] = []
 
@@ -228,7 +225,7 @@ def test_cut_at_each_event(seen: Records, kind: type[Client], tidy: bool) -> Non
     assert StopReason.MISSING in reasons
 
 
-def test_an_error_inside_a_stream(seen: Records, kind: type[Client]) -> None:
+def test_an_error_inside_a_stream(seen: Records, kind: Kind) -> None:
     """An error event is an error, no truncation, whether the SDK raises it or not."""
     with asking(kind, fail(500, text="One two")) as client, suppress(Exception):
         list(client.stream())
@@ -242,7 +239,7 @@ def test_an_error_inside_a_stream(seen: Records, kind: type[Client]) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_an_error_answer(seen: Records, kind: type[Client], streamed: bool) -> None:
+def test_an_error_answer(seen: Records, kind: Kind, streamed: bool) -> None:
     """A 429 is an error, with the status."""
     with asking(kind, fail(429)) as client, suppress(Exception):
         _ = list(client.stream()) if streamed else client.ask()
@@ -253,7 +250,7 @@ def test_an_error_answer(seen: Records, kind: type[Client], streamed: bool) -> N
     assert ended.error is not None
 
 
-def test_each_attempt_is_an_exchange(seen: Records, kind: type[Client]) -> None:
+def test_each_attempt_is_an_exchange(seen: Records, kind: Kind) -> None:
     """An SDK's 500, 500, 200 is three."""
     if not kind.retries:
         pytest.skip("it does not try again")
@@ -264,7 +261,7 @@ def test_each_attempt_is_an_exchange(seen: Records, kind: type[Client]) -> None:
     assert [ended.error is None for ended in seen.ended] == [False, False, True]
 
 
-def test_no_answer(seen: Records, kind: type[Client]) -> None:
+def test_no_answer(seen: Records, kind: Kind) -> None:
     """None in time is an error, and says so; so is a server that hangs up."""
     with asking(kind, say(WORDS).but(delay_s=5), timeout_s=0.2) as client, suppress(Exception):
         client.ask()
@@ -277,19 +274,19 @@ def test_no_answer(seen: Records, kind: type[Client]) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_a_cancelled_task(seen: Records, kind: type[Client], streamed: bool) -> None:
+def test_a_cancelled_task(seen: Records, kind: Kind, streamed: bool) -> None:
     """A task that is cancelled while it waits has cancelled its call."""
-    if not issubclass(kind, AsyncClient):
+    if not kind.is_async:
         pytest.skip("it is not asynchronous")
     slow = say(WORDS).but(pace_s=1) if streamed else say(WORDS).but(delay_s=5)
     with asking(kind, slow) as client:
 
         async def read() -> None:
             if not streamed:
-                await client.aask()
+                await kind.ask(client.made)
                 return
-            pieces, _ = await client.astream()
-            async for _ in pieces:
+            made = await kind.stream(client.made)
+            async for _ in made[0] if isinstance(made, tuple) else made:
                 pass
 
         async def main() -> None:
@@ -307,7 +304,7 @@ def test_a_cancelled_task(seen: Records, kind: type[Client], streamed: bool) -> 
 # --- Many at once ---------------------------------------------------------------------------------------------------
 
 
-def test_two_streams_interleaved(seen: Records, kind: type[Client]) -> None:
+def test_two_streams_interleaved(seen: Records, kind: Kind) -> None:
     """Each is read by its own."""
     with asking(kind, truncate(WORDS, after=3), say(WORDS)) as client:
         first = client.stream()
@@ -320,9 +317,9 @@ def test_two_streams_interleaved(seen: Records, kind: type[Client]) -> None:
     assert {ended.output_chars for ended in seen.ended} == {len("One two three"), len(WORDS)}
 
 
-def test_a_thread_pool(seen: Records, kind: type[Client]) -> None:
+def test_a_thread_pool(seen: Records, kind: Kind) -> None:
     """Nothing of one call is another's."""
-    if issubclass(kind, AsyncClient):
+    if kind.is_async:
         pytest.skip("it is asynchronous")
     with asking(kind, *[truncate(WORDS, after=2)] * 8) as client, ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(client.ask) for _ in range(8)]:
@@ -330,7 +327,7 @@ def test_a_thread_pool(seen: Records, kind: type[Client]) -> None:
     assert seen.reasons() == [StopReason.MAX_TOKENS] * 8
 
 
-def test_it_is_undone(seen: Records, kind: type[Client]) -> None:
+def test_it_is_undone(seen: Records, kind: Kind) -> None:
     """`uninstall` puts the libraries' own methods back."""
     with asking(kind, say(WORDS), say(WORDS)) as client:
         client.ask()

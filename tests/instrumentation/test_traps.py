@@ -25,13 +25,14 @@ import requests
 import urllib3
 
 from endturn import hooks
+from endturn.chat import Usage
 from endturn.events import CallEnded
 from endturn.instrumentation import exchange, http_clients
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
+from tests.instrumentation.clients import ASK, ASYNC_HTTPX, HTTPX, INVOKE, REQUESTS, URLLIB
 from tests.instrumentation.test_exchanges import WORDS, asking, packed, seen
 from tests.telemetry.mocked import Records
 
@@ -57,7 +58,7 @@ def test_nothing_is_recorded_while_garbage_is_collected(seen: Records) -> None:
             inside.append(lock.locked() and threading.current_thread() is threading.main_thread())
 
     stop = hooks.subscribe(listener)
-    with asking(Httpx, say(WORDS), say(WORDS)) as client:
+    with asking(HTTPX, say(WORDS), say(WORDS)) as client:
         for _ in range(2):
             made = client.stream()
             next(made)
@@ -86,15 +87,6 @@ def test_a_body_that_is_not_in_memory_is_not_read(seen: Records, library: Any) -
         assert not seen.started
         assert client.post("https://api.openai.com/v1/chat/completions", content=pieces()).is_success
     assert (seen.only().stop.reason, seen.only().started.model) == (StopReason.END_TURN, "")
-
-
-@pytest.mark.parametrize("content", [b"", b"no JSON", b"[1]", b"\\x1f\\x8b\\x08", json.dumps({"q": 1}).encode()])
-def test_what_is_no_request_of_a_model_passes(seen: Records, content: bytes) -> None:
-    """Nothing of it raises, or is recorded."""
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, text="fine")))
-    assert client.post(URL, content=content).text == "fine"
-    assert client.post(URL, files={"a": b"b"}).text == "fine"
-    assert not seen
 
 
 def test_a_request_by_position_and_by_name(seen: Records) -> None:
@@ -271,14 +263,14 @@ def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: Records
 
 def test_urllib_raises_what_it_raises(seen: Records) -> None:
     """The body of the error is the host's to read."""
-    with asking(Urllib, fail(429, message="slow down")) as client:
+    with asking(URLLIB, fail(429, message="slow down")) as client:
         with pytest.raises(urllib.error.HTTPError) as raised:
             client.ask()
         assert b"slow down" in raised.value.read()
     assert seen.only().stop.reason is StopReason.ERROR
 
 
-@pytest.mark.parametrize("kind", [Httpx, AsyncHttpx, Requests])
+@pytest.mark.parametrize("kind", [HTTPX, ASYNC_HTTPX, REQUESTS])
 def test_a_connection_keeps_no_exchange(seen: Records, kind: Any) -> None:
     """It keeps the context in which it was opened, as long as it lives."""
     with asking(kind, say(WORDS)) as client:
@@ -294,56 +286,16 @@ def exchanges() -> set[int]:
     return {id(one) for one in gc.get_objects() if isinstance(one, exchange.Exchange)}
 
 
-# --- What SDKs make of their bytes ----------------------------------------------------------------------------------
+def test_what_bedrocks_headers_say_of_tokens(seen: Records) -> None:
+    """A model whose body says nothing of them."""
+    said = {"x-amzn-bedrock-input-token-count": "5", "x-amzn-bedrock-output-token-count": "2"}
+    with asking(INVOKE, say("Yes.").but(usage=None, headers=said)) as client:
+        asked = {"modelId": "mistral.mixtral-8x7b-instruct-v0:1", "body": json.dumps({"prompt": "hi"})}
+        client.made.invoke_model(**asked)["body"].read()
+    assert seen.only().usage == Usage(5, 2)
 
 
-def choice(reason: str | None, **said: Any) -> bytes:
-    return json.dumps({"id": "1", "model": "m", "choices": [{"index": 0, "finish_reason": reason, **said}]}).encode()
-
-
-EVENTS = [choice(None, delta={"role": "assistant", "content": "Hi"}), choice("length", delta={}), b"[DONE]"]
-ODD = {
-    "half of it, tidily ended": (b'{"id": "1", "choices": [{"mess', StopReason.MISSING),
-    "a byte order mark": (b"\xef\xbb\xbf" + choice("stop", message={"content": "Hi"}), StopReason.END_TURN),
-    # Some servers and proxies label a stream so: it is read event by event all the same, to the server's last word.
-    "a stream": (b"".join(b"data: %b\n\n" % event for event in EVENTS), StopReason.MAX_TOKENS),
-}
-
-
-@pytest.mark.parametrize(("content", "reason"), ODD.values(), ids=ODD)
-def test_what_is_labelled_as_JSON(seen: Records, content: bytes, reason: StopReason) -> None:
-    """And is none, or not quite."""
-    labelled = httpx.Response(200, headers={"content-type": "application/json"}, content=content)
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: labelled))
-    client.post(URL, json={**ASK, "stream": reason is StopReason.MAX_TOKENS})
-    assert seen.only().stop.reason is reason
-
-
-# --- Somebody else's API, somebody else's objects -------------------------------------------------------------------
-
-TEXT, EVENTS_, LINES = "text/plain", "text/event-stream", "application/x-ndjson"
-FOREIGN: list[tuple[str, bytes]] = [
-    (TEXT, b""),
-    (EVENTS_, b'data: {"type": "progress"}\n\ndata: [DONE]\n\n'),
-    (LINES, b'{"step": 1}\n{"step": 2}\n'),
-    (TEXT, b"Working on it."),
-    (TEXT, b"<html>"),
-    (TEXT, b'{"reply": "hello"}'),
-]
-
-
-@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses"])
-@pytest.mark.parametrize(("kind", "content"), FOREIGN)
-def test_an_answer_of_another_format(seen: Records, path: str, kind: str, content: bytes) -> None:
-    """At a host that is no provider's it is no answer of a model, though all looks like one; at home it is unknown."""
-    body = {"model": "m", "messages": [], "input": "?", "max_tokens": 5, "stream": True}
-    answer = httpx.Response(200 if content else 204, headers={"content-type": kind}, content=content)
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
-    client.post(f"https://app.example.org{path}", json=body)
-    assert seen.reasons() == []
-    if path == "/v1/chat/completions" and kind == TEXT and content:
-        client.post(f"https://api.openai.com{path}", json=ASK)
-        assert seen.reasons() == [StopReason.UNKNOWN]
+# --- Somebody else's objects -------------------------------------------------------------------
 
 
 def test_texts_are_cut_to_what_can_be_exported(seen: Records) -> None:
@@ -419,36 +371,26 @@ def test_an_opener_that_answers_with_something_else(seen: Records, capfd: pytest
     assert "Exception ignored" not in capfd.readouterr().err
 
 
-def test_a_coroutine_that_is_dropped_while_it_reads(seen: Records) -> None:
+async def test_a_coroutine_that_is_dropped_while_it_reads(seen: Records) -> None:
     """Its end is a destructor: nothing is recorded within."""
-
-    async def hold(held: list[Any], client: Any) -> None:
-        async with client.stream("POST", URL, json={**ASK, "stream": True}) as response:
-            async for chunk in response.aiter_raw():
-                held.append(chunk)
-                await asyncio.Event().wait()
 
     class Slow(httpx.AsyncByteStream):
         async def __aiter__(self) -> Any:
             yield b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
             await asyncio.Event().wait()
 
-    transport = httpx.MockTransport(
-        lambda request: httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Slow())
-    )
-    loop = asyncio.new_event_loop()
-    coroutine = hold([], httpx.AsyncClient(transport=transport))
-    task = loop.create_task(coroutine)
-    loop.run_until_complete(asyncio.sleep(0.05))
-    assert not task.done()
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Slow())
+
+    async def hold() -> None:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        async with client.stream("POST", URL, json={**ASK, "stream": True}) as response:
+            async for _ in response.aiter_raw():
+                pass
+
+    coroutine = hold()
+    coroutine.send(None)  # up to where it waits
     coroutine.close()
     assert seen.reasons() == []
     cleanup.run()
     assert seen.reasons() == [StopReason.CANCELLED]
-    task.cancel()
-    with suppress(RuntimeError, asyncio.CancelledError):
-        loop.run_until_complete(task)
-    gc.collect()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from endturn import hooks
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
 from tests.telemetry.mocked import Records
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 
 @pytest.fixture
@@ -25,6 +26,21 @@ def records() -> Iterator[Records]:
         uninstrument()
         cleanup.run()
         stop()
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
+    """Instruments, with these options: what a host's calls come to is on the stage that it gives."""
+    monkeypatch.setattr(hooks, "_failed", {})
+
+    def begin(**options: Any) -> Stage:
+        made = Stage()
+        instrument(**made.providers(), **options)
+        return made
+
+    yield begin
+    uninstrument()
+    cleanup.run()
 
 
 @pytest.fixture

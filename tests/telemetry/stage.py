@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -183,6 +183,9 @@ class Stage:
         reader = reader or self.readers[0]
         assert isinstance(reader, InMemoryMetricReader)
         return points(reader.get_metrics_data())
+
+
+Recording = Callable[..., Stage]
 
 
 def points(data: MetricsData | None) -> dict[str, dict[tuple[Any, ...], Any]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -19,29 +17,18 @@ from endturn.chat import Request, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
 from endturn.events import plausible
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry.instruments import LOST
 from tests.formats.replies import chat_body
 from tests.support.turns import Played, cut, said
 from tests.telemetry.mocked import ASK
 from tests.telemetry.secrets import everything
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 HOSTILE = [
     2**31, 2**53, 2**63 - 1, 2**63, 10**309, 10**400, -1, -(2**63), -(2**63) - 1, -(10**309),
     math.nan, math.inf, -math.inf, 1e308, -1e308, 1.5, True, "12", [1],
 ]  # fmt: skip
 ANY = st.sampled_from(HOSTILE) | st.integers() | st.integers(0, 4_096) | st.floats() | st.none()
-
-
-@contextmanager
-def instrumented() -> Iterator[Stage]:
-    stage = Stage()
-    instrument(**stage.providers())
-    try:
-        yield stage
-    finally:
-        uninstrument()
 
 
 def exported(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,28 +51,30 @@ def client_of(bodies: list[dict[str, Any]]) -> openai.OpenAI:
 
 
 @pytest.mark.hypothesis
-def test_no_figure_of_a_reply_or_a_request_fails_an_export(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_figure_of_a_reply_or_a_request_fails_an_export(
+    recording: Recording, caplog: pytest.LogCaptureFixture
+) -> None:
     """Spans, events and metrics of calls with hostile numbers pass OTLP's encoder, and so do those that come after."""
-    with instrumented() as stage:
-        bodies: list[dict[str, Any]] = []
-        client = client_of(bodies)
+    stage = recording()
+    bodies: list[dict[str, Any]] = []
+    client = client_of(bodies)
 
-        @settings(database=None)
-        @given(
-            usage=st.fixed_dictionaries({
-                "prompt_tokens": ANY, "completion_tokens": ANY,
-                "prompt_tokens_details": st.fixed_dictionaries({"cached_tokens": ANY}),
-                "completion_tokens_details": st.fixed_dictionaries({"reasoning_tokens": ANY}),
-            }),
-            asked=st.dictionaries(st.sampled_from(["seed", "max_tokens", "top_p", "n", "temperature"]), ANY),
-        )  # fmt: skip
-        def law(usage: dict[str, Any], asked: dict[str, Any]) -> None:
-            bodies.append({**chat_body({"content": "x"}), "usage": usage})
-            with_sendable = {key: value for key, value in asked.items() if _is_json(value)}
-            client.chat.completions.create(**ASK, **with_sendable)
-            exported(stage, caplog)
+    @settings(database=None)
+    @given(
+        usage=st.fixed_dictionaries({
+            "prompt_tokens": ANY, "completion_tokens": ANY,
+            "prompt_tokens_details": st.fixed_dictionaries({"cached_tokens": ANY}),
+            "completion_tokens_details": st.fixed_dictionaries({"reasoning_tokens": ANY}),
+        }),
+        asked=st.dictionaries(st.sampled_from(["seed", "max_tokens", "top_p", "n", "temperature"]), ANY),
+    )  # fmt: skip
+    def law(usage: dict[str, Any], asked: dict[str, Any]) -> None:
+        bodies.append({**chat_body({"content": "x"}), "usage": usage})
+        with_sendable = {key: value for key, value in asked.items() if _is_json(value)}
+        client.chat.completions.create(**ASK, **with_sendable)
+        exported(stage, caplog)
 
-        law()
+    law()
 
 
 def _is_json(value: object) -> bool:
@@ -94,21 +83,23 @@ def _is_json(value: object) -> bool:
 
 
 @pytest.mark.hypothesis
-def test_figures_of_a_host_s_own_are_not_believed_either(caplog: pytest.LogCaptureFixture) -> None:
+def test_figures_of_a_host_s_own_are_not_believed_either(
+    recording: Recording, caplog: pytest.LogCaptureFixture
+) -> None:
     """Where a provider function of the host's says how much was used, the turn's sums hold only what can be."""
-    with instrumented() as stage:
+    stage = recording()
 
-        @settings(database=None)
-        @given(ANY, ANY, ANY)
-        def law(asked: Any, answered: Any, seed: Any) -> None:
-            usage = Usage(asked, answered, answered, asked)
-            script = (cut("one two ").but(usage=usage), said("three").but(usage=usage))
-            controller = ContinuationController(Played(*script), policy=ContinuationPolicy(prices={"m": (0.1, 0.2)}))
-            request = Request(model="m", messages=[{"role": "user", "content": "q"}]).but(seed=seed, temperature=seed)
-            assert controller.run(request).text
-            exported(stage, caplog)
+    @settings(database=None)
+    @given(ANY, ANY, ANY)
+    def law(asked: Any, answered: Any, seed: Any) -> None:
+        usage = Usage(asked, answered, answered, asked)
+        script = (cut("one two ").but(usage=usage), said("three").but(usage=usage))
+        controller = ContinuationController(Played(*script), policy=ContinuationPolicy(prices={"m": (0.1, 0.2)}))
+        request = Request(model="m", messages=[{"role": "user", "content": "q"}]).but(seed=seed, temperature=seed)
+        assert controller.run(request).text
+        exported(stage, caplog)
 
-        law()
+    law()
 
 
 @pytest.mark.parametrize("figure", [2**31, 10**309, -1, math.nan, math.inf])
@@ -117,19 +108,19 @@ def test_a_figure_that_cannot_be_is_unknown(figure: float) -> None:
     assert plausible(Usage(3, figure)) == Usage(3, None)  # type: ignore[arg-type]  # a host gives what it likes
 
 
-def test_a_request_s_wild_numbers_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_s_wild_numbers_are_left_out(recording: Recording, caplog: pytest.LogCaptureFixture) -> None:
     """The span of a call has the numbers that can be, and the host's log no traceback of the others."""
-    with instrumented() as stage:
-        client = client_of([chat_body({"content": "x"})])
-        client.chat.completions.create(**ASK, seed=2**63 - 1, max_tokens=10**30, temperature=0.5)
-        (span,) = stage.finished()
-        found = {key: value for key, value in span["attributes"].items() if key.startswith("gen_ai.request.")}
-        assert found == {
-            "gen_ai.request.model": ASK["model"],
-            "gen_ai.request.temperature": 0.5,
-            "gen_ai.request.seed": 2**63 - 1,
-        }
-        exported(stage, caplog)
+    stage = recording()
+    client = client_of([chat_body({"content": "x"})])
+    client.chat.completions.create(**ASK, seed=2**63 - 1, max_tokens=10**30, temperature=0.5)
+    (span,) = stage.finished()
+    found = {key: value for key, value in span["attributes"].items() if key.startswith("gen_ai.request.")}
+    assert found == {
+        "gen_ai.request.model": ASK["model"],
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.seed": 2**63 - 1,
+    }
+    exported(stage, caplog)
 
 
 def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +143,10 @@ def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.Monk
     assert hooks.listener_failures() == {LOST: 2}
 
 
-def test_many_choices_are_told_in_part() -> None:
+def test_many_choices_are_told_in_part(recording: Recording) -> None:
     """A reply of five thousand choices puts 128 reasons on its span."""
-    with instrumented() as stage:
-        choice = chat_body({"content": "x"}, "length")["choices"][0]
-        many = {**chat_body({"content": "x"}), "choices": [{**choice, "index": index} for index in range(5_000)]}
-        client_of([many]).chat.completions.create(**ASK)
-        assert stage.finished()[0]["attributes"]["gen_ai.response.finish_reasons"] == ("length",) * 128
+    stage = recording()
+    choice = chat_body({"content": "x"}, "length")["choices"][0]
+    many = {**chat_body({"content": "x"}), "choices": [{**choice, "index": index} for index in range(5_000)]}
+    client_of([many]).chat.completions.create(**ASK)
+    assert stage.finished()[0]["attributes"]["gen_ai.response.finish_reasons"] == ("length",) * 128

@@ -26,8 +26,8 @@ from endturn import hooks
 from endturn.events import TurnOutcome
 from endturn.instrumentation import http_clients
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
-from endturn.stop import StopReason
 from endturn.telemetry import cleanup, foreign_spans, span_conventions
+from endturn.telemetry.attributes import error_of
 from tests.telemetry.mocked import ASK, WHOLE, Records, body, chat
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"}
@@ -68,17 +68,16 @@ class World:
                 client.post("http://gateway/v1/chat/completions", json={**ASK, "model": "gpt-5", "stream": stream})
 
     def reasons(self) -> list[str]:
-        return [ended.stop.reason.value for ended in self.records.ended]
-
-    def spans(self) -> list[tuple[str, dict[str, Any]]]:
-        """Each span's scope and attributes, in the order in which they ended."""
+        """Of the calls that have ended; with what they failed with, and whether the reason is suspected."""
         return [
-            (span_conventions.scope_of(span), dict(span.attributes or {}))
-            for span in self.exporter.get_finished_spans()
+            " ".join(filter(None, (ended.stop.reason, error_of(ended), "suspected" * ended.stop.suspected)))
+            for ended in self.records.ended
         ]
 
-    def attributes(self) -> list[dict[str, Any]]:
-        return [attributes for _, attributes in self.spans()]
+    def only(self) -> tuple[str, dict[str, Any]]:
+        """The scope and the attributes of the one span that has ended."""
+        (span,) = self.exporter.get_finished_spans()
+        return span_conventions.scope_of(span), dict(span.attributes or {})
 
     def close(self) -> None:
         self.provider.shutdown()
@@ -87,24 +86,20 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Spans alone: no HTTP client is watched."""
+    """Spans, and the exchanges within them."""
+    http_clients.install(lambda: True)
     with hooks.strict():
         made = World()
         yield made
         made.close()
-
-
-@pytest.fixture
-def watched(world: World) -> Iterator[World]:
-    """Spans, and the exchanges within them."""
-    http_clients.install(lambda: True)
-    yield world
     http_clients.uninstall()
 
 
 # --- What becomes of spans -------------------------------------------------------------------------------------------
 
-RAISED: dict[str, type[BaseException]] = {"RuntimeError": RuntimeError, "CancelledError": asyncio.CancelledError}
+RAISED: dict[str, type[BaseException]] = {
+    "RuntimeError": RuntimeError, "CancelledError": asyncio.CancelledError, "KeyError": KeyError,
+}  # fmt: skip
 REPLIES = {"say": say("Hello"), "stream": say("Hello"), "cut": truncate("Hello there", after=1)}
 
 
@@ -136,13 +131,13 @@ def shown(spans: Sequence[ReadableSpan]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_becomes_of_spans(watched: World, name: str) -> None:
+def test_what_becomes_of_spans(world: World, name: str) -> None:
     """As spans.yaml says of them; no span of somebody else's is given a status by us."""
     given = SCENARIOS[name]
     for step in given["do"]:
-        play(watched, step)
-    spans, turns = watched.exporter.get_finished_spans(), watched.records.turns
-    assert watched.reasons() == given["reasons"]
+        play(world, step)
+    spans, turns = world.exporter.get_finished_spans(), world.records.turns
+    assert world.reasons() == given["reasons"]
     assert given.get("spans", list(shown(spans))) == list(shown(spans))
     told = [f"{turn.turn.agent} {turn.turn.iterations} {turn.outcome.value}" for turn in turns]
     assert given.get("turns", told) == told
@@ -160,65 +155,65 @@ def test_what_becomes_of_spans(watched: World, name: str) -> None:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(("scope", "name", "known"), EMITTERS)
 def test_an_exchange_adopts_the_span_that_is_made_of_it(
-    watched: World, scope: str, name: str, known: dict[str, Any], late: bool
+    world: World, scope: str, name: str, known: dict[str, Any], late: bool
 ) -> None:
     """Whenever that says what it is: it is given the reason, none is made beside it, one response is counted."""
-    with watched.tracer(scope).start_as_current_span(name, attributes=None if late else known) as span:
+    with world.tracer(scope).start_as_current_span(name, attributes=None if late else known) as span:
         span.set_attributes(known)
-        watched.ask(truncate("Hello there", after=1))
+        world.ask(truncate("Hello there", after=1))
         span.set_attributes(LENGTH)
-    ((by, found),) = watched.spans()
+    by, found = world.only()
     assert by == scope
     assert (found[REASON], found["endturn.turn.iteration"], found["endturn.counted"]) == ("max_tokens", 1, True)
-    assert watched.reasons() == ["max_tokens"]
-    assert len(watched.records.turns) == 1
+    assert world.reasons() == ["max_tokens"]
+    assert len(world.records.turns) == 1
 
 
-def test_a_stream_that_is_handed_over_outlives_its_span(watched: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_that_is_handed_over_outlives_its_span(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Events and metrics alone tell of the end, once: a span that has ended is not written to."""
     client = httpx.Client(transport=ScriptedProvider([truncate("Hello there", after=1)]).transport())
-    with watched.tracer("opentelemetry.instrumentation.openai.v1").start_as_current_span("openai.chat"):
+    with world.tracer("opentelemetry.instrumentation.openai.v1").start_as_current_span("openai.chat"):
         request = client.build_request(
             "POST", "http://gateway/v1/chat/completions", json={**ASK, "model": "gpt-5", "stream": True}
         )
         response = client.send(request, stream=True)
-    assert watched.reasons() == []
+    assert world.reasons() == []
     response.read()
-    ((_, found),) = watched.spans()
+    _, found = world.only()
     assert REASON not in found
     assert found["endturn.counted"] is True
-    assert watched.reasons() == ["max_tokens"]
+    assert world.reasons() == ["max_tokens"]
     assert not caplog.records
 
 
-def test_a_span_that_is_made_afterwards_is_known_by_the_response(watched: World) -> None:
+def test_a_span_that_is_made_afterwards_is_known_by_the_response(world: World) -> None:
     """Of another model, by its name, but of the same response."""
-    watched.ask(say("Hello"))
-    (ended,) = watched.records.ended
+    world.ask(say("Hello"))
+    (ended,) = world.records.ended
     known = {**CHAT, **DONE, "gen_ai.request.model": "alias", "gen_ai.response.id": ended.response_id}
     start = ended.started.started_ns
-    watched.tracer("theirs").start_span("chat", attributes=known, start_time=start).end()
-    assert watched.reasons() == ["end_turn"]
+    world.tracer("theirs").start_span("chat", attributes=known, start_time=start).end()
+    assert world.reasons() == ["end_turn"]
     other = {**known, "gen_ai.response.id": "another"}
-    watched.tracer("theirs").start_span("chat", attributes=other, start_time=start).end()
-    assert watched.reasons() == ["end_turn"] * 2
+    world.tracer("theirs").start_span("chat", attributes=other, start_time=start).end()
+    assert world.reasons() == ["end_turn"] * 2
 
 
 # --- Agents' spans ---------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_is_read_after_the_agent_ended_is_its_turns(watched: World) -> None:
+def test_a_stream_that_is_read_after_the_agent_ended_is_its_turns(world: World) -> None:
     """The turn ends with the stream; the agent's span has been written by then."""
     client = httpx.Client(transport=ScriptedProvider([truncate("Hello there", after=1)]).transport())
     with (
-        watched.tracer().start_as_current_span("agent", attributes=AGENT),
+        world.tracer().start_as_current_span("agent", attributes=AGENT),
         client.stream("POST", "http://gateway/v1/chat/completions", json={**ASK, "stream": True}) as response,
     ):
         span = trace.get_current_span()
         span.end()
-        assert not watched.records.turns
+        assert not world.records.turns
         response.read()
-    (turn,) = watched.records.turns
+    (turn,) = world.records.turns
     assert turn.outcome is TurnOutcome.NOT_CONTINUED
 
 
@@ -254,22 +249,7 @@ def test_reasons_are_read_in_every_spelling(
         span.set_attributes(known)
     ended = world.records.only()
     assert (ended.stop.reason, ended.started.provider) == (reason, provider)
-    assert REASON not in world.attributes()[0]
-
-
-def test_a_clean_stop_at_the_limit_is_suspected(world: World) -> None:
-    """An emitter that claims `stop` for an answer that used up the limit is not believed silently."""
-    world.call({**DONE, "gen_ai.usage.output_tokens": 50}, {"gen_ai.request.max_tokens": 50})
-    assert world.records.only().stop.suspected
-
-
-def test_an_error_is_one_and_keeps_its_class(world: World) -> None:
-    """A call that raised is counted as an error, whose class the span names."""
-    with pytest.raises(KeyError), world.tracer().start_as_current_span("chat", attributes=CHAT):
-        raise KeyError
-    ended = world.records.only()
-    assert ended.stop.reason is StopReason.ERROR
-    assert type(ended.error).__name__ == "KeyError"
+    assert REASON not in world.only()[1]
 
 
 @pytest.mark.parametrize("always", [True, False])

@@ -6,12 +6,9 @@ What every client does alike is in tests/instrumentation/test_exchanges.py.
 from __future__ import annotations
 
 import copy
-import gzip
 import inspect
-import json
 import pickle
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -19,14 +16,12 @@ import httpx2
 import pytest
 
 from endturn import hooks
-from endturn.formats import Framing
 from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import attributes
-from tests.formats.recorded import RECORDED
-from tests.telemetry.mocked import CHUNKS, CUT_STREAM, Records, settle
+from tests.telemetry.mocked import CUT_STREAM, Records, settle
 
 OPENAI = "https://api.openai.com/v1/chat/completions"
 ASK: dict[str, Any] = {"model": "gpt-5.6", "messages": [{"role": "user", "content": "hi"}]}
@@ -71,45 +66,6 @@ class Pieces:
         return library.Client(
             transport=library.MockTransport(lambda request: library.Response(200, headers=headers, stream=self.body))
         )
-
-
-# --- Formats at home -----------------------------------------------------------------------------------------------
-
-GEMINI = "https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro"
-CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
-
-
-def test_gemini_streams_an_array(records: Records) -> None:
-    """Without `alt=sse` the stream is one JSON array, whose items are read as events; cut, it is no answer."""
-    one = {"candidates": [{"content": {"parts": [{"text": "One "}], "role": "model"}}], "modelVersion": "gemini-3-pro"}
-    last = {"candidates": [{"content": {"parts": [{"text": "two"}], "role": "model"}, "finishReason": "MAX_TOKENS"}]}
-    data = json.dumps([one, last]).encode()
-    for pieces in ([data[:50], data[50:]], [data[:50]]):
-        client = Pieces(httpx, pieces).client(httpx, **{"content-type": "application/json"})
-        assert client.post(f"{GEMINI}:streamGenerateContent", json=CONTENTS).content == b"".join(pieces)
-    whole, part = records.ended
-    assert (whole.stop.reason, whole.output_chars) == (StopReason.MAX_TOKENS, 7)
-    assert part.stop.reason is StopReason.MISSING
-
-
-@pytest.mark.parametrize("kind", ["application/stream+json", ""])
-def test_coheres_first_api_streams_lines(records: Records, kind: str) -> None:
-    """By a name of its own for them, and where a proxy names none."""
-    lines = [frame(event, Framing.NDJSON) for event in RECORDED["cohere"].streams["v1-limit-streamed"]]
-    client = Pieces(httpx, lines).client(httpx, **{"content-type": kind})
-    client.post("https://api.cohere.com/v1/chat", json={"message": "hi", "stream": True})
-    assert records.only().stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-
-
-@pytest.mark.parametrize("sent", [b"{", b"[]", b""], ids=["broken", "no object", "nothing"])
-def test_a_request_that_is_refused_unread_is_a_call(records: Records, sent: bytes) -> None:
-    """Of a body that is no JSON object nothing is known but that the provider said no to it."""
-    refusal = httpx.Response(400, json={"error": {"message": "could not parse", "type": "invalid_request_error"}})
-    client = httpx.Client(transport=httpx.MockTransport(lambda request: refusal))
-    assert client.post(OPENAI, content=sent, headers={"content-type": "application/json"}).status_code == 400
-    ended = records.only()
-    assert (ended.started.model, ended.stop.reason) == ("", StopReason.ERROR)
-    assert attributes.error_type(ended.error) == "400"
 
 
 # --- The response is the library's ---------------------------------------------------------------------------------
@@ -201,51 +157,6 @@ async def test_a_reader_that_stops_closes_what_it_read_from(records: Records, li
     assert await finished(OPENAI) == await finished("https://example.com/")
     settle()
     assert records.only().stop.reason is StopReason.CANCELLED
-
-
-# --- Compressed ----------------------------------------------------------------------------------------------------
-
-
-def deflated(data: bytes) -> bytes:
-    """As some servers send `deflate`: without zlib's header."""
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
-
-
-PACKERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "gzip": ("gzip", gzip.compress),
-    "deflate": ("deflate", deflated),
-    "two": ("deflate, gzip", lambda data: gzip.compress(zlib.compress(data))),
-}
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
-@pytest.mark.parametrize(("encoding", "pack"), PACKERS.values(), ids=PACKERS)
-def test_a_compressed_stream(records: Records, encoding: str, pack: Callable[[bytes], bytes], whole: bool) -> None:
-    """It is unpacked once more, for us alone; cut, and without a reason, it is `missing`."""
-    frames = FRAMES if whole else [frame(event) for event in CHUNKS]
-    data = pack(b"".join(frames))[: None if whole else -12]
-    pieces = [data[at : at + 40] for at in range(0, len(data), 40)]
-    client = Pieces(httpx2, pieces).client(httpx2, **{"content-encoding": encoding})
-    with client.stream("POST", OPENAI, json=STREAM) as response:
-        assert b"".join(response.iter_raw()) == data
-    assert records.only().stop.reason is (StopReason.MAX_TOKENS if whole else StopReason.MISSING)
-
-
-@pytest.mark.parametrize("streamed", [False, True], ids=["body", "stream"])
-@pytest.mark.parametrize("encoding", ["br", "gzip", "deflate"])
-def test_what_cannot_be_unpacked(
-    records: Records, caplog: pytest.LogCaptureFixture, library: Any, encoding: str, streamed: bool
-) -> None:
-    """Without a decoder, or with one that it does not fit, a body is unreadable: no truncation, no word in the log."""
-    data = bytes(range(128, 256)) * 3
-    kind = "text/event-stream" if streamed else "application/json"
-    client = Pieces(library, [data]).client(library, **{"content-type": kind, "content-encoding": encoding})
-    with client.stream("POST", OPENAI, json={**ASK, "stream": streamed}) as response:
-        assert b"".join(response.iter_raw()) == data
-    stop = records.only().stop
-    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, "unreadable")
-    assert not caplog.records
 
 
 # --- Errors and hooks ----------------------------------------------------------------------------------------------

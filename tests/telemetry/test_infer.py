@@ -20,7 +20,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from endturn import events, hooks
 from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
-from endturn.scopes import Layer, TurnScope, infer_with, open_call, start_turn
+from endturn.scopes import Call, Layer, TurnScope, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, fingerprints
 from endturn.telemetry.fingerprints import ContinuePrompts
@@ -31,7 +31,7 @@ from tests.telemetry.mocked import Records
 HERE = Path(__file__).parent
 SCENARIOS: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "turns.yaml").read_text())
 TEXTS = json.loads((HERE / "continue_prompts.json").read_text())
-FORMATS, CONTINUING, REFUSING, LEAVING, OTHERS = json.loads((HERE / "histories.json").read_text()).values()
+HISTORIES: dict[str, Any] = json.loads((HERE / "histories.json").read_text())
 HALF = "The tides are the rise and fall of the sea that the moon and"
 REST = " the sun together cause."
 
@@ -64,15 +64,19 @@ class World:
         **asked: Any,
     ) -> events.CallEnded:
         """Make a call with this history, which is answered so."""
-        if isinstance(history, list):
-            history = RequestSummary(**{"model": "m", "history": history, "length": len(history), **asked})
-        call = open_call(Layer.CLIENT, history, provider="p", model="m")
-        assert call is not None
+        call = self.open(history, **asked)
         during()
         error = RuntimeError("503") if reason is StopReason.ERROR else None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
         assert ended is not None
         return ended
+
+    def open(self, history: list[Any] | RequestSummary, **asked: Any) -> Call:
+        if isinstance(history, list):
+            history = RequestSummary(**{"model": "m", "history": history, "length": len(history), **asked})
+        call = open_call(Layer.CLIENT, history, provider="p", model=history.model)
+        assert call is not None
+        return call
 
     def cut(self, history: list[Any], text: str = HALF, **more: Any) -> events.CallEnded:
         return self.call(history, text, StopReason.MAX_TOKENS, **more)
@@ -105,6 +109,28 @@ def message(written: Any) -> Any:
     return written if isinstance(written, dict) else {"role": ROLES[written[:2]], "content": written[2:]}
 
 
+def of_format(name: str) -> list[dict[str, Any]]:
+    """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
+    format_name, first, second = HISTORIES[name].values()
+    asking = json.loads(json.dumps(second).replace("Continue.", "Why?"))
+    cut = {"format": format_name, "body": first, "says": HALF, "stop": "max_tokens"}
+    return [
+        cut,
+        {"format": format_name, "body": second, "is": "prompt 1 of 0"},
+        cut,
+        {"format": format_name, "body": asking, "ends": ["not_continued", "completed"]},
+    ]
+
+
+SCENARIOS |= {f"histories of {name}": of_format(name) for name in HISTORIES}
+
+
+def asked_in(step: dict[str, Any]) -> list[Any] | RequestSummary:
+    if "body" in step:
+        return format_of(step.pop("format")).request_summary({"model": "m", **step.pop("body")})
+    return [message(each) for each in step.pop("ask")]
+
+
 def how(turn: events.TurnEnded) -> str:
     is_told = turn.turn.unfinished and turn.outcome is not TurnOutcome.NOT_CONTINUED
     return turn.outcome.value + " unfinished" * is_told
@@ -126,12 +152,14 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
             world.inferring.close()
         elif "end" in step:
             scopes[step["end"]].end(TurnOutcome.COMPLETED)
+        elif "withdraw" in step:
+            world.open(asked_in(step)).withdraw()
         else:
             world.now += step.pop("after", 0.0)
             within = step.pop("in", None)
             if within is not None and within not in scopes:
                 scopes[within] = start_turn(Turn(kind=TurnKind.OBSERVED))
-            history, reason = [message(each) for each in step.pop("ask")], StopReason(step.pop("stop", "end_turn"))
+            history, reason = asked_in(step), StopReason(step.pop("stop", "end_turn"))
             text = step.pop("says", "the sun.")
             with nullcontext() if within is None else scopes[within].step():
                 made = world.call(history, text, reason, **step)
@@ -144,92 +172,24 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
                 cut = calls[int(of)].started
                 assert started.continuation == Continuation(int(index), Strategy(strategy), cut.number)
                 assert started.turn is cut.turn
+                attempt = world.records.attempts[-1]  # said before the call that makes it, of what came before it
+                assert world.records.index(attempt) < world.records.index(started)
+                assert attempt.continuation is started.continuation
+                assert (attempt.provider, attempt.model) == (cut.provider, cut.model)
+                earlier = [each for each in calls if each.started.turn is started.turn]
+                assert attempt.output_chars == sum(each.output_chars for each in earlier)
+                assert started.iteration == len(earlier) + 1
             assert started.turn.inferred is (continues is not None and within is None)
             assert within is None or started.turn is scopes[within].turn
             calls.append(made)
             ends = (["completed"] if reason is StopReason.END_TURN else []) if ends is None else ends
         assert [how(turn) for turn in world.records.turns[before:]] == (ends or [])
         assert expected_open is None or world.inferring.open_turns == expected_open
-    assert len(world.records.attempts) == sum("is" in step for step in SCENARIOS[name])
-
-
-@pytest.mark.parametrize("name", CONTINUING)
-def test_a_call_that_continues(world: World, name: str) -> None:
-    """It joins the cut call's turn, says how and what it continues, and completes it."""
-    history, reason, strategy = CONTINUING[name].values()
-    cut = world.call(HISTORY, HALF, StopReason(reason))
-    assert world.outcomes == []
-    ended = world.call(history, REST)
-    assert ended.started.turn is cut.started.turn
-    assert ended.started.continuation == Continuation(1, strategy, cut.started.number)
-    assert ended.started.iteration == 2
-    (attempt,) = world.records.attempts
-    assert attempt.continuation is ended.started.continuation
-    assert (attempt.provider, attempt.model, attempt.output_chars) == ("p", "m", len(HALF))
-    (turn,) = world.records.turns
-    assert (turn.outcome, turn.complete, turn.turn.continuations) == (TurnOutcome.COMPLETED, True, 1)
-    # The attempt is said before the call that makes it.
-    assert world.records.index(attempt) < world.records.index(ended.started)
-
-
-@pytest.mark.parametrize("added", REFUSING.values(), ids=REFUSING.keys())
-def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[Any]) -> None:
-    """The model is asked for it again: a repair, which completes the turn."""
-    cut = world.cut(HISTORY, "")
-    ended = world.call([*HISTORY, *added], "Done.")
-    assert ended.started.continuation == Continuation(1, Strategy.REPAIR, cut.started.number)
-    assert [turn.complete for turn in world.records.turns] == [True]
-
-
-@pytest.mark.parametrize("history", LEAVING.values(), ids=LEAVING.keys())
-def test_a_call_that_goes_on_without_continuing(world: World, history: list[Any]) -> None:
-    """The same conversation, something else: the cut turn was left, and the call is a turn of its own."""
-    cut = world.cut(HISTORY)
-    ended = world.call(history, "…")
-    assert [(turn.turn, turn.outcome) for turn in world.records.turns] == [
-        (cut.started.turn, TurnOutcome.NOT_CONTINUED),
-        (ended.started.turn, TurnOutcome.COMPLETED),
-    ]
-    assert not world.records.attempts
-
-
-@pytest.mark.parametrize("history", OTHERS.values(), ids=OTHERS.keys())
-def test_a_call_of_somebody_else(world: World, history: list[Any]) -> None:
-    """It neither continues nor ends the turn that waits."""
-    world.cut(HISTORY)
-    world.call(history, "…")
-    assert world.outcomes == [TurnOutcome.COMPLETED]
-    assert world.call(GOING_ON).started.continuation is not None
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_histories_of_every_format(world: World, name: str) -> None:
-    """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
-    format_name, first, second = FORMATS[name].values()
-    asking = json.loads(json.dumps(second).replace("Continue.", "Why?"))
-    asked = [format_of(format_name).request_summary({"model": "m", **each}) for each in (first, second, first, asking)]
-    cut = world.cut(asked[0])  # type: ignore[arg-type]
-    ended = world.call(asked[1], REST)
-    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
-    world.cut(asked[2])  # type: ignore[arg-type]
-    world.call(asked[3], REST)
-    assert world.outcomes == [TurnOutcome.COMPLETED, TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+    steps = SCENARIOS[name]
+    assert len(world.records.attempts) == sum("is" in step or "withdraw" in step for step in steps)
 
 
 # --- What happens meanwhile ----------------------------------------------------------------------------------------
-
-
-def test_what_was_taken_for_a_continuation_and_was_none(world: World) -> None:
-    """A redirect that its client follows by another request: what was cut waits for that."""
-    cut = world.cut(HISTORY)
-    asked = RequestSummary(model="m", history=GOING_ON, length=len(GOING_ON))
-    call = open_call(Layer.CLIENT, asked, provider="p", model="m")
-    assert call is not None
-    call.withdraw()
-    assert world.outcomes == []
-    ended = world.call(GOING_ON, REST)
-    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
-    assert world.outcomes == [TurnOutcome.COMPLETED]
 
 
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:

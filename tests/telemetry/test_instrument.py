@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx2
@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from endturn import hooks
 from endturn.instrumentation import instrument as instrument_module
+from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
 from tests.formats import replies_openai_responses as replies
 from tests.telemetry.mocked import (
@@ -38,7 +39,7 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 # --- Putting in place and taking away ------------------------------------------------------------------------------
 
@@ -111,12 +112,9 @@ def test_a_name_that_processes_share_is_warned_of(
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage(recording: Recording) -> Stage:
     """A host's providers, to which its calls are recorded."""
-    made = Stage()
-    instrument(**made.providers())
-    yield made
-    uninstrument()
+    return recording()
 
 
 async def test_signals_of_every_form(
@@ -167,16 +165,6 @@ def test_what_is_made_within_a_call_is_in_its_span(stage: Stage) -> None:
     inner, made, outer = stage.finished()
     assert (made["name"], made["parent"], inner["parent"]) == (f"chat {ASK['model']}", outer["span"], made["span"])
     assert {each.log_record.span_id for each in stage.logs.get_finished_logs()} == {made["span"]}
-
-
-def test_a_call_goes_where_calls_went_when_it_began(stage: Stage) -> None:
-    """The host sets other providers while a call is under way: it goes to the first."""
-    stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
-    other = Stage()
-    instrument(tracer_provider=other.tracers)
-    list(stream)
-    chat(body(WHOLE)).chat.completions.create(**ASK)
-    assert (len(stage.finished()), len(other.finished())) == (1, 1)
 
 
 def test_events_without_spans_are_of_the_hosts_trace() -> None:
@@ -259,7 +247,37 @@ BREAKS = {
     "responses being made": ("endturn.instrumentation.background_responses.keep", explode),
     "fetches": ("endturn.instrumentation.background_responses.pending", explode),
     "ends of fetches": ("endturn.instrumentation.background_responses.fetched", explode),
+    "a decorated call": ("endturn.instrumentation.decorators.open_call", explode),
+    "what it asks": ("endturn.instrumentation.decorators._asked", explode),
+    "what it gives": ("endturn.instrumentation.decorators._CallRun._read", explode),
+    "a decorated turn": ("endturn.instrumentation.decorators.start_turn", explode),
+    "a turn's step": ("endturn.scopes.TurnScope.step", explode),
+    "a turn's end": ("endturn.scopes.TurnScope.end", explode),
 }
+
+
+async def later(value: object) -> object:
+    return value
+
+
+def pieces(*values: object) -> Iterator[object]:
+    yield from values
+
+
+async def later_pieces(*values: object) -> AsyncIterator[object]:
+    for value in values:
+        yield value
+
+
+async def decorated() -> AsyncIterator[object]:
+    """The same of functions of every kind."""
+    for decorate in (observe_provider_call, observe_turn):
+        yield decorate(lambda: WHOLE)()
+        yield await decorate(later)(WHOLE)
+        yield list(decorate(pieces)(*(event.data for event in CHUNKS)))
+        yield [each async for each in decorate(later_pieces)("a", 1)]
+        with pytest.raises(ZeroDivisionError):
+            decorate(lambda: 1 // 0)()
 
 
 def outcomes() -> Iterator[object]:
@@ -294,14 +312,14 @@ def outcomes() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("where", "what"), BREAKS.values(), ids=BREAKS.keys())
-def test_telemetry_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch, where: str, what: Any) -> None:
+async def test_telemetry_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch, where: str, what: Any) -> None:
     """Whatever of ours raises, the host sees what it would have seen without us."""
-    bare = list(outcomes())
+    bare = [*outcomes(), *[each async for each in decorated()]]
     stop = hooks.subscribe(lambda record: None)
     instrument()
     try:
         monkeypatch.setattr(where, what)
-        assert list(outcomes()) == bare
+        assert [*outcomes(), *[each async for each in decorated()]] == bare
     finally:
         monkeypatch.undo()
         uninstrument()

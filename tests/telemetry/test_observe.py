@@ -8,6 +8,7 @@ import gc
 import inspect
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,6 @@ import openai
 import pytest
 
 import endturn
-from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
 from endturn.events import TurnKind, TurnOutcome, TurnStarted
@@ -35,7 +35,7 @@ CUT = ChatResponse(
 )
 WHOLE = ChatResponse(text="wer.", stop=Stop(StopReason.END_TURN, "stop"))
 REQUEST = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=4)
-ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+observe: Callable[[Callable[..., Any]], Callable[..., Any]] = observe_provider_call(provider="p")
 
 
 class Stopped(Exception):
@@ -90,22 +90,37 @@ async def async_generator(a: int, *, b: str = "x") -> AsyncGenerator[Any, Any]:
     yield got
 
 
-ASKS = (
-    inspect.isfunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
-    inspect.isasyncgenfunction, inspect.signature, inspect.getdoc, inspect.unwrap,
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("function", [plain, coroutine, generator, async_generator])
 def test_a_decorated_function_is_what_it_was(decorate: Callable[[Any], Any], function: Any) -> None:
     """Its kind, signature, name and documentation are unchanged."""
     wrapped = decorate(function)
     assert wrapped is not function
-    for ask in ASKS:
-        assert ask(wrapped) == ask(function), ask
-    assert (wrapped.__name__, wrapped.__module__, wrapped.__wrapped__) == (
-        function.__name__, function.__module__, function,
-    )  # fmt: skip
+    for ask in (
+        "isfunction",
+        "iscoroutinefunction",
+        "isgeneratorfunction",
+        "isasyncgenfunction",
+        "signature",
+        "unwrap",
+    ):
+        assert getattr(inspect, ask)(wrapped) == getattr(inspect, ask)(function), ask
+    for name in ("__name__", "__module__", "__doc__"):
+        assert getattr(wrapped, name) == getattr(function, name)
+
+
+async def given(found: Any) -> Any:
+    return await found if inspect.isawaitable(found) else found
+
+
+async def conversation(made: Any) -> list[Any]:
+    """What a generator of either kind gives, is sent, is thrown and returns."""
+    send, throw = (made.asend, made.athrow) if hasattr(made, "asend") else (made.send, made.throw)
+    said = [await given(send(None)), await given(send("sent")), await given(throw(Stopped("thrown")))]
+    said.append(await given(send("more")))
+    try:
+        return [*said, await given(send(None))]
+    except (StopIteration, StopAsyncIteration) as end:
+        return [*said, getattr(end, "value", "over")]
 
 
 async def test_a_decorated_function_does_what_it_did(records: Records, decorate: Callable[[Any], Any]) -> None:
@@ -118,41 +133,24 @@ async def test_a_decorated_function_does_what_it_did(records: Records, decorate:
     assert inspect.iscoroutine(pending)
     assert not records
     assert await pending == (1, "y")
-    assert conversation(decorate(generator)(1, b="y")) == conversation(generator(1, b="y"))
-    for function in (async_generator, decorate(async_generator)):
-        made = function(1, b="y")
-        assert [
-            await anext(made), await made.asend("sent"), await made.athrow(Stopped("thrown")), await made.asend("more"),
-        ] == [1, "sent", "Stopped('thrown')", "more"]  # fmt: skip
-        with pytest.raises(StopAsyncIteration):
-            await anext(made)
-
-
-def conversation(made: Generator[Any, Any, Any]) -> list[Any]:
-    said = [next(made), made.send("sent"), made.throw(Stopped("thrown")), made.send("more")]
-    try:
-        next(made)
-    except StopIteration as end:
-        said.append(end.value)
-    return said
+    assert await conversation(decorate(generator)(1, b="y")) == [1, "sent", "Stopped('thrown')", "more", "y"]
+    made = decorate(async_generator)(1, b="y")
+    assert await conversation(made) == [1, "sent", "Stopped('thrown')", "more", "over"]
 
 
 async def test_a_decorated_generator_is_closed_as_it_was(records: Records, decorate: Callable[[Any], Any]) -> None:
     """What it does at its end is done then and there."""
-    closed = []
+    closed: list[int] = []
 
     def closes() -> Iterator[int]:
-        try:
+        with ExitStack() as stack:
+            stack.callback(closed.append, 1)
             yield 1
-        finally:
-            closed.append(1)
 
     async def acloses() -> AsyncIterator[int]:
-        try:
+        with ExitStack() as stack:
+            stack.callback(closed.append, 2)
             yield 1
-        finally:
-            await asyncio.sleep(0)
-            closed.append(2)
 
     made, amade = decorate(closes)(), decorate(acloses)()
     assert (next(made), await anext(amade)) == (1, 1)
@@ -167,66 +165,19 @@ def test_nobody_listening_touches_nothing(decorate: Callable[[Any], Any]) -> Non
     assert decorate(lambda: made)() is made
 
 
-def explode(*args: object, **kwargs: object) -> Any:
-    raise RuntimeError("telemetry")
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        "endturn.instrumentation.decorators.open_call",
-        "endturn.instrumentation.decorators.start_turn",
-        "endturn.scopes.Call.end",
-        "endturn.scopes.Call.step",
-        "endturn.scopes.Call.chunk",
-        "endturn.scopes.TurnScope.step",
-        "endturn.scopes.TurnScope.end",
-        "endturn.instrumentation.decorators._asked",
-        "endturn.instrumentation.decorators._CallRun._read",
-        "endturn.telemetry.turn_inference.TurnInference.resolve",
-    ],
-)
-async def test_telemetry_that_fails_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, decorate: Callable[[Any], Any], where: str
-) -> None:
-    """Whatever of ours raises, the functions do what they do."""
-    stop = hooks.subscribe(lambda record: None)
-    endturn.instrument()
-    monkeypatch.setattr(where, explode)
-    try:
-        assert decorate(plain)(1) == (1, "x")
-        assert decorate(lambda: CHAT["text"])() is CHAT["text"]
-        assert await decorate(coroutine)(1) == (1, "x")
-        assert list(decorate(generator)(1)) == [1, None, None]
-        assert [item async for item in decorate(async_generator)(1)] == [1, None, None]
-        with pytest.raises(ZeroDivisionError):
-            decorate(lambda: 1 // 0)()
-    finally:
-        monkeypatch.undo()
-        endturn.uninstrument()
-        stop()
-
-
 # --- Calls ---------------------------------------------------------------------------------------------------------
 
-RESPONSES: dict[str, tuple[Any, StopReason]] = {
-    "ChatResponse": (CUT, StopReason.MAX_TOKENS),
-    "chat body": (CHAT["length"], StopReason.MAX_TOKENS),
-    "object": (openai.types.chat.ChatCompletion.model_validate(CHAT["length"]), StopReason.MAX_TOKENS),
-    "only text": ("Half an ans", StopReason.UNKNOWN),
-    "something else": (SimpleNamespace(text="x"), StopReason.UNKNOWN),
-}
 
-
-@pytest.mark.parametrize(("response", "reason"), RESPONSES.values(), ids=RESPONSES.keys())
-def test_what_a_call_returns_is_read(records: Records, response: Any, reason: StopReason) -> None:
-    """Our response, a provider's body, an SDK's object; from a text alone nothing is guessed."""
-    observed: Callable[[], Any] = observe_provider_call(provider="p")(lambda: response)
-    assert observed() is response
-    ended = records.only()
-    assert ended.stop.reason is reason
-    assert ended.started.provider == "p"
-    assert response is not CUT or ended.started.model == "m-1"  # better the model that answered than none
+def test_what_a_call_returns_is_read(records: Records) -> None:
+    """Our response, a provider's body, an SDK's object; from a text alone nothing is guessed. A C function has no
+    signature."""
+    made = openai.types.chat.ChatCompletion.model_validate(CHAT["length"])
+    for response in (CUT, CHAT["length"], made, "Half an ans", SimpleNamespace(text="x")):
+        assert observe(lambda response: response)(response) is response
+    assert observe(max)(1, 2) == 2
+    assert records.reasons() == [StopReason.MAX_TOKENS] * 3 + [StopReason.UNKNOWN] * 3
+    assert {started.provider for started in records.started} == {"p"}
+    assert records.started[0].model == "m-1"  # better the model that answered than none
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -268,7 +219,6 @@ MORE: list[dict[str, Any]] = [
 
 
 LEFT: list[ChatResponse] = []
-observe = observe_provider_call(provider="p")
 
 
 def ask(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
@@ -332,29 +282,24 @@ def test_a_request_is_found_whatever_is_decorated(records: Records, way: Callabl
     assert first.turn is second.turn
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        pytest.param({"one": HISTORY, "other": HISTORY}, {"one": MORE, "other": MORE}, id="two of them"),
-        pytest.param({"one": ["hi"]}, {"one": ["hi", "Half an ans", "Please continue."]}, id="no roles"),
-        pytest.param({"one": []}, {"one": []}, id="empty"),
-    ],
-)
-def test_what_may_not_be_the_history_is_not_taken_for_it(
-    records: Records, first: dict[str, Any], then: dict[str, Any]
-) -> None:
+def test_what_may_not_be_the_history_is_not_taken_for_it(records: Records) -> None:
     """Two lists of messages, or lists of something else."""
-    left = [CUT, WHOLE]
-    ask: Callable[..., Any] = observe_provider_call(provider="p")(lambda **kwargs: left.pop(0))
-    ask(**first)
-    ask(**then)
-    assert [started.continuation for started in records.started] == [None, None]
+    for first, then in (
+        ({"one": HISTORY, "other": HISTORY}, {"one": MORE, "other": MORE}),
+        ({"one": ["hi"]}, {"one": ["hi", "Half an ans", "Please continue."]}),
+        ({"one": []}, {"one": []}),
+    ):
+        LEFT[:] = [CUT, WHOLE]
+        ask = observe(lambda **kwargs: LEFT.pop(0))
+        ask(**first)
+        ask(**then)
+    assert [started.continuation for started in records.started] == [None] * 6
 
 
 def test_a_call_that_does_not_fit_the_signature_raises_what_it_did(records: Records) -> None:
     """Python says what is wrong with it."""
 
-    observed: Callable[..., Any] = observe(ask)
+    observed = observe(ask)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'messages'"):
         observed("m")
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4 were given"):
@@ -363,53 +308,41 @@ def test_a_call_that_does_not_fit_the_signature_raises_what_it_did(records: Reco
         observed("m", HISTORY, model="n")
 
 
-def test_what_has_no_signature_is_observed(records: Records) -> None:
-    """A function that is written in C."""
-    assert observe_provider_call(provider="p")(max)(1, 2) == 2
-    assert records.only().stop.reason is StopReason.UNKNOWN
-
-
 CHUNKS = [chunk({"role": "assistant", "content": "a"}), chunk({"content": "b"}), chunk({}, "length"), DONE_EVENT]
 
-STREAMS: dict[str, tuple[list[Any], StopReason]] = {
-    "deltas and their response": ([Delta(text="Half "), Delta(text="an ans"), CUT], StopReason.MAX_TOKENS),
-    "deltas alone": ([Delta(text="Half ")], StopReason.MISSING),
-    "chunks": ([event.data for event in CHUNKS[:-1]], StopReason.MAX_TOKENS),
-    "chunks, cut": ([event.data for event in CHUNKS[:-2]], StopReason.MISSING),
-    "text": (["Half ", "an ans"], StopReason.UNKNOWN),
-}
+STREAMS: list[tuple[list[Any], StopReason]] = [
+    ([Delta(text="Half "), Delta(text="an ans"), CUT], StopReason.MAX_TOKENS),
+    ([Delta(text="Half ")], StopReason.MISSING),  # without their response
+    ([event.data for event in CHUNKS[:-1]], StopReason.MAX_TOKENS),
+    ([event.data for event in CHUNKS[:-2]], StopReason.MISSING),
+    (["Half ", "an ans"], StopReason.UNKNOWN),
+]
 
 
-@pytest.mark.parametrize(("items", "reason"), STREAMS.values(), ids=STREAMS.keys())
+@pytest.mark.parametrize(("items", "reason"), STREAMS)
 async def test_streams_are_read_as_they_pass(records: Records, items: list[Any], reason: StopReason) -> None:
     """Generators of Deltas, of a provider's chunks; and plain functions that return such a generator."""
 
-    @observe_provider_call(provider="p")
     def streamed() -> Iterator[Any]:
         yield from items
 
-    @observe_provider_call(provider="p")
     async def astreamed() -> AsyncIterator[Any]:
         for item in items:
             yield item
 
-    @observe_provider_call(provider="p")
-    def returned() -> Iterator[Any]:
-        return (item for item in items)
-
-    assert list(streamed()) == items
-    assert [item async for item in astreamed()] == items
-    assert list(returned()) == items
-    assert [ended.stop.reason for ended in records.ended] == [reason] * 3
+    assert list(observe(streamed)()) == items
+    assert [item async for item in observe(astreamed)()] == items
+    assert list(observe(lambda: streamed())()) == items
+    assert records.reasons() == [reason] * 3
     assert all(ended.started.stream and ended.first_chunk_s is not None for ended in records.ended)
 
 
 def test_a_stream_that_is_left(records: Records) -> None:
     """Closing early, and dropping, is `cancelled`; one that never ran was never a call."""
 
-    @observe_provider_call(provider="p")
+    @observe
     def streamed() -> Iterator[Any]:
-        yield from STREAMS["chunks"][0]
+        yield from STREAMS[2][0]
 
     made: Any = streamed()
     next(made)
@@ -441,7 +374,7 @@ def test_a_call_that_raises(records: Records, error: BaseException, reason: Stop
         raise error
 
     with pytest.raises(type(error)):
-        observe_provider_call(provider="p")(fails)()
+        observe(fails)()
     ended = records.only()
     assert (ended.stop.reason, ended.error) == (reason, error)
 
@@ -461,12 +394,7 @@ def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> 
         patch.setattr("time.sleep", lambda seconds: None)
         result = endturn.ContinuationController(ask, provider_name="openai").run(REQUEST.but(max_tokens=100))
     assert result.text == "Half an answer."
-    assert [ended.stop.reason for ended in records.ended] == [
-        StopReason.ERROR,
-        StopReason.ERROR,
-        StopReason.MAX_TOKENS,
-        StopReason.END_TURN,
-    ]
+    assert records.reasons() == ["error", "error", "max_tokens", "end_turn"]
     (turn,) = records.turns
     assert {started.turn for started in records.started} == {turn.turn}
     assert (turn.turn.kind, turn.turn.iterations, turn.turn.continuations) == (TurnKind.CONTROLLER, 4, 1)
@@ -480,7 +408,8 @@ def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> 
 def provider_of(*responses: ChatResponse) -> Callable[[Request], ChatResponse]:
     """A provider function that gives these."""
     left = list(responses)
-    return observe_provider_call(provider="p")(lambda request: left.pop(0))
+    found: Callable[[Request], ChatResponse] = observe(lambda request: left.pop(0))
+    return found
 
 
 def test_a_turn_and_its_calls(records: Records) -> None:
@@ -567,7 +496,7 @@ async def test_an_async_generator_s_turn_is_current_only_while_it_runs(records: 
 def test_a_wrapped_stream_belongs_to_the_turn_it_began_in(records: Records) -> None:
     """Also where it is read to its end after that turn's code has left."""
 
-    @observe_provider_call(provider="p")
+    @observe
     def ask() -> Iterator[Any]:
         yield Delta(text="x")
         yield CUT
@@ -576,9 +505,8 @@ def test_a_wrapped_stream_belongs_to_the_turn_it_began_in(records: Records) -> N
 
     @observe_turn
     def handle() -> None:
-        made = ask()
-        next(made)
-        kept.append(made)
+        kept.append(ask())
+        next(kept[0])
 
     handle()
     list(kept[0])

@@ -25,12 +25,12 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderError
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.instrument import uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
-from endturn.stop import Stop, StopReason, word_shown
+from endturn.stop import Stop, StopReason
 from endturn.telemetry import attributes, cleanup
 from tests.telemetry.secrets import Secrets, everything
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording
 
 
 @dataclass
@@ -154,16 +154,6 @@ def _asked(way: Way) -> None:
 
 
 @pytest.fixture
-def exported() -> Iterator[Stage]:
-    """What leaves the process; a test instruments."""
-    try:
-        yield Stage()
-    finally:
-        uninstrument()
-        cleanup.run()
-
-
-@pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     """Secrets, of which one is already in the environment."""
     planted = Secrets()
@@ -176,11 +166,11 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that a test leaves open
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_that_was_said_is_exported(
-    name: str, secrets: Secrets, exported: Stage, caplog: pytest.LogCaptureFixture
+    name: str, secrets: Secrets, recording: Recording, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whole, streamed, cut, failed, left, with a prompt for a stop reason: calls are recorded, their text is not."""
     caplog.set_level(logging.DEBUG, "endturn")
-    instrument(**exported.providers(), events="both")
+    exported = recording(events="both")
     with ScriptedProvider(_replies(secrets)).serve() as url:
         _asked(WAYS[name](url, secrets))
     uninstrument()
@@ -193,12 +183,12 @@ def test_nothing_that_was_said_is_exported(
 
 
 def test_a_controllers_turns_hold_nothing_that_was_said(
-    secrets: Secrets, exported: Stage, caplog: pytest.LogCaptureFixture
+    secrets: Secrets, recording: Recording, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Continuations, repaired and blocked tool calls, tools that raise: events tell of them, not what was in them."""
     s = secrets
     caplog.set_level(logging.DEBUG, "endturn")
-    instrument(**exported.providers(), events="both")
+    exported = recording(events="both")
 
     def run(call: ToolCall) -> str:
         if call.arguments == {"text": s.called}:
@@ -254,10 +244,10 @@ def test_a_controllers_turns_hold_nothing_that_was_said(
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("name", WAYS)
-def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, exported: Stage) -> None:
+def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, recording: Recording) -> None:
     """Asked for, prompts and answers are on spans and events; keys, addresses and image data never are."""
     s = secrets
-    instrument(**exported.providers(), content="SPAN_AND_EVENT")
+    exported = recording(content="SPAN_AND_EVENT")
     # What a provider quotes of a key is in its error's text, which is recorded nowhere.
     with ScriptedProvider(_replies(s)).serve() as url:
         _asked(WAYS[name](url, s))
@@ -284,30 +274,18 @@ def test_secrets_are_found_however_they_are_encoded() -> None:
     assert not planted.found(b"nothing of the kind" + secret[:7].encode())
 
 
-@pytest.mark.parametrize(
-    ("raw", "shown"),
-    [
-        ("some_new-value.2", "some_new-value.2"),
-        (" stop ", " stop "),
-        ("x" * 65, "[not a word]"),
-        ("the user said this", "[not a word]"),
-        ("{'type': 'x'}", "[not a word]"),
-        ("é", "[not a word]"),
-    ],
-)
-def test_a_stop_reason_that_is_no_word_is_not_shown(raw: str, shown: str) -> None:
-    """A value that no provider would make up may be what was said; a new one of the usual make is kept verbatim."""
-    stop = Stop(StopReason.UNKNOWN, raw, mapped=False)
-    assert word_shown(raw) == shown
-    assert attributes.finish_reasons(stop, (raw, raw)) == (shown, shown)
+def test_a_stop_reason_that_is_no_word_is_not_shown() -> None:
+    """A value that no provider would make up may be what was said."""
+    stop = Stop(StopReason.UNKNOWN, "the user said this", mapped=False)
+    assert attributes.finish_reasons(stop, (stop.raw, stop.raw)) == ("[not a word]",) * 2
 
 
 def test_an_exception_of_our_own_is_logged_without_its_words(
-    secrets: Secrets, exported: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    secrets: Secrets, recording: Recording, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever fails within telemetry, the log says where and what kind, never what was being handled."""
     caplog.set_level(logging.DEBUG, "endturn")
-    instrument(**exported.providers())
+    recording()
 
     def failing(*args: Any, **kwargs: Any) -> Any:
         raise ValueError(f"cannot handle {secrets.prompt} with {secrets.key}")

@@ -93,20 +93,6 @@ def configured(agents: World, code: str, **variables: str) -> list[str]:
     return agents.run(*PYTHON, PRELUDES["call"] + code, env=variables).stdout.splitlines()
 
 
-def test_an_agent_shorter_than_one_export_interval_is_seen(agents: World) -> None:
-    """Spans, events and metrics leave when the process ends: the open turn too, which ends with it."""
-    code = "telemetry = endturn.configure(service_name='agent')\ncall()\ninstance()"
-    (said,) = configured(agents, code, OTEL_RESOURCE_ATTRIBUTES="service.instance.id=pod-7")
-    instance, received = said.removeprefix("instance "), agents.received
-    assert INSTANCE.fullmatch(instance)
-    assert received.names == {"agent"}
-    assert received.spans == {instance: ["chat gpt-5"]}
-    assert received.events == {instance: ["endturn.stop_reason_observed", "endturn.continuation_terminated"]}
-    sums = received.sums[instance]
-    assert (sums["endturn.responses"], sums["endturn.turns"], sums["endturn.truncation.exits"]) == (1, 1, 1)
-    assert sums["endturn.continuations"] == 0
-
-
 def test_what_is_collected_at_the_end_of_a_short_process(agents: World) -> None:
     """Everything is 0 first, and what it is then; back ends that keep milliseconds tell the two apart."""
     code = PRELUDES["kept"] + "sys.argv.append('detailed')\nconfigure()\ncall(); call()"
@@ -167,79 +153,11 @@ telemetry.shutdown()
     "given",
     [{"prices": {"m": 3}}, {"prices": {"m": (1,)}}, {"prices": {"m": ("a", 2)}}, {"prices": "cheap"},
      {"prices": {"m": (1.0, -2)}}, {"agent": "yes"}, {"counted": "no"}, {"gen_ai_metrics": 1},
-     {"semconv": "new"}],
+     {"semconv": "new"}, {"content": "some"}, {"content": "true"}, {"content_max_chars": 0}, {"content_max_chars": "9"},
+     {"redact": "strict"}],
     ids=str,
 )  # fmt: skip
 def test_options_that_cannot_be_used_are_refused(given: dict[str, Any]) -> None:
     """At once, and not where a continuation is counted."""
-    with pytest.raises(UsageError, match=f"{next(iter(given))}="):
+    with pytest.raises(UsageError, match=next(iter(given))):
         Options(**given).check()
-
-
-REFUSED = """
-from opentelemetry import trace
-{before}
-try:
-    endturn.configure({arguments})
-except endturn.UsageError as error:
-    print(error)
-print(type(trace.get_tracer_provider()).__name__)
-"""
-INSTALL = "pip install 'endturn[otlp]'"
-
-
-@pytest.mark.parametrize(
-    ("variables", "arguments", "before", "said"),
-    [
-        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", "", "pip install opentelemetry-exporter-otlp-proto-grpc"),
-        ({"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc"}, "", "", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL='grpc'"),
-        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "", "", "OTEL_TRACES_EXPORTER='zipkin'"),
-        ({}, "span_exporter='console'", "", "variable OTEL_TRACES_EXPORTER"),
-        ({}, "log_exporter=dict", "", "give an exporter object"),
-        ({}, "events='everywhere'", "", "events='everywhere'"),
-        ({}, "", "sys.modules['opentelemetry.sdk'] = None", INSTALL),
-        ({}, "", "sys.modules['opentelemetry.exporter'] = None", INSTALL),
-    ],
-)
-def test_what_cannot_be_done_is_refused_before_anything_is(
-    agents: World, variables: dict[str, str], arguments: str, before: str, said: str
-) -> None:
-    """With the variable or package to change, and nothing set up in part."""
-    error, provider = configured(agents, REFUSED.format(before=before, arguments=arguments), **variables)
-    assert said in error
-    assert provider == "ProxyTracerProvider"
-
-
-THEIRS = """
-import subprocess
-import sys
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-class Spans(SpanExporter):
-    def export(self, spans):
-        sys.stdout.write(f"exported {[span.name for span in spans]}\\n")
-        return SpanExportResult.SUCCESS
-class Reader(InMemoryMetricReader):
-    def shutdown(self, **options):
-        sys.stdout.write(f"read {self.get_metrics_data() is not None}\\n")
-        super().shutdown(**options)
-"""
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "name"),
-    [("OTEL_TRACES_EXPORTER", "theirs", "theirs"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "otlp_proto_grpc")],
-)
-def test_exporters_of_other_packages(agents: World, tmp_path: Path, variable: str, value: str, name: str) -> None:
-    """As the SDK's own loader finds them: by the name that they have registered, a reader of metrics too."""
-    (tmp_path / "theirs.py").write_text(THEIRS)
-    info = tmp_path / "theirs-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        f"[opentelemetry_traces_exporter]\n{name} = theirs:Spans\n"
-        "[opentelemetry_metrics_exporter]\nfetched = theirs:Reader\n"
-    )
-    env = {"OTEL_METRICS_EXPORTER": "fetched", "OTEL_LOGS_EXPORTER": "none", "PYTHONPATH": str(tmp_path)}
-    said = configured(agents, "telemetry = endturn.configure()\ncall()", **env, **{variable: value})
-    assert sorted(said) == ["exported ['chat gpt-5']", "read True"]

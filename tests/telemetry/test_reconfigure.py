@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from endturn.errors import UsageError
 from endturn.instrumentation.decorators import observe_turn
-from endturn.instrumentation.instrument import begin, instrument, uninstrument
+from endturn.instrumentation.instrument import begin, instrument
 from endturn.instrumentation.zero_code import EndturnInstrumentor
-from endturn.telemetry import cleanup, content
-from endturn.telemetry.otel_providers import Options, Providers
+from endturn.telemetry import cleanup
+from endturn.telemetry.otel_providers import Options
 from tests.telemetry.mocked import ASK, STREAM, WHOLE, body, chat, events
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 SECRET: dict[str, Any] = {**ASK, "messages": [{"role": "user", "content": "a secret of many words"}]}
 
@@ -26,19 +25,6 @@ def hide(text: str) -> str:
 
 def shout(text: str) -> str:
     return text.upper()
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for variable in (content.CAPTURE, content.EMIT_EVENT, content.MAX_CHARS, content.REDACT):
-        monkeypatch.delenv(variable, raising=False)
-    yield
-    uninstrument()
-    cleanup.run()
-
-
-def of(stage: Stage) -> Providers:
-    return stage.tracers, stage.meters, stage.loggers
 
 
 def said(stage: Stage) -> str | None:
@@ -52,10 +38,9 @@ def said(stage: Stage) -> str | None:
 # --- Where somebody else started it --------------------------------------------------------------------------------
 
 
-def test_the_hosts_own_call_decides_where_the_process_was_started_observed() -> None:
+def test_the_hosts_own_call_decides_where_the_process_was_started_observed(recording: Recording) -> None:
     """Its redaction, and agents among the labels, take effect from then on; what it leaves out stays."""
-    stage = Stage()
-    begin(Options(events="spans", content="SPAN_ONLY"), of(stage))
+    stage = recording(events="spans", content="SPAN_ONLY")
     assert "secret" in (said(stage) or "")
     instrument(redact=hide, agent=True)
     assert "a [hidden] of" in (said(stage) or "")
@@ -64,10 +49,9 @@ def test_the_hosts_own_call_decides_where_the_process_was_started_observed() -> 
     assert any("support" in key for key in stage.points()["endturn.turns"])
 
 
-def test_content_can_be_switched_on_and_off_while_calls_are_observed() -> None:
+def test_content_can_be_switched_on_and_off_while_calls_are_observed(recording: Recording) -> None:
     """`announce` asks the recorder anew whether it takes what is said."""
-    stage = Stage()
-    begin(Options(), of(stage))
+    stage = recording()
     assert said(stage) is None
     instrument(content="SPAN_ONLY")
     assert "secret" in (said(stage) or "")
@@ -75,10 +59,9 @@ def test_content_can_be_switched_on_and_off_while_calls_are_observed() -> None:
     assert said(stage) is None
 
 
-def test_what_is_open_and_counted_stays() -> None:
+def test_what_is_open_and_counted_stays(recording: Recording) -> None:
     """A stream that began before the host's own call ends its span after it, and its response is counted once."""
-    stage = Stage()
-    begin(Options(), of(stage))
+    stage = recording()
     stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
     next(stream)
     chat(body(WHOLE)).chat.completions.create(**ASK)
@@ -89,10 +72,9 @@ def test_what_is_open_and_counted_stays() -> None:
     assert sum(stage.points()["endturn.responses"].values()) == 2
 
 
-def test_whoever_starts_the_process_may_do_so_twice() -> None:
+def test_whoever_starts_the_process_may_do_so_twice(recording: Recording) -> None:
     """A configuration file and `opentelemetry-instrument`: what says nothing changes nothing, and the host decides."""
-    stage = Stage()
-    begin(Options(content="SPAN_ONLY"), of(stage))
+    stage = recording(content="SPAN_ONLY")
     begin(Options())
     EndturnInstrumentor().instrument(events="both")
     instrument(redact=hide)
@@ -103,10 +85,11 @@ def test_whoever_starts_the_process_may_do_so_twice() -> None:
 # --- Whoever called it first ---------------------------------------------------------------------------------------
 
 
-def test_what_a_later_call_gives_takes_the_place_of_what_was_set(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_later_call_gives_takes_the_place_of_what_was_set(
+    recording: Recording, caplog: pytest.LogCaptureFixture
+) -> None:
     """The rest stays; one that asks for the same, or for nothing, is silent."""
-    stage, second = Stage(), Stage()
-    begin(Options(events="logs", content="SPAN_ONLY", redact=hide), of(stage))
+    stage, second = recording(events="logs", content="SPAN_ONLY", redact=hide), Stage()
     with caplog.at_level(logging.INFO, "endturn"):
         instrument()
         instrument(events="logs", content="SPAN_ONLY", tracer_provider=stage.tracers)
@@ -117,10 +100,9 @@ def test_what_a_later_call_gives_takes_the_place_of_what_was_set(caplog: pytest.
     assert not stage.finished()
 
 
-def test_options_are_checked_each_time() -> None:
+def test_options_are_checked_each_time(recording: Recording) -> None:
     """A later call's mistakes are the same errors, and nothing changes."""
-    stage = Stage()
-    begin(Options(), of(stage))
+    stage = recording()
     with pytest.raises(TypeError, match="redakt"):
         instrument(redakt=hide)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="redact is a function"):

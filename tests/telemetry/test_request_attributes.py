@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from endturn.events import LONGEST_NAME, MOST_SEQUENCES
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, say
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording, Stage
 
 KEYS = {
     "top_k": "gen_ai.request.top_k",
@@ -23,17 +22,12 @@ KEYS = {
 }
 
 
-def told(url: str, body: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """What the one span says of these members of its request."""
-    stage = Stage()
-    instrument(tracer_provider=stage.tracers, **options)
-    try:
-        with httpx.Client(transport=ScriptedProvider([say("So.")]).transport()) as client:
-            answer = client.post(url, content=json.dumps(body))
-        assert answer.is_success, answer.text
-    finally:
-        uninstrument()
-    (span,) = stage.finished()
+def told(stage: Stage, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What the latest span says of these members of its request."""
+    with httpx.Client(transport=ScriptedProvider([say("So.")]).transport()) as client:
+        answer = client.post(url, content=json.dumps(body))
+    assert answer.is_success, answer.text
+    span = stage.finished()[-1]
     found = {name: span["attributes"].get(key) for name, key in KEYS.items()}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
 
@@ -42,23 +36,26 @@ BODIES = [each.values() for each in json.loads(Path(__file__).with_name("request
 
 
 @pytest.mark.parametrize(("url", "body", "found"), BODIES)
-def test_a_request_in_json(url: str, body: dict[str, Any], found: dict[str, Any]) -> None:
+def test_a_request_in_json(recording: Recording, url: str, body: dict[str, Any], found: dict[str, Any]) -> None:
     """The member of each format; what a request does not say is on no span."""
-    assert told(url, body, content="SPAN_ONLY") == found  # stop sequences are somebody's text
+    assert told(recording(content="SPAN_ONLY"), url, body) == found  # stop sequences are somebody's text
 
 
-def test_what_is_told_is_bounded() -> None:
+def test_what_is_told_is_bounded(recording: Recording) -> None:
     """A request may say anything: wrong types are left out, long texts and lists are cut."""
     body = {
         "model": "m", "messages": [{"role": "user", "content": "hi"}], "top_k": "many", "stop": ["x" * 1_000, 3] * 20,
         "reasoning_effort": "y" * 999, "response_format": {"type": ["json"]},
     }  # fmt: skip
-    found = told("https://api.openai.com/v1/chat/completions", body, content="SPAN_ONLY")
+    found = told(recording(content="SPAN_ONLY"), "https://api.openai.com/v1/chat/completions", body)
     assert found == {"stop": ["x" * LONGEST_NAME] * MOST_SEQUENCES, "level": "y" * LONGEST_NAME}
 
 
-def test_stop_sequences_are_recorded_as_what_was_said_is() -> None:
+def test_stop_sequences_are_recorded_as_what_was_said_is(recording: Recording) -> None:
     """Only where the host asked for it, and redacted."""
     url, body, _ = BODIES[0]
-    assert "stop" not in told(url, body)
-    assert told(url, body, content="SPAN_ONLY", redact=lambda text: text.replace("END", "***"))["stop"] == ["***"]
+    assert "stop" not in told(recording(), url, body)
+    hidden = recording(
+        content="SPAN_ONLY", redact=lambda text: text.replace("END", "***")
+    )  # calls go there from now on
+    assert told(hidden, url, body)["stop"] == ["***"]

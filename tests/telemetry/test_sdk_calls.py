@@ -1,6 +1,7 @@
-"""What SDKs have of their own beside plain calls and streams: clients of other clouds, helpers, middleware.
+"""What SDKs have of their own beside plain calls and streams: clients of other clouds, spans, jobs in the background.
 
-What all of them do alike is in tests/instrumentation/test_exchanges.py, every path in test_recognition.py.
+What all of them do alike is in tests/instrumentation/test_exchanges.py, every path in test_recognition.py, how jobs
+are fetched in instrumentation/answers.yaml.
 """
 
 from __future__ import annotations
@@ -18,35 +19,39 @@ import openai
 import pytest
 import together
 from anthropic.lib.bedrock import AnthropicBedrockMantle
+from mistralai.client import Mistral
+from mistralai.extra.observability.telemetry import configure_telemetry
+from opentelemetry.sdk.trace import TracerProvider
 
-from endturn.instrumentation.instrument import uninstrument
+from endturn.chat import Json
+from endturn.events import Turn, TurnKind, TurnOutcome
+from endturn.instrumentation import background_responses
+from endturn.instrumentation.decorators import observe_turn
+from endturn.scopes import start_turn
 from endturn.scripted import ScriptedProvider, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.formats.replies import DONE_EVENT, anthropic_stream, message, named, said, say
+from endturn.telemetry.span_conventions import scope_of
+from tests.formats import replies_openai_responses as replies
+from tests.formats.replies import anthropic_stream, message, said, say
 from tests.telemetry.mocked import (
     ASK,
-    CHUNKS,
+    CUT,
     CUT_STREAM,
-    STREAM,
     WHOLE,
     Records,
+    achat,
+    aclaude,
     body,
     chat,
     claude,
     events,
     settle,
 )
+from tests.telemetry.stage import Recording, Stage
 
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
-CUT_MESSAGE = message([say("Hello the")], "max_tokens")
 MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")])
-CUT_MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")], "max_tokens")
-OVERLOADED = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-
-
-def chats(*replies: httpx2.Response) -> Any:
-    return chat(*replies).chat.completions
 
 
 # --- Routes and clients --------------------------------------------------------------------------------------------
@@ -99,53 +104,6 @@ def test_a_route(records: Records, library: Any, ask: Callable[[Any], None], sai
     assert {(started.provider, started.model, started.operation) for started in records.started} == {said}
 
 
-# --- The end of a stream -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["closed", "dropped"])
-def test_a_stream_that_is_left_after_its_reason_came(records: Records, how: str) -> None:
-    """Hosts stop at the event that has it: that reason stands."""
-    stream: Any = claude(events(*CUT_MESSAGES)).messages.create(**CLAUDE, stream=True)
-    for event in stream:
-        if event.type == "message_delta":
-            break
-    if how == "closed":
-        stream.close()
-    event = stream = None
-    settle()
-    assert (records.only().stop.reason, records.ended[0].stop.truncated) == (StopReason.MAX_TOKENS, True)
-
-
-def test_an_error_after_the_reason_is_a_detail(records: Records) -> None:
-    """The answer was cut; what happened to the stream afterwards changes nothing."""
-    with pytest.raises(openai.APIConnectionError):
-        list(chats(events(*CUT_STREAM[:-2], error=httpx2.ReadError("gone"))).create(**ASK, stream=True))
-    with pytest.raises(anthropic.APIStatusError):
-        list(claude(events(*CUT_MESSAGES[:-1], OVERLOADED)).messages.create(**CLAUDE, stream=True))
-    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.MAX_TOKENS, "ReadError"),
-        (StopReason.MAX_TOKENS, "Overloaded"),
-    ]
-
-
-@pytest.mark.behaviour(3)
-def test_a_connection_that_is_lost_after_the_reason(records: Records) -> None:
-    """Without `message_stop`, and without a host that had read enough, a stream of Claude is cut."""
-    list(claude(events(*CUT_MESSAGES[:-1])).messages.create(**CLAUDE, stream=True))
-    with pytest.raises(httpx2.ReadError):
-        list(claude(events(*CUT_MESSAGES[:-1], error=httpx2.ReadError("x"))).messages.create(**CLAUDE, stream=True))
-    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING] * 2
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_stream_without_a_reason_read_to_done(records: Records, lost: bool) -> None:
-    """It is `missing`; what follows `[DONE]` is not the answer, nor is its failure that of the call."""
-    reply = events(*CHUNKS, DONE_EVENT, error=httpx2.ReadError("gone") if lost else None)
-    assert len(list(chats(reply).with_raw_response.create(**ASK, stream=True).parse())) == len(CHUNKS)
-    ended = records.only()
-    assert (ended.stop.reason, ended.error) == (StopReason.MISSING, None)
-
-
 # --- What is between an SDK and its provider -----------------------------------------------------------------------
 
 
@@ -165,16 +123,6 @@ def test_a_transport_that_hands_a_call_on_makes_no_other(records: Records) -> No
 # --- What a host does with its instrumentation ---------------------------------------------------------------------
 
 
-def test_a_stream_that_is_open_when_instrumentation_ends(records: Records) -> None:
-    """`uninstrument`, and the end of the process, end what is still being read."""
-    stream = chats(events(*STREAM)).create(**ASK, stream=True)
-    next(stream)
-    uninstrument()
-    assert records.only().stop.reason is StopReason.CANCELLED
-    assert len(list(stream)) == 7  # `[DONE]` is none
-    assert len(records.ended) == 1
-
-
 @pytest.mark.parametrize("read", [pytest.param(0, id="never read"), pytest.param(2, id="read in part")])
 def test_an_abandoned_stream_goes_at_once(records: Records, read: int) -> None:
     """No cycle of ours keeps a dropped stream: its response is freed without the garbage collector."""
@@ -192,3 +140,143 @@ def test_an_abandoned_stream_goes_at_once(records: Records, read: int) -> None:
         gc.enable()
     ended = records.only()
     assert (ended.stop.reason, ended.stop.detail) == (StopReason.CANCELLED, "abandoned")
+
+
+# --- Responses that are made in the background ----------------------------------------------------------------------
+
+JOB: Json = {"model": "gpt-5.6-mini", "input": "hi", "background": True}
+QUEUED = replies.body([], "queued", background=True, usage=None)
+RUNNING = replies.body([], "in_progress", background=True, usage=None)
+FINAL = replies.cut([replies.say("Hello the", status="incomplete")], background=True)
+JOB_STREAM = replies.named(*replies.begun(background=True), *replies.said(0, "w0 ", "w1 "), replies.ended(FINAL))
+
+
+def leave(stream: Any) -> None:
+    with stream:
+        next(stream)
+
+
+async def test_an_async_job(records: Records) -> None:
+    """The same, asynchronously, through a raw response."""
+    client = achat(body(QUEUED), body(RUNNING), body(FINAL))
+    job = await client.responses.create(**JOB)
+    await client.responses.with_raw_response.retrieve(job.id)
+    assert not records.ended
+    async with client.responses.with_streaming_response.retrieve(job.id) as raw:
+        await raw.read()
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is `paused`, as it was seen last: after an hour, or when there are too many, or at the end."""
+    ids = iter(range(9))
+
+    def job() -> httpx2.Response:
+        return body({**QUEUED, "id": f"resp_{next(ids)}"})
+
+    monkeypatch.setattr(background_responses, "PENDING", 2)
+    client = chat(*(job() for _ in range(3)))
+    for _ in range(3):
+        client.responses.create(**JOB)
+    assert [ended.response_id for ended in records.ended] == ["resp_0"]
+    monkeypatch.setattr(background_responses, "IDLE_S", 0.0)
+    background_responses.sweep()
+    assert [ended.response_id for ended in records.ended] == ["resp_0", "resp_1", "resp_2"]
+    assert {(ended.stop.reason, ended.stop.raw) for ended in records.ended} == {(StopReason.PAUSED, "queued")}
+    assert {turn.outcome for turn in records.turns} == {TurnOutcome.LEFT_PAUSED}
+    assert not background_responses.are_pending()
+
+
+def test_a_job_in_a_controller_s_turn(records: Records) -> None:
+    """The controller fetches on its own account: the call that started the job is over with its answer."""
+    scope = start_turn(Turn(kind=TurnKind.CONTROLLER))
+    with scope.step():
+        chat(body(QUEUED)).responses.create(**JOB)
+    scope.end(TurnOutcome.LEFT_PAUSED)
+    assert records.only().stop.reason is StopReason.PAUSED
+
+
+def test_an_observed_turn_does_not_wait_for_a_job_s_stream(records: Records) -> None:
+    """A turn that left a job's stream is over; the job's end is recorded when it is fetched."""
+    client = chat(events(*JOB_STREAM), body(FINAL))
+
+    @observe_turn(agent="researcher")
+    def agent() -> str:
+        leave(client.responses.create(**JOB, stream=True))
+        return "started"
+
+    assert agent() == "started"
+    assert [turn.turn.agent for turn in records.turns] == ["researcher"]
+    client.responses.retrieve("resp_68a1")
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+    assert records.ended[0].started.turn.open_streams == 0
+
+
+# --- Spans that SDKs make of their own calls: those say why the model stopped, and there is no second one -------------
+
+CUT_MESSAGE = message([say("Hello the")], "max_tokens")
+CUT_MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")], "max_tokens")
+
+
+def made(stage: Stage) -> tuple[list[Any], set[tuple[str, str]]]:
+    """Why the calls of all spans stopped, and the spans' names and scopes."""
+    spans = stage.spans.get_finished_spans()
+    return [(span.attributes or {}).get("endturn.stop.reason") for span in spans], {
+        (span.name, scope_of(span)) for span in spans
+    }
+
+
+# --- Anthropic's ---------------------------------------------------------------------------------------------------
+
+
+def test_anthropics_span_is_enriched_in_time(recording: Recording) -> None:
+    """There is one span, the SDK's, and it says why the model stopped: written before the SDK ends it."""
+    stage = recording()
+    own: Any = {"open_telemetry": {"tracer_provider": stage.tracers}}
+    claude(body(CUT_MESSAGE), **own).messages.create(**CLAUDE)
+    for stream in (CUT_MESSAGES, MESSAGES[:5]):
+        list(claude(events(*stream), **own).messages.create(**CLAUDE, stream=True))
+    theirs = {("anthropic.messages.create", "com.anthropic.sdk.python")}
+    assert made(stage) == (["max_tokens", "max_tokens", "missing"], theirs)
+
+
+async def test_anthropics_span_of_an_async_stream(recording: Recording) -> None:
+    """The same, asynchronously; that of a stream which its host leaves ends before that is seen, and stays as it is."""
+    stage = recording()
+    client = aclaude(events(*CUT_MESSAGES), events(*MESSAGES), open_telemetry={"tracer_provider": stage.tracers})
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as raw:
+        assert [piece async for piece in raw.iter_bytes()]
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as raw:
+        await anext(raw.iter_lines())
+    assert made(stage)[0] == ["max_tokens", None]
+
+
+async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records) -> None:
+    """anthropic ends its span in a destructor: what is announced waits for a better place."""
+    own: Any = {"open_telemetry": {"tracer_provider": TracerProvider()}}
+    whole: Any = claude(body(CUT_MESSAGE), **own).messages.with_streaming_response.create(**CLAUDE).__enter__()
+    awhole: Any = await aclaude(body(CUT_MESSAGE), **own).messages.with_streaming_response.create(**CLAUDE).__aenter__()
+    del whole, awhole
+    settle()
+    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
+        (StopReason.CANCELLED, "abandoned")
+    ] * 2
+
+
+# --- Mistral's -----------------------------------------------------------------------------------------------------
+
+
+def test_mistrals_span_is_enriched(recording: Recording) -> None:
+    """Where the SDK traces its calls itself."""
+    stage, answers = recording(), iter([body(CUT), events(*CUT_STREAM), events(*CUT_STREAM)])
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda request: next(answers)))
+    asking = Mistral(api_key="none", client=http)
+    configure_telemetry(asking, provider=stage.tracers, redaction=False)
+    asked: Any = {"model": "mistral-large", "messages": ASK["messages"]}
+    asking.chat.complete(**asked)
+    assert list(asking.chat.stream(**asked))
+    with asking.chat.stream(**asked) as stream:
+        next(stream)
+    reasons, scopes = made(stage)
+    assert reasons == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
+    assert {scope for _, scope in scopes} == {"mistralai_sdk_tracer"}

@@ -13,11 +13,10 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
-import endturn
 from endturn.stop import StopReason
 from endturn.telemetry import foreign_spans
 from tests.telemetry.mocked import ASK, STREAM, Records, achat, chat, events, settle
-from tests.telemetry.stage import Stage
+from tests.telemetry.stage import Recording
 
 CHUNKS = 10_000
 
@@ -33,29 +32,25 @@ def long_answer() -> Iterator[bytes]:
     yield b"data: " + json.dumps(head | stop).encode() + b"\n\ndata: [DONE]\n\n"
 
 
-def test_the_chunks_of_a_long_stream_are_not_held() -> None:
+def test_the_chunks_of_a_long_stream_are_not_held(recording: Recording) -> None:
     """Objects that are alive do not grow in number, and no chunk is among them but the one that the host has."""
-    stage = Stage()
+    stage = recording()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=long_answer())
 
     http = httpx2.Client(transport=httpx2.MockTransport(answer))
-    endturn.instrument(**stage.providers())
-    try:
-        client = openai.OpenAI(api_key="none", max_retries=0, http_client=http)
-        messages: Any = [{"role": "user", "content": "Say something long."}]
-        stream = client.chat.completions.create(model="gpt-5", messages=messages, stream=True)
-        alive, held = [], []
-        for number, _ in enumerate(stream):
-            if number in (1_000, CHUNKS - 1_000):
-                gc.collect()
-                known = gc.get_objects()
-                alive.append(len(known))
-                held.append(sum(type(each) is ChatCompletionChunk for each in known))
-                del known
-    finally:
-        endturn.uninstrument()
+    client = openai.OpenAI(api_key="none", max_retries=0, http_client=http)
+    messages: Any = [{"role": "user", "content": "Say something long."}]
+    stream = client.chat.completions.create(model="gpt-5", messages=messages, stream=True)
+    alive, held = [], []
+    for number, _ in enumerate(stream):
+        if number in (1_000, CHUNKS - 1_000):
+            gc.collect()
+            known = gc.get_objects()
+            alive.append(len(known))
+            held.append(sum(type(each) is ChatCompletionChunk for each in known))
+            del known
     assert max(held) == 1
     assert alive[1] - alive[0] < 500
     (span,) = stage.spans.get_finished_spans()

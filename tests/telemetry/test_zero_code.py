@@ -51,26 +51,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "nothing to run"),
-        (["no-such-program"], "'no-such-program' is not a program on the PATH"),
-        (["nowhere/agent.py"], "'nowhere/agent.py' is not a file"),
-        (["-m"], "-m of what?"),
-        (["--reload", "x"], "'--reload' is no option of endturn run"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(
-    started: list[list[str]], capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
-    """Status 2, one line, and what to change."""
-    assert cli.main(["run", *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-    assert not started
-
-
-@pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
         ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", [

@@ -21,14 +21,14 @@ from endturn.instrumentation import http_clients
 from endturn.scopes import infer_with
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.instruments import is_owned
-from endturn.telemetry.otel_providers import Options, OptionsGiven, Providers, installed
+from endturn.telemetry.otel_providers import CURRENT, Options, OptionsGiven, Providers, installed
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
 
 log = logging.getLogger("endturn")
 
-PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
+PROVIDERS: Final = tuple(f"{each}_provider" for each in CURRENT)
 
 
 @dataclass(slots=True)
@@ -205,10 +205,9 @@ def _end_worker() -> None:
     if now is None:
         return
     _close(now)
-    current = trace.get_tracer_provider, metrics.get_meter_provider, _logs.get_logger_provider
 
     def flush() -> None:
-        for given, otherwise in zip(now.given, current, strict=True):
+        for given, otherwise in zip(now.given, CURRENT.values(), strict=True):
             try:
                 getattr(given or otherwise(), "force_flush", bool)()
             except Exception:

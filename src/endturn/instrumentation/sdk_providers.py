@@ -28,14 +28,15 @@ from opentelemetry.util.types import AttributeValue
 
 from endturn.errors import UsageError
 from endturn.telemetry import instruments
-from endturn.telemetry.otel_providers import installed
+from endturn.telemetry.otel_providers import CURRENT, installed
 from endturn.telemetry.schema import INSTANCE
 
 log = logging.getLogger("endturn")
 
 Signal = Literal["metrics", "traces", "logs"]
 
-SIGNALS: Final[tuple[Signal, ...]] = ("metrics", "traces", "logs")
+SIGNALS: Final[dict[Signal, str]] = {"metrics": "meter", "traces": "tracer", "logs": "logger"}
+"""The kind of provider of each."""
 
 HTTP: Final = "otlp_proto_http"
 _REGISTERED: Final = {"": HTTP, "http/protobuf": HTTP, "grpc": "otlp_proto_grpc"}
@@ -62,11 +63,6 @@ OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 Make = Callable[..., Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
 
-_CURRENT: Final[dict[Signal, Make]] = {
-    "metrics": metrics.get_meter_provider,
-    "traces": trace.get_tracer_provider,
-    "logs": _logs.get_logger_provider,
-}
 _registered = cache(entry_points)
 
 
@@ -95,7 +91,7 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
     Raises:
         UsageError: a variable names what there is not, or what is not installed.
     """
-    if installed(_CURRENT[signal]().__class__):
+    if installed(CURRENT[SIGNALS[signal]]().__class__):
         log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
         if attributes:
             log.warning(

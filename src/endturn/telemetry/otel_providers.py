@@ -29,11 +29,12 @@ OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
 EVENTS: Final = "ENDTURN_EVENTS"
 MODES: Final = ("logs", "spans", "both")
 
-_CURRENT: Final[dict[str, Callable[[], Any]]] = {
+CURRENT: Final[dict[str, Callable[[], Any]]] = {
     "tracer": trace.get_tracer_provider,
     "meter": metrics.get_meter_provider,
     "logger": get_logger_provider,
 }
+"""What gives the global provider of each signal, in the order of `Providers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +123,10 @@ class OTelProviders:
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
         self.logger: Logger | None = None
-        for signal, provider in zip(_CURRENT, given, strict=True):
+        for signal, provider in zip(CURRENT, given, strict=True):
             if provider is not None and (isinstance(provider, type) or not hasattr(provider, f"get_{signal}")):
                 raise UsageError(f"{signal}_provider={provider!r}: give an OpenTelemetry provider object")
-        self._missing: dict[str, Any] = dict(zip(_CURRENT, given, strict=True))
+        self._missing: dict[str, Any] = dict(zip(CURRENT, given, strict=True))
         """The signals that nothing takes yet, and the provider that was given for each."""
         if events == "spans":
             del self._missing["logger"]
@@ -134,7 +135,7 @@ class OTelProviders:
     def look(self) -> None:
         """See whether missing providers have been installed."""
         for signal, given in tuple(self._missing.items()):
-            provider = _CURRENT[signal]() if given is None else given
+            provider = CURRENT[signal]() if given is None else given
             if given is not None or installed(provider.__class__):
                 del self._missing[signal]
                 self._use(signal, provider)
