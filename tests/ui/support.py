@@ -88,6 +88,12 @@ class Served:
             assert self.post("traces", request).status == 200
 
 
+def turn_link(page: Served) -> str:
+    """Where the one turn of the table leads."""
+    (link,) = [link for link in page.ask("/turns").links() if link.startswith("/turns/")]
+    return link
+
+
 def written(request: object) -> bytes:
     """A request's body."""
     return json.dumps(request).encode()
