@@ -4,7 +4,7 @@ A row is one way of playing, or a list of several; `presets`, `formats`, `client
 `modes`, `streamed`, `policies` and `scripts` multiply it. A line of a script is a text that ends the turn,
 `{cut: text}`, `{fail: status}`, or the members of a scripted reply; the third item of a call is how many tokens of its
 arguments arrived, `tokens` are those that the provider counted, null where it does not say. What is expected is named
-in `facts`, or is a member of the turn's result; a mapping says what is in it (`has`, `lacks`, `begins`, `one_of`, `some`).
+in `facts`, or is a member of the result; a mapping says what is in it (`has`, `lacks`, `begins`, `one_of`, `some`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from endturn.ui import server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from endturn.ui.turns import ending
-from tests.ui.support import CUT, Served, batch, demo, log, point, span, span_of_others, turn_link
+from tests.ui.support import Served, batch, demo, point, span, span_of_others, turn_link
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
 
@@ -135,14 +135,6 @@ def test_a_cut_call_of_others_ends_when_the_writer_looks(page: Served, monkeypat
     assert "nothing took it up" in page.ask(link).words
 
 
-def test_a_long_turn_says_what_it_leaves_out(page: Served) -> None:
-    """It shows how the turn began, and how it ended."""
-    page.store.write(batch(span(), count=250, start_ns=lambda n: n, raw="raw{n}"))
-    text = page.ask("/turns/t1").text
-    assert "50 spans of its middle are not shown" in text
-    assert [f"raw{n}" in text for n in (0, 120, 249)] == [True, False, True]
-
-
 # --- Searches, choices, addresses ---------------------------------------------------------------------------------
 
 
@@ -157,29 +149,25 @@ def test_the_vocabulary_is_searched_and_says_what_was_seen(played: tuple[Served,
     assert "No such value" in page.ask("/reasons?q=nonsense").text
 
 
-def test_what_is_empty_says_what_would_fill_it(page: Served) -> None:
-    """With the line to copy."""
-    for path in ("/", "/turns"):
-        text = page.ask(path).text
-        assert f"export OTEL_EXPORTER_OTLP_ENDPOINT={page.url}" in text
-        assert "data-copy" in text
-
-
-@pytest.mark.parametrize(("sort", "says"), [("newest", "← Newer|Older →"), ("worst", "← Back|More →")])
-def test_pages_are_named_by_their_order(page: Served, monkeypatch: pytest.MonkeyPatch, sort: str, says: str) -> None:
+def test_many_turns_are_paged(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only under the newest are the next ones older; the last says how to see the others, however far one goes."""
     page.store.write(batch(span(), count=120, turn_id="{n:016x}"))
-    text = page.ask(f"/turns?sort={sort}&page=1").text
-    assert re.findall(r"← \w+|\w+ →", text) == says.split("|")
-    assert '<td class="minor"><span class="name">agent</span></td>' in text
+    for sort, says in (("newest", ["← Newer", "Older →"]), ("worst", ["← Back", "More →"])):
+        text = page.ask(f"/turns?sort={sort}&page=1").text
+        assert re.findall(r"← \w+|\w+ →", text) == says
+        assert '<td class="minor"><span class="name">agent</span></td>' in text
     monkeypatch.setattr("endturn.ui.turns.DEEPEST", 1)  # a page costs a sort of all those before it
     assert "Choose a shorter time" not in page.ask("/turns").text
     deepest = page.ask("/turns?page=10000").words
     assert ("51–100 of 120" in deepest, "Choose a shorter time" in deepest) == (True, True)
 
 
-def test_many_names_leave_a_page_its_size(page: Served) -> None:
-    """Those with most have a row, the others are counted together."""
+def test_what_is_long_leaves_a_page_its_size(page: Served) -> None:
+    """Of a turn how it began and how it ended; of many names those with most, the others are counted together."""
+    page.store.write(batch(span(), count=250, start_ns=lambda n: n, raw="raw{n}"))
+    text = page.ask("/turns/t1").text
+    assert "50 spans of its middle are not shown" in text
+    assert [f"raw{n}" in text for n in (0, 120, 249)] == [True, False, True]
     points = [point(schema.RESPONSES, n + 1, gen_ai_request_model=f"m{n}") for n in range(300)]
     page.store.write(Batch(points=points))
     text = page.ask("/").text
@@ -218,20 +206,21 @@ def test_a_page_runs_nothing_that_is_not_its_own(played: tuple[Served, Any], pat
 
 
 @pytest.mark.parametrize(
-    ("host", "status"),
-    [("127.0.0.1", 200), ("localhost:9", 200), ("[::1]:80", 200), ("evil.example", 421),
-     ("127.0.0.1.evil.example", 421), ("", 421)],
-)  # fmt: skip
-def test_another_name_for_this_machine_is_refused(page: Served, host: str, status: int) -> None:
-    """A site that points its own name at 127.0.0.1 reads nothing."""
-    assert page.ask("/", headers={"Host": host}).status == status
-
-
-@pytest.mark.parametrize(("origin", "status"), [(None, 200), ("own", 200), ("http://evil.example", 403), ("null", 403)])
-def test_another_site_cannot_write(page: Served, origin: str | None, status: int) -> None:
-    """A page elsewhere makes a browser post here: its Origin gives it away."""
-    said = {"Origin": page.url if origin == "own" else origin} if origin else {}
-    assert page.ask("/v1/traces", b"", {"Content-Type": "application/x-protobuf", **said}).status == status
+    ("status", "headers"),
+    [
+        *((200, {"Host": host}) for host in ("127.0.0.1", "localhost:9", "[::1]:80")),
+        *((421, {"Host": host}) for host in ("evil.example", "127.0.0.1.evil.example", "")),
+        *((200, headers) for headers in ({}, {"Origin": "own"})),
+        *((403, {"Origin": origin}) for origin in ("http://evil.example", "null")),
+    ],
+    ids=str,
+)
+def test_another_site_neither_reads_nor_writes(page: Served, status: int, headers: dict[str, str]) -> None:
+    """Not by a name of its own for 127.0.0.1; nor where a page of it makes a browser post: its Origin gives it away."""
+    headers = {name: page.url if value == "own" else value for name, value in headers.items()}
+    body = None if "Host" in headers else b""
+    kind = {"Content-Type": "application/x-protobuf"}
+    assert page.ask("/" if body is None else "/v1/traces", body, kind | headers).status == status
 
 
 # --- Tables to take away ------------------------------------------------------------------------------------------
@@ -258,13 +247,3 @@ def test_a_spreadsheet_runs_nothing_of_a_csv(page: Served) -> None:
     page.told(*({"endturn.stop.raw": raw, "gen_ai.usage.output_tokens": -n} for n, raw in enumerate(texts, 1)))
     written = {"'=1+1": "-1", "'@cmd": "-2", "'+1": "-3", "'-1": "-4", "plain = not": "-5"}
     assert {row["raw"]: row["output_tokens"] for row in exported(page, "calls.csv")} == written
-
-
-def test_tables_hold_what_the_tab_shows(page: Served) -> None:
-    """Unfinished turns, and their calls and events alone."""
-    page.told({}, CUT | {"endturn.turn.id": "t2"})
-    for turn, outcome in (("t1", "completed"), ("t2", "not_continued")):
-        ended = {"endturn.turn.id": turn, "endturn.turn.outcome": outcome}
-        page.post("logs", log("endturn.continuation_terminated", **ended))
-    for table in ("turns", "calls", "events"):
-        assert [row["turn_id"] for row in exported(page, f"{table}.csv?state=unfinished")] == ["t2"]
