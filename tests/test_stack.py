@@ -264,25 +264,19 @@ def test_the_manifest_names_the_pinned_versions() -> None:
     assert manifest["dist"]["version"] == pin["tag"] == pin["version"].removeprefix("v")
 
 
-def test_data_sources_have_the_uids_that_dashboards_name() -> None:
-    """The provisioned data sources have fixed uids, refer to each other by them, and escape every dollar sign."""
-    file = REPOSITORY / "dashboards" / "provisioning" / "datasources" / "endturn.yaml"
-    uids = {source["uid"] for source in yaml.safe_load(file.read_text())["datasources"]}
-    assert uids == {"prometheus", "tempo", "loki", "alertmanager"}
-    assert set(re.findall(r"datasourceUid: (\S+)", file.read_text())) <= uids
-    entries = re.sub(r"#.*", "", file.read_text())
-    assert re.findall(r"(?<!\$)\$(?!\$)", entries) == []
-
-
-def test_links_from_traces_use_names_that_there_are() -> None:
-    """From a trace: to metrics by labels that they have, to logs by the label that Loki indexes."""
-    sources = shipped("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
-    tempo = next(source["jsonData"] for source in sources if source["uid"] == "tempo")
+def test_data_sources_use_names_that_there_are() -> None:
+    """Fixed uids, by which they refer to each other; labels of metrics and of logs that are indexed; no bare dollar."""
+    file = "dashboards/provisioning/datasources/endturn.yaml"
+    text, sources = (REPOSITORY / file).read_text(), {each["uid"]: each for each in shipped(file)["datasources"]}
+    assert sources.keys() == {"prometheus", "tempo", "loki", "alertmanager"}
+    assert set(re.findall(r"datasourceUid: (\S+)", text)) <= sources.keys()
+    assert re.findall(r"(?<!\$)\$(?!\$)", re.sub(r"#.*", "", text)) == []
+    tempo = sources["tempo"]["jsonData"]
     tags = {tag["key"]: tag["value"] for tag in tempo["tracesToMetrics"]["tags"]}
     assert tags == {key.key: key.label for key in (schema.PROVIDER, schema.REQUEST_MODEL)}
-    for query in tempo["tracesToMetrics"]["queries"]:
-        assert set(re.findall(r"endturn\w+(?=\{)", query["query"])) == {schema.RESPONSES.prometheus}
-        assert set(re.findall(r"by \((\w+)\)", query["query"])) <= {schema.REASON.label}
+    queries = " ".join(query["query"] for query in tempo["tracesToMetrics"]["queries"])
+    assert set(re.findall(r"endturn\w+(?=\{)", queries)) == {schema.RESPONSES.prometheus}
+    assert set(re.findall(r"by \((\w+)\)", queries)) <= {schema.REASON.label}
     assert tempo["tracesToLogsV2"]["tags"] == [{"key": "service.name", "value": "service_name"}]
     indexed = shipped("stack/loki.yaml")["limits_config"]["otlp_config"]["resource_attributes"]["attributes_config"]
     assert "service.name" in indexed[0]["attributes"]
@@ -352,45 +346,31 @@ def test_prometheus_keeps_as_long_as_the_objective_looks_back(running: tuple[Col
 
 
 @pytest.mark.stack
-def test_a_counter_born_at_three_has_a_zero_at_its_start(running: tuple[Collector, Prometheus]) -> None:
-    """A counter exported once, at 3, is stored as 0 at its start timestamp and 3, so that `increase` sees the three."""
+@pytest.mark.parametrize(
+    "temporality", [AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA], ids=lambda each: each.name
+)
+def test_a_counter_has_a_zero_at_its_start(
+    temporality: AggregationTemporality, running: tuple[Collector, Prometheus]
+) -> None:
+    """Also one that an application exports as deltas: stored is 0 at its start, so that `increase` sees the first."""
     collector, prometheus = running
-    provider = pushing(collector.url)
-    provider.get_meter("test").create_counter("endturn.test.births", unit="{turn}").add(3)
-    time.sleep(0.05)  # a zero needs a millisecond of its own before the first point
-    provider.shutdown()
-
-    [series] = prometheus.client.wait_for("endturn_test_births_total[10m]")
-    assert [value for _, value in series.points] == [0.0, 3.0]
-    assert series.labels == {
-        "__name__": "endturn_test_births_total",
-        "job": "shop/agent",
-        "instance": "one",
-        "service_namespace": "shop",
-    }
-    written = eventually(
-        lambda: [metric for metric in collector.metrics() if metric["name"] == "endturn.test.births"], what="the file"
-    )
-    start = int(written[0]["sum"]["dataPoints"][0]["startTimeUnixNano"])
-    assert series.points[0][0] == pytest.approx(start / 1e9, abs=0.001)
-
-
-@pytest.mark.stack
-def test_a_delta_counter_arrives_as_a_cumulative_one(running: tuple[Collector, Prometheus]) -> None:
-    """An application that exports deltas, which Prometheus refuses, is stored as the running total all the same."""
-    collector, prometheus = running
-    provider = pushing(collector.url, preferred_temporality={Counter: AggregationTemporality.DELTA})
-    counter = provider.get_meter("test").create_counter("endturn.test.deltas", unit="{turn}")
+    name = f"endturn.test.{temporality.name.lower()}"
+    provider = pushing(collector.url, preferred_temporality={Counter: temporality})
+    counter = provider.get_meter("test").create_counter(name, unit="{turn}")
     for amount in (3, 4):
         counter.add(amount)
-        time.sleep(0.05)
+        time.sleep(0.05)  # a zero needs a millisecond of its own before the first point
         provider.force_flush()
     provider.shutdown()
 
-    [series] = prometheus.client.wait_for("endturn_test_deltas_total == 7")
-    assert series.labels["job"] == "shop/agent"
-    [series] = prometheus.client.query("endturn_test_deltas_total[10m]")
-    assert [value for _, value in series.points] == [0.0, 3.0, 7.0]
+    stored = name.replace(".", "_") + "_total"
+    prometheus.client.wait_for(f"{stored} == 7")
+    [series] = prometheus.client.query(f"{stored}[10m]")
+    assert [*dict.fromkeys(value for _, value in series.points)] == [0.0, 3.0, 7.0]
+    assert series.labels == {"__name__": stored, "job": "shop/agent", "instance": "one", "service_namespace": "shop"}
+    exports = eventually(lambda: [each for each in collector.metrics() if each["name"] == name], what="the file")
+    start = int(exports[0]["sum"]["dataPoints"][0]["startTimeUnixNano"])
+    assert series.points[0][0] == pytest.approx(start / 1e9, abs=0.001)
 
 
 @pytest.mark.stack
