@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anthropic
@@ -42,6 +43,7 @@ from endturn import (
     uninstrument,
 )
 from endturn.scripted import Reply, reason
+from tests.support import turns
 
 FORMATS = ("openai_chat", "anthropic", "bedrock_converse", "openai_responses")
 every_format = pytest.mark.parametrize("format_name", FORMATS)
@@ -72,16 +74,9 @@ CLIENTS: dict[str, tuple[Callable[[str], Any], str | None]] = {
         "bedrock-runtime", endpoint_url=url), None),
 }  # fmt: skip
 """The vendors' own SDKs, over a server on loopback: the client for an address, and the format where it has two."""
-SEARCH = Tool(
-    name="search",
-    parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
-)
+ask = partial(turns.ask, "Why?")
+SEARCH = turns.SEARCH
 DEPLOY = Tool(name="deploy", parameters={"type": "object", "properties": {"now": {"type": "boolean"}}})
-
-
-def ask(text: str = "Why?", **fields: Any) -> Request:
-    """A request of one user message and at most 100 tokens, unless said otherwise."""
-    return Request(**{"model": "m", "messages": (Message(role="user", content=text),), "max_tokens": 100, **fields})
 
 
 def cut(text: str, tokens: int | None = None) -> Reply:
@@ -97,13 +92,11 @@ class Played:
     Attributes:
         requests: what the provider was asked, in order.
         ran: each tool that ran, with its arguments.
-        shown: the text that a consumer of the stream was given.
     """
 
     provider: ScriptedProvider
     result: TurnResult
     ran: list[tuple[str, Any]]
-    shown: str
 
     @property
     def requests(self) -> list[Request]:
@@ -112,11 +105,8 @@ class Played:
     @property
     def prompts(self) -> list[str]:
         """The controller's own messages that were sent, in order."""
-        sent = [message for request in self.requests[1:] for message in request.messages[-1:]]
+        sent = [request.messages[-1] for request in self.requests[1:]]
         return [message.text for message in sent if message.role == "user"]
-
-
-Function = Callable[[ToolCall], Any]
 
 
 def play(
@@ -135,14 +125,10 @@ def play(
     provider = ScriptedProvider(script, format=format_name, dialect=dialect, exhausted=exhausted)
     ran: list[tuple[str, Any]] = []
 
-    def recorded(name: str) -> Function:
-        def run(asked: ToolCall) -> Any:
-            ran.append((name, asked.arguments))
-            return f"the result of {name}"
+    def run(asked: ToolCall) -> str:
+        ran.append((asked.name, asked.arguments))
+        return f"the result of {asked.name}"
 
-        return run
-
-    tools: list[tuple[Tool, Function]] = [(tool, recorded(tool.name)) for tool in (SEARCH, DEPLOY)]
     with ExitStack() as stack:
         answers: Any = provider.stream if stream else provider
         if client:
@@ -150,11 +136,11 @@ def play(
             sdk = stack.enter_context(closing(make(stack.enter_context(provider.serve()))))
             answers = adapters.provider(sdk, stream=stream, format=spoken)
         chosen = ContinuationPolicy(**policy) if preset is None else ContinuationPolicy.preset(preset, **policy)
-        *deltas, result = ContinuationController(answers, tools=tools, policy=chosen).stream(request or ask())
+        controller = ContinuationController(answers, tools=[(SEARCH, run), (DEPLOY, run)], policy=chosen)
+        *deltas, result = controller.stream(request or ask())
     assert isinstance(result, TurnResult)
-    shown = "".join(delta.text for delta in deltas if isinstance(delta, Delta))
-    assert shown == result.text
-    return Played(provider=provider, result=result, ran=ran, shown=shown)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == result.text
+    return Played(provider=provider, result=result, ran=ran)
 
 
 def calls_in(messages: Sequence[Message]) -> list[str]:
