@@ -211,7 +211,7 @@ def demo(endpoint: str, *options: str, **variables: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
