@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import Collector, Prometheus, eventually, free_port, samples, shipped, written
+from tests.support.processes import Collector, Prometheus, eventually, samples, shipped, written
 
 pytestmark = pytest.mark.stack
 
@@ -57,8 +57,7 @@ def test_a_response_is_counted_once_under_the_librarys_names(tmp_path: Path) -> 
 def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
     """One service behind two Collectors is two series, by the Collectors' ids, and their sum is what was sent."""
     first, second = (
-        Collector(tmp_path / name, counts_port=free_port(), environment={"ENDTURN_COLLECTOR_ID": name})
-        for name in ("first", "second")
+        Collector(tmp_path / name, environment={"ENDTURN_COLLECTOR_ID": name}) for name in ("first", "second")
     )
     jobs = {each["job_name"]: each for each in shipped("stack/prometheus.yml")["scrape_configs"]}
     assert jobs["collector-counts"]["honor_labels"] is True
