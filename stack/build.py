@@ -2,7 +2,6 @@
 """Build the Collector, Prometheus, Alertmanager, Loki and Thanos from Go modules, fetch Kafka, once per set of pins.
 
     python stack/build.py [PART ...]     build what is missing (all parts by default) and print each part's folder
-    python stack/build.py --where PART   print the folder of a part that is built, or exit 1
 
 Needs nothing but Python, Go and a Go module proxy. The binaries land in a cache outside the tree, in a folder named by
 a hash of everything that decides what they are; so a changed pin builds anew, and an unchanged one costs nothing.
@@ -92,7 +91,6 @@ def recipes() -> dict[str, Recipe]:
             part="collector",
             gomod=_gomod(go["minimum"], [f"{collector['module']} {collector['version']}", *components]),
             binaries={"otelcol": "."},
-            stamp={},
             builder=collector["builder"],
             manifest=manifest,
         ),
@@ -138,12 +136,6 @@ def recipes() -> dict[str, Recipe]:
         ),
     )
     return {recipe.part: recipe for recipe in every}
-
-
-def where(part: str) -> Path | None:
-    """The folder of a part's binaries, or None while it is not built."""
-    recipe = recipes()[part]
-    return recipe.folder if recipe.built else None
 
 
 def build(recipe: Recipe) -> Path:
@@ -287,15 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = recipes()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to build, by default all of {', '.join(known)}")
-    parser.add_argument("--where", metavar="PART", choices=known, help="print the folder of a part if it is built")
     asked = parser.parse_args(arguments)
-    if asked.where:
-        folder = where(asked.where)
-        if folder is None:
-            print(f"{asked.where} is not built: run `python stack/build.py {asked.where}`", file=sys.stderr)
-            return 1
-        print(folder)
-        return 0
     if unknown := [part for part in asked.parts if part not in known]:
         parser.error(f"unknown part {unknown[0]!r}; known are {', '.join(known)}")
     failed = 0

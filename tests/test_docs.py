@@ -1,19 +1,25 @@
-"""The README and the documentation: their code runs as it stands, and what they point to is there."""
+"""The README and the documentation: their code runs, what they point to is there, and what there is stands on them."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import endturn
+from endturn.continuation.policy import ContinuationPolicy
 from endturn.generate.alerts import alerts
 from endturn.generate.config import RuleConfig
+from endturn.instrumentation.sdk_providers import SIGNALS
 from endturn.scripted import ScriptedProvider, essay
+from endturn.telemetry.otel_providers import Options, OptionsGiven
 from tests.support.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -89,3 +95,46 @@ def test_every_make_target_that_is_named_exists() -> None:
     named = {name for text in PAGES.values() for name in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)}
     assert {"demo", "test"} <= named
     assert named <= targets
+
+
+# --- Configuration, and the controller's contract -----------------------------------------------------------------
+
+CONFIGURATION = PAGES["docs/configuration.md"]
+VARIABLE = re.compile(r"\b(?:OTEL|ENDTURN)_[A-Z_]*[A-Z]\b(?!_)")
+OURS_ALONE = {"ENDTURN_RUN", "ENDTURN_FETCHED"}
+"""What one process of `endturn run`, or of a command under uvx, tells the next."""
+
+
+def test_every_variable_stands_on_its_page() -> None:
+    """Those that the source names, and puts together for each signal; none of ours that it does not name."""
+    files = sorted((REPOSITORY / "src" / "endturn").rglob("*.py"))
+    # docs/collector.md has the Collector's own.
+    named = set(VARIABLE.findall("\n".join(file.read_text() for file in files if file.parent.name != "generate")))
+    made = {f"OTEL_{signal.upper()}_EXPORTER" for signal in SIGNALS}
+    made |= {f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL" for signal in SIGNALS}
+    agents = {name for name in named | set(VARIABLE.findall(CONFIGURATION)) if name.startswith("ENDTURN_AGENT_")}
+    told = set(VARIABLE.findall(CONFIGURATION))
+    assert (named | made) - OURS_ALONE - agents - told == set()
+    assert {name for name in told - agents if name.startswith("ENDTURN_")} <= named
+
+
+def test_every_keyword_stands_on_its_page() -> None:
+    """Of `configure()` and `instrument()`, whose options editors know too, and of the controller's policy."""
+    options = {field.name for field in fields(Options)}
+    assert OptionsGiven.__annotations__.keys() == options
+    keywords = {*inspect.signature(endturn.configure).parameters, *inspect.signature(endturn.instrument).parameters}
+    keywords |= options | set(ContinuationPolicy.model_fields)
+    assert keywords - {"options"} - set(re.findall(r"`(\w+)(?:=\w+)?`", CONFIGURATION)) == set()
+
+
+def test_every_behaviour_of_the_contract_is_tested() -> None:
+    """The numbers in docs/controller.md are those of tests' marks, without a gap."""
+    contract = [int(number) for number in re.findall(r"^(\d+)\. ", PAGES["docs/controller.md"], re.MULTILINE)]
+    tests = REPOSITORY / "tests"
+    marked = {
+        int(number)
+        for path in [*tests.rglob("test_*.py"), *tests.glob("turns/*.json"), *tests.glob("functions/*.json")]
+        for numbers in re.findall(r'(?:\.behaviour\(|"behaviours": \[)([\d, ]+)[)\]]', path.read_text(encoding="utf-8"))
+        for number in numbers.split(",")
+    }
+    assert sorted(marked) == contract == list(range(1, 44))

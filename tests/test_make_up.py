@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stack import compose
-from tests.support.processes import free_port
 from tests.support.serving import serving
 
 DOCKER = """#!/bin/sh
@@ -28,61 +28,58 @@ esac
 
 
 def container(
-    service: str,
-    status: str = "running",
-    health: str = "",
-    *,
-    said: str = "",
-    code: int = 0,
-    oom: bool = False,
-    restart: str = "unless-stopped",
+    service: str, status: str = "running", health: str = "", *, said: str = "", restart: str = "always", **state: Any
 ) -> dict[str, Any]:
     """What `docker inspect` says of one, as far as it is read."""
-    state: dict[str, Any] = {"Status": status, "ExitCode": code, "OOMKilled": oom, "Error": ""}
+    told: dict[str, Any] = {"Status": status, "ExitCode": 0, "OOMKilled": False, "Error": "", **state}
     if health:
-        state["Health"] = {
-            "Status": health,
-            "Log": [{"ExitCode": 1, "Output": "before"}, {"ExitCode": 1, "Output": said}],
-        }
+        log = [{"ExitCode": 1, "Output": output} for output in ("before", said)]
+        told["Health"] = {"Status": health, "Log": log}
     labels = {"com.docker.compose.service": service}
     policy = {"RestartPolicy": {"Name": restart}}
-    return {"Name": f"/endturn-{service}-1", "State": state, "Config": {"Labels": labels}, "HostConfig": policy}
+    return {"Name": f"/endturn-{service}-1", "State": told, "Config": {"Labels": labels}, "HostConfig": policy}
 
 
-GRAFANA = container("grafana", health="healthy")
+GRAFANA, STARTING = container("grafana", health="healthy"), container("grafana", health="starting")
+LOKI = container("loki", health="starting", said="503")
 
 
-@pytest.fixture
-def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Puts a `docker` on the path that shows containers as they are from look to look; the folder that is started."""
+@dataclass(frozen=True)
+class Up:
+    """`make up`, with a `docker` on the path that shows containers as they are from look to look."""
 
-    def install(*looks: list[dict[str, Any]], status: int = 0) -> Path:
-        folder = tmp_path / "bin"
-        (folder / "looks").mkdir(parents=True)
-        (folder / "docker").write_text(DOCKER)
-        (folder / "docker").chmod(0o755)
-        (folder / "status").write_text(str(status))
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def root(self) -> Path:
+        """The folder that is started."""
+        return self.folder / "root"
+
+    def __call__(self, *options: str, looks: Sequence[list[dict[str, Any]]], compose_ends: int = 0) -> tuple[int, str]:
+        """Its status, and what it says."""
         for number, look in enumerate(looks):
-            (folder / "looks" / str(number)).write_text(json.dumps(look))
-        monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
-        monkeypatch.delenv(compose.PASSWORD, raising=False)
-        monkeypatch.setattr(compose, "LOOK_S", 0)
-        root = tmp_path / "root"
-        for name in compose.MOUNTED:
-            (root / name).mkdir(parents=True)
-        return root
+            (self.folder / "looks" / str(number)).write_text(json.dumps(look))
+        (self.folder / "status").write_text(str(compose_ends))
+        status = compose.main(["up", *options], root=self.root)
+        return status, "".join(self.capsys.readouterr())
 
-    return install
-
-
-def asked(root: Path) -> list[str]:
-    return (root.parent / "bin" / "asked").read_text().splitlines()
+    def asked(self) -> str:
+        """The commands that docker was given."""
+        return (self.folder / "asked").read_text().replace(f"{self.root}/", "")
 
 
 @pytest.fixture
-def health() -> Iterator[str]:
-    with serving(lambda asked: (200, b"", "text/plain")) as url:
-        yield url
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Up:
+    (tmp_path / "looks").mkdir()
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.delenv(compose.PASSWORD, raising=False)
+    monkeypatch.setattr(compose, "LOOK_S", 0)
+    for name in compose.MOUNTED:
+        (tmp_path / "root" / name).mkdir(parents=True)
+    return Up(tmp_path, capsys)
 
 
 def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,109 +106,79 @@ def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_up_says_what_is_missing(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    script: str | None,
-    words: str,
+    up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str | None, words: str
 ) -> None:
     """Without Docker, its Compose plugin or its daemon, `make up` says so and what to do, and makes no password."""
-    if script:
-        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert compose.main(["up"], root=tmp_path) == 1
+    docker = up.folder / "docker"
+    docker.write_text(f"#!/bin/sh\n{script}\n") if script else docker.unlink()
+    monkeypatch.setenv("PATH", str(up.folder))
+    assert compose.main(["up"], root=up.root) == 1
     assert words in capsys.readouterr().err
-    assert not (tmp_path / ".env").exists()
+    assert not (up.root / ".env").exists()
 
 
-def test_up_waits_and_prints_the_addresses(docker: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    root = docker([GRAFANA, container("loki", health="starting")], [GRAFANA, container("loki", health="healthy")])
-    assert compose.main(["up", "--lgtm"], root=root) == 0
-    assert any(
-        line.endswith(f"--file {root}/docker-compose.lgtm.yml up --detach --remove-orphans") for line in asked(root)
-    )
-    said = capsys.readouterr().out
-    assert "waiting for loki\n" in said
-    assert "http://127.0.0.1:3000" in said
-    assert str(root / ".env") in said
-    assert (root / ".env").read_text().strip().partition("=")[2] not in said
+def test_up_waits_and_prints_the_addresses(up: Up) -> None:
+    """And where the password is, not what."""
+    status, said = up("--lgtm", looks=[[GRAFANA, LOKI], [GRAFANA, container("loki", health="healthy")]])
+    password = (up.root / ".env").read_text().strip().partition("=")[2]
+    parts = ("waiting for loki\n", "http://127.0.0.1:3000", str(up.root / ".env"), password)
+    assert (status, [part in said for part in parts]) == (0, [True, True, True, False])
+    assert "--file docker-compose.lgtm.yml up --detach --remove-orphans\n" in up.asked()
 
 
-def test_the_fleet_is_laid_over_and_a_part_that_was_there_for_one_thing_may_have_ended(
-    docker: Callable[..., Path],
-) -> None:
-    root = docker([GRAFANA, container("topics", "exited", restart="on-failure")])
-    assert compose.main(["up", "--fleet"], root=root) == 0
-    files = f"--file {root}/docker-compose.yml --file {root}/docker-compose.fleet.yml"
-    assert any(line.endswith(f"{files} up --detach --remove-orphans") for line in asked(root))
+def test_the_fleet_is_laid_over_and_a_part_that_was_there_for_one_thing_may_have_ended(up: Up) -> None:
+    assert up("--fleet", looks=[[GRAFANA, container("topics", "exited", restart="on-failure")]])[0] == 0
+    assert "--file docker-compose.yml --file docker-compose.fleet.yml up --detach --remove-orphans\n" in up.asked()
 
 
 @pytest.mark.parametrize(
     ("failed", "reason"),
     [
-        pytest.param(container("loki", "restarting", code=1), "restarting (exit code 1)", id="keeps exiting"),
-        pytest.param(container("loki", "exited", code=137, oom=True), "exited (out of memory)", id="out of memory"),
-        pytest.param(
-            container("loki", health="unhealthy", said="connection refused\n"),
-            "unhealthy (connection refused)",
-            id="unhealthy",
-        ),
+        (container("loki", "restarting", ExitCode=1), "restarting (exit code 1)"),
+        (container("loki", "exited", ExitCode=137, OOMKilled=True), "exited (out of memory)"),
+        (container("loki", health="unhealthy", said="connection refused\n"), "unhealthy (connection refused)"),
     ],
+    ids=["keeps exiting", "out of memory", "unhealthy"],
 )
-def test_up_fails_at_once_and_says_why(
-    docker: Callable[..., Path], capsys: pytest.CaptureFixture[str], failed: dict[str, Any], reason: str
-) -> None:
+def test_up_fails_at_once_and_says_why(up: Up, failed: dict[str, Any], reason: str) -> None:
     """A container that exits or is unhealthy ends the waiting: its name, the reason and the end of its log are told."""
-    starting = container("grafana", health="starting")
-    root = docker([starting, container("loki", health="starting")], [starting, failed])
-    assert compose.main(["up"], root=root) == 1
-    said = capsys.readouterr()
-    assert f"endturn-loki-1: {reason}\n  last words of loki\n" in said.err
-    assert "grafana" not in said.err
-    assert "http://" not in said.out
+    status, said = up(looks=[[STARTING, LOKI], [STARTING, failed]])
+    assert status == 1
+    _, waited, trouble = said.partition("waiting for grafana, loki\n")
+    assert waited
+    assert f"endturn-loki-1: {reason}\n  last words of loki\n" in trouble
+    assert [part for part in ("grafana", "http://") if part in trouble] == []
 
 
-def test_up_names_those_that_it_waits_for_in_vain(
-    docker: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_names_those_that_it_waits_for_in_vain(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compose, "WAIT_S", 0)
-    root = docker([GRAFANA, container("loki", health="starting", said="503")])
-    assert compose.main(["up"], root=root) == 1
-    assert "endturn-loki-1: starting (503)\n  last words of loki\n" in capsys.readouterr().err
+    status, said = up(looks=[[GRAFANA, LOKI]])
+    assert (status, "endturn-loki-1: starting (503)\n  last words of loki\n" in said) == (1, True)
 
 
-def test_up_ends_when_compose_cannot_start_it(docker: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_ends_when_compose_cannot_start_it(up: Up) -> None:
     """An image that is not there, a port in use: Compose has said so, and nothing is waited for."""
-    root = docker(status=18)
-    assert compose.main(["up"], root=root) == 18
-    assert "reason is above" in capsys.readouterr().err
-    assert [line for line in asked(root) if " ps " in line] == []
+    status, said = up(looks=[], compose_ends=18)
+    assert (status, "reason is above" in said, " ps " in up.asked()) == (18, True, False)
 
 
-def test_the_collector_is_asked_from_outside(
-    docker: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, health: str
-) -> None:
+def test_the_collector_is_asked_from_outside(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its container has no health check: it is well when it answers, not when it runs."""
-    root = docker([container("collector")])
-    monkeypatch.setitem(compose.ASKED_FROM_OUTSIDE, "collector", health)
-    assert compose.main(["up"], root=root) == 0
-
+    with serving(lambda asked: (200, b"", "text/plain")) as url:
+        monkeypatch.setitem(compose.ASKED_FROM_OUTSIDE, "collector", url)
+        assert up(looks=[[container("collector")]])[0] == 0
     monkeypatch.setattr(compose, "WAIT_S", 0)
-    monkeypatch.setitem(compose.ASKED_FROM_OUTSIDE, "collector", f"http://127.0.0.1:{free_port()}")
-    assert compose.main(["up"], root=root) == 1
-    assert "endturn-collector-1: running, but does not answer" in capsys.readouterr().err
+    status, said = up(looks=[[container("collector")]])
+    assert (status, "endturn-collector-1: running, but does not answer" in said) == (1, True)
 
 
-def test_what_is_mounted_can_be_read_by_others(docker: Callable[..., Path]) -> None:
+def test_what_is_mounted_can_be_read_by_others(up: Up) -> None:
     """After a checkout with umask 077 the containers' users may read our files; the password stays private."""
-    root = docker([GRAFANA])
-    file = root / "dashboards" / "rules" / "endturn.yaml"
+    file = up.root / "dashboards" / "rules" / "endturn.yaml"
     file.parent.mkdir()
     file.write_text("groups: []")
     file.chmod(0o600)
     file.parent.chmod(0o700)
-    assert compose.main(["up"], root=root) == 0
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o755
-    assert stat.S_IMODE((root / ".env").stat().st_mode) == 0o600
+    assert up(looks=[[GRAFANA]])[0] == 0
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, up.root / ".env")]
+    assert modes == [0o644, 0o755, 0o600]

@@ -14,32 +14,23 @@ import yaml
 
 from endturn.stop import StopReason
 from endturn.telemetry import schema
-from tests.support.otlp import Sent, Value, post, spans
-from tests.support.processes import GATEWAY, REPOSITORY, Collector, eventually
+from tests.support.otlp import Sent, post, spans
+from tests.support.processes import GATEWAY, Collector, eventually, shipped
 
 pytestmark = pytest.mark.stack
 
 TOKEN = "planted-token"
 WAIT = 3
 """Seconds to a decision here; the shipped gateway waits ten minutes."""
-CHAT: dict[str, Value] = {
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": "openai",
-    "gen_ai.request.model": "m",
-}
-PLAIN = CHAT | {"gen_ai.response.finish_reasons": ["stop"]}
-CUT = CHAT | {"gen_ai.response.finish_reasons": ["length"]}
+SHIPPED = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_SAMPLE_PERCENT": "0"}
+TRACES = yaml.safe_load(Path(__file__).with_name("sampling.yaml").read_text())
+CUT, PLAIN = TRACES["kept"]["a truncated answer of another language"], TRACES["dropped"]["a plain answer"]
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    folder = tmp_path_factory.mktemp("sampling")
-    variables = {
-        "ENDTURN_COLLECTOR_TOKEN": TOKEN,
-        "ENDTURN_SAMPLE_PERCENT": "0",
-        "ENDTURN_SAMPLING_WAIT": f"{WAIT}s",
-    }
-    with Collector(folder, config=GATEWAY, environment=variables) as running:
+    variables = SHIPPED | {"ENDTURN_SAMPLING_WAIT": f"{WAIT}s"}
+    with Collector(tmp_path_factory.mktemp("sampling"), config=GATEWAY, environment=variables) as running:
         yield running
 
 
@@ -51,9 +42,6 @@ def send(gateway: Collector, *every: Sent) -> None:
 def names(gateway: Collector, trace: bytes) -> set[str]:
     """The spans of a trace that were kept."""
     return {span["name"] for span in gateway.spans() if span["traceId"] == trace.hex()}
-
-
-TRACES = yaml.safe_load(Path(__file__).with_name("sampling.yaml").read_text())
 
 
 def around(told: dict[str, Any], trace: bytes) -> tuple[Sent, ...]:
@@ -86,8 +74,7 @@ def test_a_turn_below_a_root_that_has_ended_is_kept_whole(gateway: Collector) ->
 def test_a_kept_trace_is_seen_at_once(tmp_path: Path) -> None:
     """With the shipped wait of ten minutes, too: the cut answer and what came before it are there within seconds."""
     trace = os.urandom(16)
-    variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_SAMPLE_PERCENT": "0"}
-    with Collector(tmp_path, config=GATEWAY, environment=variables) as gateway:
+    with Collector(tmp_path, config=GATEWAY, environment=SHIPPED) as gateway:
         send(gateway, Sent(name="before", trace=trace, attributes=PLAIN))
         send(gateway, Sent(name="cut", trace=trace, attributes=CUT))
         eventually(lambda: names(gateway, trace) == {"before", "cut"}, what="the kept trace")
@@ -110,14 +97,12 @@ def test_a_turn_longer_than_the_wait_loses_only_what_was_unremarkable(gateway: C
     eventually(lambda: names(gateway, trace) == {"late", "afterwards"}, what="what came after the decision to keep")
 
 
-def shipped() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "collector" / "gateway.yaml").read_text())
-    return loaded
+GATEWAY_FILE = shipped("collector/gateway.yaml")
 
 
 def test_what_is_kept_is_named_as_the_schema_names_it() -> None:
     """The conditions that keep a trace read attributes and events that there are, and reasons of ours."""
-    policies = shipped()["processors"]["tail_sampling"]["policies"]
+    policies = GATEWAY_FILE["processors"]["tail_sampling"]["policies"]
     conditions = str(policies[0]["ottl_condition"])
     attributes = set(re.findall(r'span\.attributes\["([^"]+)"\]', conditions))
     assert attributes <= {attribute.key for attribute in schema.ATTRIBUTES}
@@ -129,7 +114,7 @@ def test_what_is_kept_is_named_as_the_schema_names_it() -> None:
 
 def test_the_shipped_gateway_waits_long_enough() -> None:
     """Ten minutes whatever the root does, room for half as many traces again, what was kept remembered, no more."""
-    tail = shipped()["processors"]["tail_sampling"]
+    tail = GATEWAY_FILE["processors"]["tail_sampling"]
     assert tail["decision_wait"] == "${env:ENDTURN_SAMPLING_WAIT:-10m}"
     assert "decision_wait_after_root_received" not in tail
     assert tail["sampling_strategy"] == "span-ingest"
@@ -143,7 +128,7 @@ def test_the_shipped_gateway_waits_long_enough() -> None:
 
 def test_what_is_counted_is_not_sampled() -> None:
     """Responses are counted before traces are sampled, and logs are not sampled at all."""
-    pipelines = shipped()["service"]["pipelines"]
+    pipelines = GATEWAY_FILE["service"]["pipelines"]
     assert "signal_to_metrics" in pipelines["traces"]["exporters"]
     assert "processors" not in pipelines["traces"]
     assert pipelines["traces/sampled"]["processors"] == ["tail_sampling"]

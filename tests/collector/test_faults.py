@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 import ssl
-import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from tests.support.otlp import Sent, Value, logs, post, spans
 from tests.support.processes import (
@@ -20,12 +18,12 @@ from tests.support.processes import (
     GATEWAY,
     LOOPBACK,
     Collector,
-    Server,
+    StartError,
     eventually,
     free_port,
     metric,
-    require_stack,
     self_signed,
+    written,
 )
 
 pytestmark = pytest.mark.stack
@@ -39,62 +37,23 @@ LENGTH: dict[str, Value] = {
 
 
 SHIPPED = {"collector": ALL_IN_ONE, "agent": AGENT}
+PADDING = "x" * 500
 
 
-class Shipped(Server):
-    """A configuration as it is shipped, back ends and all: nothing of it is laid over but what `overlay` says."""
-
-    def __init__(self, folder: Path, name: str, *, overlay: object = None, **environment: str) -> None:
-        self.ports = {each: free_port() for each in ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS")}
-        self.url = f"http://{LOOPBACK}:{self.ports['HTTP']}"
-        folder.mkdir(parents=True, exist_ok=True)
-        configs = [*SHIPPED[name]]
-        if overlay is not None:
-            configs.append(folder / "overlay.yaml")
-            configs[-1].write_text(yaml.safe_dump(overlay))
-        super().__init__(
-            name,
-            [require_stack("collector")["otelcol"], *(f"--config={config}" for config in configs)],
-            log=folder / "collector.log",
-            ready=f"http://{LOOPBACK}:{self.ports['HEALTH']}/",
-            env={f"ENDTURN_COLLECTOR_{key}_PORT": str(port) for key, port in self.ports.items()}
-            | {"ENDTURN_COLLECTOR_DATA": str(folder / "queue")}
-            | environment,
-        )
-
-    def terminate(self) -> int:
-        """Ask it to end; the status that it ends with."""
-        process, self._process = self._process, None
-        assert process is not None
-        process.terminate()
-        return process.wait(30)
-
-    def own(self, name: str, port: str = "METRICS") -> float:
-        """What the Collector counts of itself, or at the port COUNTS of responses: the sum of a metric's samples."""
-        return metric(f"{LOOPBACK}:{self.ports[port]}", name)
+def impatient(folder: Path, name: str, exporter: str, **environment: str) -> Collector:
+    """A configuration as it is shipped, but that it waits a second at most between attempts of its exporter."""
+    retries = {"exporters": {exporter: {"retry_on_failure": {"max_interval": "1s"}}}}
+    configs = [written(folder / "impatient.yaml", retries)]
+    return Collector(folder, config=SHIPPED[name], configs=configs, to_files=False, environment=environment)
 
 
-def agent(folder: Path, sink: int, **environment: str) -> Shipped:
-    """The shipped agent, in front of whatever will listen there. It waits a second at most between attempts."""
-    impatient = {"exporters": {"otlp_grpc/gateway": {"retry_on_failure": {"max_interval": "1s"}}}}
-    return Shipped(
-        folder,
-        "agent",
-        overlay=impatient,
-        ENDTURN_GATEWAY_ENDPOINT=f"{LOOPBACK}:{sink}",
-        ENDTURN_GATEWAY_INSECURE="true",
-        **environment,
-    )
+def agent(folder: Path, sink: int, **environment: str) -> Collector:
+    """The shipped agent, in front of whatever will listen there."""
+    gateway = {"ENDTURN_GATEWAY_ENDPOINT": f"{LOOPBACK}:{sink}", "ENDTURN_GATEWAY_INSECURE": "true"}
+    return impatient(folder, "agent", "otlp_grpc/gateway", **gateway, **environment)
 
 
-class Sink(Collector):
-    """A Collector that writes what comes in to files, at a port that is known before it runs."""
-
-    def __init__(self, folder: Path, grpc: int) -> None:
-        super().__init__(folder, environment={"ENDTURN_COLLECTOR_GRPC_PORT": str(grpc)})
-
-
-def bodies(sink: Sink) -> list[str]:
+def bodies(sink: Collector) -> list[str]:
     return [record["body"]["stringValue"] for record in sink.log_records()]
 
 
@@ -124,9 +83,9 @@ def test_a_killed_agent_loses_nothing_that_it_took(tmp_path: Path) -> None:
         assert not sender.is_alive()
         assert taken < len(accepted) == len(batches)
         # The back end comes, goes, and comes again.
-        with Sink(tmp_path / "first", grpc) as first:
+        with Collector(tmp_path / "first", grpc_port=grpc) as first:
             eventually(lambda: bodies(first), what="anything to arrive")
-        with Sink(tmp_path / "second", grpc) as second:
+        with Collector(tmp_path / "second", grpc_port=grpc) as second:
             wanted = {body for batch in batches for body in batch} - set(bodies(first))
             eventually(lambda: wanted <= set(bodies(second)), what="every event", timeout=180, every=1)
     finally:
@@ -138,10 +97,9 @@ def test_a_full_disk_queue_refuses_and_what_it_took_arrives(tmp_path: Path) -> N
     grpc = free_port()
     running = agent(tmp_path / "agent", grpc, ENDTURN_COLLECTOR_QUEUE_BYTES="1000000")
     accepted, refused = set(), 0
-    padding = "x" * 500
     with running:
         for n in range(60):
-            batch = [f"{n}-{m}-{padding}" for m in range(100)]
+            batch = [f"{n}-{m}-{PADDING}" for m in range(100)]
             status = post(f"{running.url}/v1/logs", logs(batch))
             assert status in (200, 503)  # 503: the sender may try again
             if status == 200:
@@ -154,21 +112,18 @@ def test_a_full_disk_queue_refuses_and_what_it_took_arrives(tmp_path: Path) -> N
         assert running.own("otelcol_exporter_enqueue_failed_log_records") == refused
         assert running.own("otelcol_receiver_refused_log_records") == refused
         assert running.own("otelcol_receiver_accepted_log_records") == len(accepted)
-        with Sink(tmp_path / "sink", grpc) as sink:
+        with Collector(tmp_path / "sink", grpc_port=grpc) as sink:
             eventually(lambda: set(bodies(sink)) == accepted, what="all that was accepted", timeout=60)
 
 
 def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice(tmp_path: Path) -> None:
     """Traces of the all-in-one are not refused: each response is counted once, each span lost is counted as lost."""
     grpc = free_port()
-    folder = tmp_path / "collector"
-    impatient = {"exporters": {"otlp_grpc/tempo": {"retry_on_failure": {"max_interval": "1s"}}}}
     variables = {"ENDTURN_COLLECTOR_QUEUE_BYTES": "1000000", "ENDTURN_TEMPO_ENDPOINT": f"{LOOPBACK}:{grpc}"}
-    padding = "x" * 500
     sent = 0
-    with Shipped(folder, "collector", overlay=impatient, **variables) as running:
+    with impatient(tmp_path / "collector", "collector", "otlp_grpc/tempo", **variables) as running:
         for _ in range(60):
-            every = [Sent(attributes=LENGTH | {"padding": padding}) for _ in range(100)]
+            every = [Sent(attributes=LENGTH | {"padding": PADDING}) for _ in range(100)]
             assert post(f"{running.url}/v1/traces", spans(every)) == 200
             sent += len(every)
             if sent == len(every):
@@ -176,13 +131,13 @@ def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice
                 eventually(lambda: running.own("otelcol_exporter_queue_size") > 0, what="a first batch in the queue")
 
         def counted() -> float:
-            return running.own("endturn_responses_total", "COUNTS")
+            return metric(running.counts_address, "endturn_responses_total")
 
         eventually(lambda: counted() == sent, what=f"{sent} responses counted")
         lost = running.own("otelcol_exporter_enqueue_failed_spans")
         assert 0 < lost < sent
         assert running.own("otelcol_receiver_refused_spans") == 0
-        with Sink(tmp_path / "sink", grpc) as sink:
+        with Collector(tmp_path / "sink", grpc_port=grpc) as sink:
             eventually(lambda: len(sink.spans()) == sent - lost, what="what was not lost", timeout=60)
         assert counted() == sent
 
@@ -212,12 +167,6 @@ def test_hostile_messages_are_refused_and_honest_ones_still_taken(tmp_path: Path
 TOKEN = "planted-token"
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for this machine, signed by itself, and its key."""
-    return self_signed(tmp_path_factory.mktemp("tls"))
-
-
 def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
     """Without the token, with another, or with a part of it: 401, and nothing arrives; with it, it does."""
     variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN}
@@ -233,65 +182,40 @@ def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "variables", "complaint"),
+    ("files", "token", "complaint"),
     [
-        (GATEWAY, {}, "no bearer token provided"),
-        (GATEWAY[:-1], {"ENDTURN_COLLECTOR_TOKEN": TOKEN}, "ENDTURN_TLS_CERT is not set (or lay cleartext.yaml over)"),
+        (GATEWAY, "", "no bearer token provided"),
+        (GATEWAY[:-1], TOKEN, r"ENDTURN_TLS_CERT is not set \(or lay cleartext.yaml over\)"),
     ],
     ids=["no token", "a token in clear text"],
 )
-def test_the_gateway_does_not_start(
-    files: tuple[Path, ...], variables: dict[str, str], complaint: str, tmp_path: Path
-) -> None:
+def test_the_gateway_does_not_start(files: Sequence[Path], token: str, complaint: str, tmp_path: Path) -> None:
     """An empty token is refused at the start, not taken for "everybody"; and a token that anybody could read."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")}
-    refused = subprocess.run(
-        [require_stack("collector")["otelcol"], *(f"--config={file}" for file in files)],
-        env=clean | variables | {"ENDTURN_COLLECTOR_DATA": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert refused.returncode != 0
-    assert complaint in refused.stderr + refused.stdout
+    with pytest.raises(StartError, match=complaint):
+        Collector(tmp_path, config=files, environment={"ENDTURN_COLLECTOR_TOKEN": token}).start()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_collector_that_is_asked_to_end_exits_with_0(name: str, tmp_path: Path) -> None:
     """An orchestrator takes anything else for a crash."""
-    running = Shipped(tmp_path, name)
+    running = Collector(tmp_path, config=SHIPPED[name], to_files=False)
     running.start()
     assert post(f"{running.url}/v1/traces", spans([Sent(attributes=LENGTH)])) == 200
-    assert running.terminate() == 0
+    assert running.stop() == 0
 
 
-def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path) -> None:
     """The gateway speaks TLS only; an agent that trusts it, with the token, gets through."""
-    cert, key = certificate
-    variables = {
-        "ENDTURN_COLLECTOR_TOKEN": TOKEN,
-        "ENDTURN_TLS_CERT": str(cert),
-        "ENDTURN_TLS_KEY": str(key),
-    }
+    cert, key = self_signed(tmp_path)
+    variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_TLS_CERT": str(cert), "ENDTURN_TLS_KEY": str(key)}
     with Collector(tmp_path / "gateway", config=GATEWAY[:-1], environment=variables) as gateway:
-        assert post(f"{gateway.url}/v1/traces", spans([Sent()]), headers={"Authorization": f"Bearer {TOKEN}"}) in (
-            0,
-            400,
-        )
+        token, body = {"Authorization": f"Bearer {TOKEN}"}, spans([Sent(attributes=LENGTH)])
+        assert post(f"{gateway.url}/v1/traces", body, headers=token) in (0, 400)
         with httpx.Client(verify=ssl.create_default_context(cafile=str(cert)), trust_env=False) as trusting:
-            answer = trusting.post(
-                gateway.url.replace("http:", "https:") + "/v1/traces",
-                content=spans([Sent(attributes=LENGTH)]),
-                headers={"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"},
-            )
-        assert answer.status_code == 200
-        with Shipped(
-            tmp_path / "agent",
-            "agent",
-            ENDTURN_GATEWAY_ENDPOINT=gateway.grpc,
-            ENDTURN_GATEWAY_CA=str(cert),
-            ENDTURN_GATEWAY_TOKEN=TOKEN,
-        ) as running:
-            assert post(f"{running.url}/v1/traces", spans([Sent(attributes=LENGTH)])) == 200
+            url, headers = gateway.url.replace("http:", "https:"), token | {"Content-Type": "application/json"}
+            assert trusting.post(f"{url}/v1/traces", content=body, headers=headers).status_code == 200
+        trust = {"ENDTURN_GATEWAY_CA": str(cert), "ENDTURN_GATEWAY_TOKEN": TOKEN}
+        there = trust | {"ENDTURN_GATEWAY_ENDPOINT": gateway.grpc}
+        with Collector(tmp_path / "agent", config=AGENT, to_files=False, environment=there) as running:
+            assert post(f"{running.url}/v1/traces", body) == 200
             eventually(lambda: len(gateway.spans()) == 2, what="both spans")

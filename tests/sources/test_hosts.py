@@ -1,4 +1,4 @@
-"""What the designs ask of a host's side: stored messages, transcripts, tools of its own, logs, configuration, SDKs."""
+"""What the designs ask of a host's side: stored messages, transcripts, tools of its own, logs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
-from google import genai
 
 from endturn import (
     Client,
@@ -26,7 +21,6 @@ from endturn import (
     StopReason,
     Tool,
     UsageError,
-    adapters,
 )
 from endturn.scripted import Ending, Reply, call, partial_call, reason, say
 from endturn.transcript import recover
@@ -38,10 +32,7 @@ from tests.support.scripted_turns import (
     calls_in,
     cut,
     every_format,
-    last_call_cut,
     lines,
-    not_arrived,
-    observed,
     play,
     whole_and_streamed,
 )
@@ -203,7 +194,7 @@ def test_what_can_have_no_effect_is_told(
     assert any(told in line for line in said) if told else not said
 
 
-# --- Logs, usage, configuration -----------------------------------------------------------------------------------
+# --- Logs -----------------------------------------------------------------------------------
 
 
 def test_an_unknown_reason_is_logged_once_without_telemetry(caplog: pytest.LogCaptureFixture) -> None:
@@ -212,88 +203,3 @@ def test_an_unknown_reason_is_logged_once_without_telemetry(caplog: pytest.LogCa
     for model, value in (("drift-1", "halted"), ("drift-1", "halted"), ("drift-1", "parked"), ("drift-2", "halted")):
         assert play([reason(value, "So.")], request=ask(model=model)).result.outcome == "unknown_reason"
     assert [sum(value in line for line in lines(caplog)) for value in ("halted", "parked")] == [2, 1]
-
-
-def test_a_provider_without_usage_has_one_estimate_everywhere() -> None:
-    """The events, the turn's span, the metric and the result agree, and the result says that it is an estimate."""
-    script = [cut("Hello there, wo").but(usage=None), say("rld, and good bye.").but(usage=None)]
-    with observed() as telemetry:
-        usage = play(script).result.usage
-    assert usage.estimated
-    (attempt,), (ended,) = telemetry.events("continuation_attempt"), telemetry.events("continuation_terminated")
-    first, total = attempt["endturn.continuation.output_tokens"], ended["endturn.continuation.output_tokens"]
-    assert 0 < first < total
-    assert total == usage.output_tokens == telemetry.turn()["gen_ai.usage.output_tokens"]
-    assert telemetry.turn()["gen_ai.usage.input_tokens"] == usage.input_tokens
-    assert telemetry.total("endturn.continuation.tokens", gen_ai_token_type="output") == total - first
-
-
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        ("continuation_max_attempts", (0, 2)),
-        ("continuation_max_output_chars", (1, 2)),
-        ("continuation_max_total_completion_tokens", (1, 2)),
-        ("continuation_tool_repair_attempts", (0, 2)),
-    ],
-)
-def test_the_designs_keys_are_configuration(key: str, values: tuple[int, ...], tmp_path: Path) -> None:
-    """In code, as a variable, and in the table `agent` of a file."""
-    path = tmp_path / "endturn.toml"
-    for value in values:
-        path.write_text(f"[agent]\n{key} = {value}\n")
-        policy = ContinuationPolicy(**{key: value})
-        assert getattr(policy, key) == value
-        assert ContinuationPolicy.load(path, environ={}) == policy
-        assert ContinuationPolicy.load(environ={f"ENDTURN_AGENT_{key.upper()}": str(value)}) == policy
-
-
-# --- The vendors' own SDKs, over a server on loopback -------------------------------------------------------------
-
-
-def _bedrock(url: str) -> Any:
-    boto3: Any = import_module("boto3")  # neither typed nor with stubs
-    keys = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "secret"}
-    return boto3.session.Session().client("bedrock-runtime", endpoint_url=url, region_name="eu-west-1", **keys)
-
-
-CLIENTS: dict[str, tuple[Callable[[str], Any], str | None]] = {
-    "openai": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), None),
-    "openai responses": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), "openai_responses"),
-    "anthropic": (lambda url: anthropic.Anthropic(api_key="none", base_url=url), None),
-    "google": (lambda url: genai.Client(api_key="none", http_options={"base_url": url}), None),
-    "boto3": (_bedrock, None),
-}
-NEVER_ARRIVED = [not_arrived(text="I will deploy now, "), say("or rather not.")]
-AGAIN = [last_call_cut(), call("search", {"q": "x"}).also("deploy", {"now": True}), say("Done.")]
-
-
-# Where aiohttp is installed, Google's SDK asks through a class of its own that aiohttp warns of.
-@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize(
-    ("preset", "script", "ran", "outcome", "text"),
-    [
-        pytest.param("forgeflare", NEVER_ARRIVED, [], "completed", "I will deploy now, or rather not.", id="dropped"),
-        pytest.param("wave", NEVER_ARRIVED, [], "completed", "I will deploy now, or rather not.", id="dropped by wave"),
-        pytest.param("botnexus", [last_call_cut()], [], "tool_call_cut", "Let me see. ", id="told as one"),
-        pytest.param("zeroclaw", AGAIN, ["search", "deploy"], "completed", "Let me see. Done.", id="asked for again"),
-    ],
-)
-@whole_and_streamed
-def test_a_cut_call_over_an_sdk(
-    client: str, preset: str, script: list[Reply], ran: list[str], outcome: str, text: str, stream: bool
-) -> None:
-    """Whatever the SDK makes of a call without arguments: it is not run, and asked for again whole where it may be."""
-    make, format_name = CLIENTS[client]
-    found: list[str] = []
-    tools = [(tool, lambda asked: found.append(asked.name)) for tool in (SEARCH, DEPLOY)]
-    with ScriptedProvider(script).serve() as url:
-        sdk = make(url)
-        try:
-            provider = adapters.provider(sdk, stream=stream, format=format_name)
-            policy = ContinuationPolicy.preset(preset)
-            result = ContinuationController(provider, tools=tools, policy=policy).run(ask())
-        finally:
-            sdk.close()
-    assert (found, result.outcome, result.text, calls_in(result.messages)) == (ran, outcome, text, ran)

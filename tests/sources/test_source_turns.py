@@ -1,9 +1,10 @@
 """The source designs' turns, as `turns/<design>.yaml` has them: what a provider says, and what has to become of it.
 
-A row is one way of playing, or a list of several; `presets`, `formats`, `models`, `modes`, `streamed`, `policies` and
-`scripts` multiply it. A line of a script is a text that ends the turn, `{cut: text}`, `{fail: status}`, or the members
-of a scripted reply; the third item of a call is how many tokens of its arguments arrived. What is expected is named in
-`facts`, or is a member of the turn's result; a mapping says what is in it (`has`, `lacks`, `begins`, `one_of`, `some`).
+A row is one way of playing, or a list of several; `presets`, `formats`, `clients` (the vendors' SDKs), `models`,
+`modes`, `streamed`, `policies` and `scripts` multiply it. A line of a script is a text that ends the turn,
+`{cut: text}`, `{fail: status}`, or the members of a scripted reply; the third item of a call is how many tokens of its
+arguments arrived, `tokens` are those that the provider counted, null where it does not say. What is expected is named
+in `facts`, or is a member of the result; a mapping says what is in it (`has`, `lacks`, `begins`, `one_of`, `some`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def reply(line: Any, mode: str) -> Reply:
         calls=tuple(calls),
         stop=StopReason(stop) if stop in {*StopReason} else stop,
         ending=Ending(line.get("ending", "whole")),
-        usage=Usage(5, line["tokens"]) if "tokens" in line else "counted",
+        usage="counted" if "tokens" not in line else line["tokens"] and Usage(5, line["tokens"]),
     )
 
 
@@ -51,10 +52,12 @@ def ways(row: Row) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every way of playing a row: its name, and the arguments of `play`."""
     every = row.get("formats", ["openai_chat"])
     spoken = [(name, "", "m") for name in (turns.FORMATS if every == "every" else every)]
-    for (says, script), preset, (format_name, dialect, model), mode, policy, stream in product(
+    over = [("", *each) for each in (turns.PREFILLED.values() if row.get("models") == "prefilled" else spoken)]
+    over += [(name, "openai_chat", "", "m") for name in turns.CLIENTS if row.get("clients") == "every"]
+    for (says, script), preset, (client, format_name, dialect, model), mode, policy, stream in product(
         row.get("scripts", {"": row.get("script")}).items(),
         row.get("presets", [None]),
-        turns.PREFILLED.values() if row.get("models") == "prefilled" else spoken,
+        over,
         ("response", "task") if row.get("modes") == "both" else ("",),
         row.get("policies", [row.get("policy", {})]),
         (False, True) if row.get("streamed") == "both" else (row.get("streamed", False),),
@@ -63,13 +66,14 @@ def ways(row: Row) -> Iterator[tuple[str, dict[str, Any]]]:
         unsaid = {stop for name, stop in turns.NO_WORD if name == format_name}
         if any(one.stop in unsaid and not (one.calls and one.stop == "tool_call") for one in replies):
             continue
-        told = (says, preset, format_name, model, mode, *policy.values(), "streamed" if stream else "whole")
+        told = (says, preset, client or format_name, model, mode, *policy.values(), "streamed" if stream else "whole")
         how: dict[str, Any] = {
             "script": replies,
             "preset": preset,
             "format_name": format_name,
             "dialect": dialect,
             "stream": stream,
+            "client": client,
             "request": turns.ask(model=model, **row.get("request", {})),
             "exhausted": row.get("exhausted", "error"),
         }
@@ -108,6 +112,7 @@ def facts(played: turns.Played) -> dict[str, Any]:
         "errors": [message.is_error for message in result.tool_results],
         "stopped": result.stop and result.stop.reason,
         "finish": finish and [finish.signal, finish.status, finish.summary],
+        "input_tokens": result.usage.input_tokens,
         "output_tokens": result.usage.output_tokens,
         "estimated": result.usage.estimated,
     }
@@ -132,6 +137,8 @@ def differing(want: Row, got: Mapping[str, Any]) -> dict[str, Any]:
     return {name: got.get(name) for name, value in want.items() if not matches(value, got.get(name))}
 
 
+# Where aiohttp is installed, Google's SDK asks through a class of its own that aiohttp warns of.
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 @pytest.mark.parametrize(("how", "expected"), [*cases()])
 def test_a_turn_goes_as_its_design_says(
     how: dict[str, Any], expected: Row, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -17,9 +17,10 @@ from tests.support.processes import REPOSITORY
 
 SOURCE = REPOSITORY / "tests" / "grammar"
 PINS = ("package.json", "package-lock.json")
+Language = Literal["traceql", "logql"]
 
 
-def errors(queries: Sequence[tuple[Literal["traceql", "logql"], str]]) -> list[list[str]]:
+def errors(queries: Sequence[tuple[Language, str]]) -> list[list[str]]:
     """For each query the places where the grammar does not fit; fails the test where Node or npm cannot serve."""
     folder = _installed()
     # Beside its packages: that is where Node looks for them.

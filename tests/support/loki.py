@@ -7,32 +7,23 @@ from typing import Any
 
 import yaml
 
-from tests.support.processes import LOOPBACK, REPOSITORY, QueryError, Server, free_port, http, require_stack
+from tests.support.processes import LOOPBACK, REPOSITORY, QueryError, Server, free_port, http, require_stack, written
 
 
 class Loki(Server):
     """One process, with the limits and labels that Compose gives it. Only paths, ports and waiting differ."""
 
     def __init__(self, folder: Path) -> None:
-        binary = require_stack("loki")["loki"]
-        port = free_port()
-        data = folder / "loki"
-        data.mkdir(parents=True, exist_ok=True)
+        port, data = free_port(), folder / "loki"
         config = yaml.safe_load((REPOSITORY / "stack" / "loki.yaml").read_text().replace("/loki", str(data)))
-        config["server"] |= {
-            "http_listen_address": LOOPBACK,
-            "http_listen_port": port,
-            "grpc_listen_address": LOOPBACK,
-            "grpc_listen_port": free_port(),
-        }
+        for name, each in (("http", port), ("grpc", free_port())):
+            config["server"] |= {f"{name}_listen_address": LOOPBACK, f"{name}_listen_port": each}
         # Its parts wait for each other to have joined a ring; alone they need not.
         config["ingester"] = {"lifecycler": {"min_ready_duration": "0s"}}
-        file = folder / "loki.yaml"
-        file.write_text(yaml.safe_dump(config))
         self.url = f"http://{LOOPBACK}:{port}"
         super().__init__(
             "loki",
-            [binary, f"-config.file={file}"],
+            [require_stack("loki")["loki"], f"-config.file={written(data / 'loki.yaml', config)}"],
             log=folder / "loki.log",
             ready=f"{self.url}/ready",
             timeout=90.0,

@@ -135,6 +135,7 @@ class Server:
         env: Mapping[str, str] | None = None,
         timeout: float = 30.0,
     ) -> None:
+        """`ready` is the URL that answers 200 then, or what says so."""
         self.name = name
         self.command = [str(part) for part in command]
         self.log = log
@@ -144,11 +145,11 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process and return once it is ready (its URL answers 200); raises `StartError`."""
+        """Start the process and return once it is ready; raises `StartError`."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as sink:
             # A session of its own, so that a Ctrl-C at the test run reaches it through us, in order.
-            self._process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -156,23 +157,30 @@ class Server:
                 env=os.environ | self.env,
                 start_new_session=True,
             )
+        deadline = time.monotonic() + self.timeout
         try:
-            self._await_ready(self._process)
+            while not (_answers(self.ready) if isinstance(self.ready, str) else self.ready()):
+                late = time.monotonic() > deadline
+                if late or (status := process.poll()) is not None:
+                    why = f"was not ready within {self.timeout:g} s" if late else f"exited with status {status}"
+                    tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL:])
+                    raise StartError(f"{self.name} {why}\n{tail}")
+                time.sleep(0.05)
         except BaseException:  # an interrupted wait must not leave the process behind
             self.stop()
             raise
 
-    def stop(self, *, grace: float = 10.0) -> None:
-        """Ask the process to end and wait; after `grace` seconds kill the process group that `start` made."""
+    def stop(self) -> int | None:
+        """Ask the process to end, kill its group where it does not; the status that it ends with."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return None
         process.terminate()
         try:
-            process.wait(grace)
+            return process.wait(10)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # its session's leader, so the group has its id
-            process.wait()
+            return process.wait()
 
     def kill(self) -> None:
         """End the process as a power cut would; `start` starts it again."""
@@ -181,25 +189,25 @@ class Server:
         process.kill()
         process.wait()
 
-    def tail(self) -> str:
-        """The last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL:]) if self.log.exists() else ""
-
-    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + self.timeout
-        while not (_answers(self.ready) if isinstance(self.ready, str) else self.ready()):
-            if (status := process.poll()) is not None:
-                raise StartError(f"{self.name} exited with status {status} before it was ready\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise StartError(f"{self.name} was not ready within {self.timeout:g} s\n{self.tail()}")
-            time.sleep(0.05)
-
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def written(file: Path, content: object) -> Path:
+    """The file, with this as YAML in it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def shipped(file: str) -> dict[str, Any]:
+    """What a YAML file of the repository says."""
+    content: dict[str, Any] = yaml.safe_load((REPOSITORY / file).read_text())
+    return content
 
 
 def collector_files(*names: str) -> tuple[Path, ...]:
@@ -215,8 +223,9 @@ AGENT: Final = collector_files("agent", "redaction")
 class Collector(Server):
     """Configurations of ours, with traces and logs (and a copy of the metrics) written to files as JSON.
 
-    Without `prometheus` the metrics go to the file alone. `metrics_port` and `counts_port` are for a Prometheus that is
-    to scrape it; `environment` sets variables of the configuration.
+    Without `prometheus` the metrics go to the file alone. With `to_files=False` everything goes where it is shipped to.
+    `configs` are laid over all that; `environment` sets variables of the configuration. What else is to reach it before
+    it runs says its `grpc_port`, `metrics_port` or `counts_port`.
     """
 
     def __init__(
@@ -224,58 +233,66 @@ class Collector(Server):
         folder: Path,
         *,
         prometheus: str | None = None,
-        metrics_port: int | None = None,
-        counts_port: int | None = None,
         configs: Sequence[Path] = (),
         config: Sequence[Path] = ALL_IN_ONE,
         environment: Mapping[str, str] | None = None,
+        to_files: bool = True,
+        grpc_port: int | None = None,
+        metrics_port: int | None = None,
+        counts_port: int | None = None,
     ) -> None:
-        binary = require_stack("collector")["otelcol"]
-        grpc, http, health = free_port(), free_port(), free_port()
-        metrics, counts = metrics_port or free_port(), counts_port or free_port()
+        ports = {
+            "GRPC": grpc_port or free_port(),
+            "HTTP": free_port(),
+            "HEALTH": free_port(),
+            "METRICS": metrics_port or free_port(),
+            "COUNTS": counts_port or free_port(),
+        }
         self.folder = folder
-        self.url = f"http://{LOOPBACK}:{http}"  # OTLP over HTTP; a signal's path is appended by its exporter
-        self.grpc = f"{LOOPBACK}:{grpc}"
-        self.metrics_address = f"{LOOPBACK}:{metrics}"
-        self.counts_address = f"{LOOPBACK}:{counts}"
-        pipelines: dict[str, dict[str, Any]] = {}
-        for file in config:  # as the Collector merges them: of a pipeline, what the last file says
-            for name, pipe in (yaml.safe_load(file.read_text()).get("service") or {}).get("pipelines", {}).items():
-                pipelines[name] = pipelines.get(name, {}) | pipe
-        overlay = {
+        self.url = f"http://{LOOPBACK}:{ports['HTTP']}"  # OTLP over HTTP; a signal's path is appended by its exporter
+        self.grpc, self.metrics_address, self.counts_address = (
+            f"{LOOPBACK}:{ports[each]}" for each in ("GRPC", "METRICS", "COUNTS")
+        )
+        files = [*config]
+        if to_files:
+            files.append(written(folder / "collector-overlay.yaml", self._overlay(config, prometheus)))
+        variables = {f"ENDTURN_COLLECTOR_{name}_PORT": str(port) for name, port in ports.items()}
+        variables |= {"ENDTURN_COLLECTOR_HOST": LOOPBACK, "ENDTURN_COLLECTOR_DATA": str(folder / "queue")}
+        if prometheus:
+            variables["ENDTURN_PROMETHEUS_URL"] = prometheus
+        super().__init__(
+            "collector",
+            [require_stack("collector")["otelcol"], *(f"--config={file}" for file in (*files, *configs))],
+            log=folder / "collector.log",
+            ready=f"http://{LOOPBACK}:{ports['HEALTH']}/",
+            env=variables | dict(environment or {}),
+        )
+
+    def _overlay(self, config: Sequence[Path], prometheus: str | None) -> dict[str, Any]:
+        """What puts a file in the place of each back end."""
+        exporters: dict[str, list[str]] = {}  # as the Collector merges them: of a pipeline, what the last file says
+        for file in config:
+            for name, pipeline in (yaml.safe_load(file.read_text()).get("service") or {}).get("pipelines", {}).items():
+                exporters[name] = pipeline.get("exporters", exporters.get(name))
+
+        def instead(pipeline: str, exporter: str) -> list[str]:
+            signal = pipeline.partition("/")[0]
+            if exporter.partition("/")[0] not in ("otlp_http", "otlp_grpc"):
+                return [exporter]
+            return [f"file/{signal}", *([exporter] if signal == "metrics" and prometheus else [])]
+
+        return {
             "exporters": {
                 f"file/{kind}": {"path": str(self.file(kind)), "flush_interval": "100ms"}
                 for kind in ("traces", "logs", "metrics")
             },
             "service": {
                 "pipelines": {
-                    name: {"exporters": [new for old in pipe["exporters"] for new in _laid_over(name, old, prometheus)]}
-                    for name, pipe in pipelines.items()
+                    name: {"exporters": [new for old in every for new in instead(name, old)]}
+                    for name, every in exporters.items()
                 }
             },
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        laid_over = folder / "collector-overlay.yaml"
-        laid_over.write_text(yaml.safe_dump(overlay))
-        variables = {
-            "ENDTURN_COLLECTOR_HOST": LOOPBACK,
-            "ENDTURN_COLLECTOR_GRPC_PORT": str(grpc),
-            "ENDTURN_COLLECTOR_HTTP_PORT": str(http),
-            "ENDTURN_COLLECTOR_HEALTH_PORT": str(health),
-            "ENDTURN_COLLECTOR_METRICS_PORT": str(metrics),
-            "ENDTURN_COLLECTOR_COUNTS_PORT": str(counts),
-            "ENDTURN_COLLECTOR_DATA": str(folder / "queue"),
-        }
-        if prometheus:
-            variables["ENDTURN_PROMETHEUS_URL"] = prometheus
-        every = [*config, laid_over, *configs]
-        super().__init__(
-            "collector",
-            [binary, *(f"--config={config}" for config in every)],
-            log=folder / "collector.log",
-            ready=f"http://{LOOPBACK}:{health}/",
-            env=variables | dict(environment or {}),
-        )
 
     def own(self, name: str, **labels: str) -> float:
         """What the Collector counts of itself: the sum of a metric's samples that carry these labels, 0 without any."""
@@ -287,18 +304,15 @@ class Collector(Server):
 
     def spans(self) -> list[dict[str, Any]]:
         """Every span written so far, its `attributes` (and `resource`'s) as plain dictionaries."""
-        return self._items("traces", "resourceSpans", "scopeSpans", "spans")
+        return [*Written(self.file("traces"), "resourceSpans", "scopeSpans", "spans").read()]
 
     def log_records(self) -> list[dict[str, Any]]:
         """Every log record written so far, in the same form."""
-        return self._items("logs", "resourceLogs", "scopeLogs", "logRecords")
+        return [*Written(self.file("logs"), "resourceLogs", "scopeLogs", "logRecords").read()]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every metric of every export written so far, with its resource's attributes; its data points as they came."""
-        return self._items("metrics", "resourceMetrics", "scopeMetrics", "metrics")
-
-    def _items(self, kind: str, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
-        return list(Written(self.file(kind), resources, scopes, items).read())
+        return [*Written(self.file("metrics"), "resourceMetrics", "scopeMetrics", "metrics").read()]
 
 
 class Written:
@@ -340,11 +354,31 @@ def _otlp_items(request: Any, resources: str, scopes: str, items: str) -> list[d
     ]
 
 
-class Prometheus(Server):
-    """`stack/prometheus.yml` with the flags of `docker-compose.yml`, on a free port.
+class Engine(Server):
+    """A program of the stack, on a free port, with a configuration that is written into a folder."""
+
+    def __init__(
+        self, folder: Path, name: str, config: Mapping[str, Any], *flags: str, port: int | None = None
+    ) -> None:
+        address = f"{LOOPBACK}:{port or free_port()}"
+        self.url = f"http://{address}"
+        super().__init__(
+            name,
+            [
+                require_stack(name)[name],
+                f"--config.file={written(folder / f'{name}.yml', config)}",
+                f"--web.listen-address={address}",
+                *flags,
+            ],
+            log=folder / f"{name}.log",
+            ready=f"{self.url}/-/ready",
+        )
+
+
+class Prometheus(Engine):
+    """`stack/prometheus.yml` with the flags of `docker-compose.yml`, each second.
 
     `scrapes` maps the configuration's job names to addresses; jobs without one are left out, `prometheus` is itself.
-    Rule groups keep their own interval unless `rules_interval` replaces it.
     """
 
     def __init__(
@@ -352,80 +386,46 @@ class Prometheus(Server):
         folder: Path,
         *,
         rules: Sequence[Path] = (),
-        rules_interval: str | None = None,
         alertmanager: str | None = None,
         scrapes: Mapping[str, str] | None = None,
-        scrape_interval: str = "1s",
-        evaluation_interval: str = "1s",
         rule_query_offset: str = "2s",
     ) -> None:
-        binary = require_stack("prometheus")["prometheus"]
-        address = f"{LOOPBACK}:{free_port()}"
-        self.url = f"http://{address}"
-        self.client = PrometheusClient(self.url)
-        addresses = {"prometheus": address, **(scrapes or {})}
-        folder.mkdir(parents=True, exist_ok=True)
-
-        config = yaml.safe_load((REPOSITORY / "stack" / "prometheus.yml").read_text())
-        config["global"] |= {
-            "scrape_interval": scrape_interval,
-            "evaluation_interval": evaluation_interval,
-            "rule_query_offset": rule_query_offset,
-        }
-        # A scrape may not take longer than its interval; the default is 10 seconds.
-        config["global"]["scrape_timeout"] = scrape_interval
-        config["rule_files"] = [str(_rules(rule, folder / "rules", rules_interval)) for rule in rules]
-        config["alerting"]["alertmanagers"] = (
-            [{"static_configs": [{"targets": [urlsplit(alertmanager).netloc]}]}] if alertmanager else []
-        )
+        port = free_port()
+        addresses = {"prometheus": f"{LOOPBACK}:{port}", **(scrapes or {})}
+        config = shipped("stack/prometheus.yml")
+        every = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s")
+        config["global"] |= every | {"rule_query_offset": rule_query_offset}
+        config["rule_files"] = [str(rule.resolve()) for rule in rules]
+        targets = [urlsplit(alertmanager).netloc] if alertmanager else []
+        config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": targets}]}]
         config["scrape_configs"] = [
             scrape | {"static_configs": [{"targets": [addresses[scrape["job_name"]]]}]}
             for scrape in config["scrape_configs"]
             if scrape["job_name"] in addresses
         ]
-        file = folder / "prometheus.yml"
-        file.write_text(yaml.safe_dump(config))
+        flags = shipped("docker-compose.yml")["services"]["prometheus"]["command"]
         super().__init__(
+            folder,
             "prometheus",
-            [
-                binary,
-                f"--config.file={file}",
-                f"--storage.tsdb.path={folder / 'prometheus'}",
-                f"--web.listen-address={address}",
-                # Alertmanager is discovered some 5 s after the start; what fired before is sent again after this long.
-                "--rules.alert.resend-delay=2s",
-                *_compose_flags("prometheus", ("--web.enable", "--enable-feature")),
-            ],
-            log=folder / "prometheus.log",
-            ready=f"{self.url}/-/ready",
+            config,
+            f"--storage.tsdb.path={folder / 'prometheus'}",
+            # Alertmanager is discovered some 5 s after the start; what fired before is sent again after this long.
+            "--rules.alert.resend-delay=2s",
+            *(flag for flag in flags if flag.startswith(("--web.enable", "--enable-feature"))),
+            port=port,
         )
+        self.client = PrometheusClient(self.url)
 
 
-class Alertmanager(Server):
+class Alertmanager(Engine):
     """`stack/alertmanager.yml`, everything routed to one webhook, without the waiting."""
 
-    def __init__(self, folder: Path, *, webhook: str, group_wait: str = "0s", group_interval: str = "1s") -> None:
-        binary = require_stack("alertmanager")["alertmanager"]
-        address = f"{LOOPBACK}:{free_port()}"
-        self.url = f"http://{address}"
-        folder.mkdir(parents=True, exist_ok=True)
-        config = yaml.safe_load((REPOSITORY / "stack" / "alertmanager.yml").read_text())
-        config["route"] |= {"receiver": "test", "group_wait": group_wait, "group_interval": group_interval}
+    def __init__(self, folder: Path, *, webhook: str, group_wait: str = "0s") -> None:
+        config = shipped("stack/alertmanager.yml")
+        config["route"] |= {"receiver": "test", "group_wait": group_wait, "group_interval": "1s"}
         config["receivers"].append({"name": "test", "webhook_configs": [{"url": webhook, "send_resolved": True}]})
-        file = folder / "alertmanager.yml"
-        file.write_text(yaml.safe_dump(config))
-        super().__init__(
-            "alertmanager",
-            [
-                binary,
-                f"--config.file={file}",
-                f"--storage.path={folder / 'alertmanager'}",
-                f"--web.listen-address={address}",
-                "--cluster.listen-address=",  # alone: no gossip port
-            ],
-            log=folder / "alertmanager.log",
-            ready=f"{self.url}/-/ready",
-        )
+        alone = "--cluster.listen-address="  # no gossip port
+        super().__init__(folder, "alertmanager", config, f"--storage.path={folder / 'alertmanager'}", alone)
 
 
 class Webhook:
@@ -532,33 +532,3 @@ def _value(value: Mapping[str, Any]) -> Any:
             return {pair["key"]: _value(pair.get("value", {})) for pair in pairs.get("values", [])}
         case _:
             return next(iter(value.values()), None)
-
-
-def _laid_over(pipeline: str, exporter: str, prometheus: str | None) -> list[str]:
-    """What stands in a test in place of an exporter: a file for each back end, and what is inside as it is."""
-    match exporter.partition("/")[0], pipeline.partition("/")[0]:
-        case "otlp_http", "metrics":
-            return ["file/metrics", *([exporter] if prometheus else [])]
-        case (("otlp_grpc" | "otlp_http"), kind):
-            return [f"file/{kind}"]
-        case _:
-            return [exporter]
-
-
-def _rules(source: Path, folder: Path, interval: str | None) -> Path:
-    """The rule file itself, or a copy whose groups are evaluated every `interval`."""
-    if interval is None:
-        return source.resolve()
-    content = yaml.safe_load(source.read_text())
-    for group in content["groups"]:
-        group["interval"] = interval
-    folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / source.name
-    copy.write_text(yaml.safe_dump(content))
-    return copy
-
-
-def _compose_flags(service: str, prefixes: tuple[str, ...]) -> list[str]:
-    """What Compose gives the service on its command line, so that tests run with the same features."""
-    compose = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
-    return [flag for flag in compose["services"][service]["command"] if flag.startswith(prefixes)]

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import anthropic
+import boto3
+import openai
 import pytest
+from google import genai
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -33,10 +38,12 @@ from endturn import (
     ToolCall,
     TurnResult,
     Usage,
+    adapters,
     instrument,
     uninstrument,
 )
-from endturn.scripted import Reply, call, partial_call, reason
+from endturn.scripted import Reply, reason
+from tests.support import turns
 
 FORMATS = ("openai_chat", "anthropic", "bedrock_converse", "openai_responses")
 every_format = pytest.mark.parametrize("format_name", FORMATS)
@@ -58,37 +65,24 @@ PREFILLED = {
     "vLLM": ("openai_chat", "vllm", "qwen3-8b"),
 }
 """Models that go on with a last message of their own: format, dialect, model."""
-every_prefilled_model = pytest.mark.parametrize("takes_prefill", PREFILLED.values(), ids=list(PREFILLED))
-
-SEARCH = Tool(
-    name="search",
-    parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
-)
+CLIENTS: dict[str, tuple[Callable[[str], Any], str | None]] = {
+    "openai": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), None),
+    "openai responses": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), "openai_responses"),
+    "anthropic": (lambda url: anthropic.Anthropic(api_key="none", base_url=url), None),
+    "google": (lambda url: genai.Client(api_key="none", http_options={"base_url": url}), None),
+    "boto3": (lambda url: boto3.session.Session("AKIDEXAMPLE", "secret", region_name="eu-west-1").client(
+        "bedrock-runtime", endpoint_url=url), None),
+}  # fmt: skip
+"""The vendors' own SDKs, over a server on loopback: the client for an address, and the format where it has two."""
+ask = partial(turns.ask, "Why?")
+SEARCH = turns.SEARCH
 DEPLOY = Tool(name="deploy", parameters={"type": "object", "properties": {"now": {"type": "boolean"}}})
-JSON_FORMAT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-
-
-def ask(text: str = "Why?", **fields: Any) -> Request:
-    """A request of one user message and at most 100 tokens, unless said otherwise."""
-    return Request(**{"model": "m", "messages": (Message(role="user", content=text),), "max_tokens": 100, **fields})
 
 
 def cut(text: str, tokens: int | None = None) -> Reply:
     """A reply that the token limit ended after this text; `tokens`: what its usage says."""
     reply = reason(StopReason.MAX_TOKENS, text)
     return reply if tokens is None else reply.but(usage=Usage(5, tokens))
-
-
-def not_arrived(name: str = "deploy", text: str = "") -> Reply:
-    """A reply that the token limit ended after a call's name: nothing of its arguments arrived."""
-    return partial_call(name, {"now": True}, after=0, text=text)
-
-
-def last_call_cut() -> Reply:
-    """Two calls, the second of which the token limit cut."""
-    first = call("search", {"q": "x"})
-    second = partial_call("deploy", {"now": True}, after=1)
-    return first.but(calls=(*first.calls, *second.calls), stop=StopReason.MAX_TOKENS, text="Let me see. ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +92,11 @@ class Played:
     Attributes:
         requests: what the provider was asked, in order.
         ran: each tool that ran, with its arguments.
-        shown: the text that a consumer of the stream was given.
     """
 
     provider: ScriptedProvider
     result: TurnResult
     ran: list[tuple[str, Any]]
-    shown: str
 
     @property
     def requests(self) -> list[Request]:
@@ -113,11 +105,8 @@ class Played:
     @property
     def prompts(self) -> list[str]:
         """The controller's own messages that were sent, in order."""
-        sent = [message for request in self.requests[1:] for message in request.messages[-1:]]
+        sent = [request.messages[-1] for request in self.requests[1:]]
         return [message.text for message in sent if message.role == "user"]
-
-
-Function = Callable[[ToolCall], Any]
 
 
 def play(
@@ -128,32 +117,30 @@ def play(
     stream: bool = False,
     preset: str | None = None,
     request: Request | None = None,
-    functions: Mapping[str, Function] | None = None,
     exhausted: Any = "error",
+    client: str = "",
     **policy: Any,
 ) -> Played:
-    """Run one turn over a script; `functions` replace the tools' own, `policy` are its keys."""
+    """Run one turn over a script, or over a client of it; `policy` are its keys."""
     provider = ScriptedProvider(script, format=format_name, dialect=dialect, exhausted=exhausted)
     ran: list[tuple[str, Any]] = []
 
-    def recorded(name: str) -> Function:
-        def run(asked: ToolCall) -> Any:
-            ran.append((name, asked.arguments))
-            return f"the result of {name}" if functions is None or name not in functions else functions[name](asked)
+    def run(asked: ToolCall) -> str:
+        ran.append((asked.name, asked.arguments))
+        return f"the result of {asked.name}"
 
-        return run
-
-    tools: list[tuple[Tool, Function]] = [(tool, recorded(tool.name)) for tool in (SEARCH, DEPLOY)]
-    controller = ContinuationController(
-        provider.stream if stream else provider,
-        tools=tools,
-        policy=ContinuationPolicy(**policy) if preset is None else ContinuationPolicy.preset(preset, **policy),
-    )
-    *deltas, result = controller.stream(request or ask())
+    with ExitStack() as stack:
+        answers: Any = provider.stream if stream else provider
+        if client:
+            make, spoken = CLIENTS[client]
+            sdk = stack.enter_context(closing(make(stack.enter_context(provider.serve()))))
+            answers = adapters.provider(sdk, stream=stream, format=spoken)
+        chosen = ContinuationPolicy(**policy) if preset is None else ContinuationPolicy.preset(preset, **policy)
+        controller = ContinuationController(answers, tools=[(SEARCH, run), (DEPLOY, run)], policy=chosen)
+        *deltas, result = controller.stream(request or ask())
     assert isinstance(result, TurnResult)
-    shown = "".join(delta.text for delta in deltas if isinstance(delta, Delta))
-    assert shown == result.text
-    return Played(provider=provider, result=result, ran=ran, shown=shown)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == result.text
+    return Played(provider=provider, result=result, ran=ran)
 
 
 def calls_in(messages: Sequence[Message]) -> list[str]:

@@ -60,16 +60,12 @@ class Served:
     store: Store
 
     def ask(
-        self,
-        path: str,
-        body: bytes | Iterable[bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-        method: str | None = None,
+        self, path: str, body: bytes | Iterable[bytes] | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """One request: GET, or POST where there is a body."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=20)
         try:
-            connection.request(method or ("GET" if body is None else "POST"), path, body, dict(headers or {}))
+            connection.request("GET" if body is None else "POST", path, body, dict(headers or {}))
             answer = connection.getresponse()
             return Answer(answer.status, answer.headers, answer.read())
         finally:
@@ -80,12 +76,18 @@ class Served:
         headers = {"Content-Type": "application/json"} | ({"Content-Encoding": "gzip"} if zipped else {})
         return self.ask(f"/v1/{signal}", gzip.compress(written(request)) if zipped else written(request), headers)
 
-    def told(self, *attributes: Mapping[str, Any], begun_ns: int | None = None) -> None:
-        """Tell it of calls, a second apart, with these attributes; the last has just begun unless it is said when."""
-        begun = time.time_ns() - (len(attributes) + 1) * SECOND if begun_ns is None else begun_ns
+    def told(self, *attributes: Mapping[str, Any]) -> None:
+        """Tell it of calls, a second apart, with these attributes; the last has just begun."""
+        begun = time.time_ns() - (len(attributes) + 1) * SECOND
         for number, each in enumerate(attributes, 1):
             request = span(spanId=f"{number:016x}", start_ns=begun + number * SECOND, attributes=each)
             assert self.post("traces", request).status == 200
+
+
+def turn_link(page: Served) -> str:
+    """Where the one turn of the table leads."""
+    (link,) = [link for link in page.ask("/turns").links() if link.startswith("/turns/")]
+    return link
 
 
 def written(request: object) -> bytes:
@@ -205,7 +207,7 @@ def demo(endpoint: str, *options: str, **variables: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -17,7 +17,7 @@ from endturn.telemetry.schema import Metric
 from endturn.ui import panels, server
 from endturn.ui.numbers import Labels, Numbers, Scope
 from endturn.ui.store import Store
-from tests.support.processes import Prometheus, PrometheusClient, Series, eventually
+from tests.support.processes import Prometheus, PrometheusClient, Series, http
 from tests.support.serving import Asked, serving
 from tests.ui.support import SECOND, demo
 
@@ -35,22 +35,15 @@ STEP = 5
 
 @dataclass(frozen=True)
 class Both:
-    """The same traffic, asked twice."""
+    """The same traffic, asked twice; Prometheus' answers by the page's labels."""
 
     page: Numbers
     prometheus: PrometheusClient
 
     def said(self, expression: str, by: tuple[str, ...]) -> dict[Labels, float]:
-        """What Prometheus says at the end, by the page's labels; zeros left out."""
+        """What Prometheus says at the end; zeros left out."""
         found = self.prometheus.query(expression, time=self.page.scope.end_ns / SECOND)
         return {_labels(series, by): series.value for series in found if series.value}
-
-    def series(self, expression: str, by: tuple[str, ...]) -> dict[Labels, list[float]]:
-        """What it says at the end of each step."""
-        scope = self.page.scope
-        start, end = scope.start_ns / SECOND + STEP, scope.end_ns / SECOND
-        found = self.prometheus.query_range(expression, start=start, end=end, step=STEP)
-        return {_labels(series, by): [value for _, value in series.points] for series in found}
 
 
 def _labels(series: Series, by: tuple[str, ...]) -> Labels:
@@ -60,32 +53,28 @@ def _labels(series: Series, by: tuple[str, ...]) -> Labels:
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The demo has played for both of them, two jobs of it."""
-    store, begun = Store(), time.time_ns() - 60 * SECOND
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    start = time.time_ns() // (STEP * SECOND) * STEP * SECOND - 60 * SECOND
     with (
+        closing(Store()) as store,
         Prometheus(tmp_path_factory.mktemp("prometheus")) as prometheus,
         server.serving(store, server.listen("127.0.0.1", 0)) as url,
     ):
-        urls = (url, f"{prometheus.url}/api/v1/otlp")
 
         def hand_on(export: Asked) -> tuple[int, bytes, str]:
             """Every export to the page, and metrics to Prometheus too."""
             headers = {key: value for key, value in export.headers.items() if key.lower().startswith("content-")}
-            for each in urls if export.path == "/v1/metrics" else urls[:1]:
-                opener.open(urllib.request.Request(f"{each}{export.path}", export.body, headers), timeout=20).close()
+            for each in (url, f"{prometheus.url}/api/v1/otlp")[: 1 + (export.path == "/v1/metrics")]:
+                http.post(f"{each}{export.path}", content=export.body, headers=headers).raise_for_status()
             return 200, b"", "text/plain"
 
         with serving(hand_on) as address:
             for name in ("writer", "reader"):
                 demo(address, OTEL_METRIC_EXPORT_INTERVAL="1000", OTEL_SERVICE_NAME=name,
                      OTEL_RESOURCE_ATTRIBUTES="service.namespace=shop")  # fmt: skip
-        last = 'sum(endturn_turns_total{job="shop/reader"}) > 39'
-        eventually(lambda: prometheus.client.query(last), what="the last turn")
-        start = begun - begun % (STEP * SECOND)
+        prometheus.client.wait_for('sum(endturn_turns_total{job="shop/reader"}) > 39')
         steps = (time.time_ns() - start) // (STEP * SECOND) + 1
         scope = Scope(start_ns=start, end_ns=start + steps * STEP * SECOND)
         yield Both(Numbers(store, scope, STEP * SECOND), prometheus.client)
-    store.close()
 
 
 def _number(count: Count, labels: Sequence[promql.Label]) -> str:
@@ -121,9 +110,10 @@ def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
     """Each step of each series."""
     count, by = INDICATORS[bars["of"]].count, (bars["by"],)
     expression = promql.steps(promql.select(count), by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
-    steps = asked.page.steps(count, by)
-    assert steps
-    assert steps == asked.series(expression, by)
+    scope, steps = asked.page.scope, asked.page.steps(count, by)
+    start, end = scope.start_ns / SECOND + STEP, scope.end_ns / SECOND
+    found = asked.prometheus.query_range(expression, start=start, end=end, step=STEP)
+    assert steps == {_labels(series, by): [value for _, value in series.points] for series in found} != {}
 
 
 @pytest.mark.parametrize("name", [each["of"] for each in panels.PANELS["histograms"]])

@@ -10,7 +10,8 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,24 +31,6 @@ from tests.ui.support import SECOND, TRUNCATED, Served, batch, log, numbers, poi
 
 NOW = point(schema.TURNS, 0).at_ns
 TURNS = INDICATORS["turns"].count
-
-
-def test_a_counter_is_what_it_grew_by(page: Served) -> None:
-    """From zero, past a restart under its id, through exports that come twice or late."""
-    begun = NOW - 100 * SECOND
-    for at, value, started in ((1, 0, 0), (2, 3, 0), (2, 3, 0), (4, 5, 0), (3, 4, 0), (5, 2, 4), (6, 7, 4)):
-        times: dict[str, Any] = {"at_ns": begun + at * SECOND, "started_ns": begun + started * SECOND}
-        write(page.store, point(schema.TURNS, value, **times, **TRUNCATED))
-    assert numbers(page.store).total(TURNS) == 5 + 7
-
-
-def test_what_counted_long_before_the_page_saw_it_is_only_where_it_begins(page: Served) -> None:
-    """A process that is a week old has not done all its turns now; one that is a minute old has."""
-    for instance, age, value, ago in (("old", 7 * DAY_NS, 1000, 2), ("old", 7 * DAY_NS, 1001, 1),
-                                      ("young", 60 * SECOND, 4, 1)):  # fmt: skip
-        times: dict[str, Any] = {"at_ns": NOW - ago * SECOND, "started_ns": NOW - age}
-        write(page.store, point(schema.TURNS, value, instance=instance, **times, **TRUNCATED))
-    assert numbers(page.store).total(TURNS) == 1 + 4
 
 
 def test_a_share_is_zero_where_nothing_bad_happened(page: Served) -> None:
@@ -90,43 +73,9 @@ def test_a_file_keeps_what_was_told(tmp_path: Path) -> None:
             assert numbers(store).total(TURNS) == value
 
 
-SERVE = """
-import sys, threading
-from pathlib import Path
-from endturn.ui import server
-from endturn.ui.store import Store
-store = Store(Path(sys.argv[1]))
-with server.serving(store, server.listen("127.0.0.1", 0)) as url:
-    print(url, flush=True)
-    threading.Event().wait()
-"""
-
-
-def kept(path: Path, table: str = "spans") -> int:
-    """How many rows of a file's table there are."""
-    with closing(Store(path)) as store:
-        found: int = store.read(f"SELECT count(*) FROM {table}")[0][0]
-        return found
-
-
-def test_a_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
-    """SIGKILL in the middle of a stream of exports: each is there whole, or is the last and was not answered."""
-    path = tmp_path / "page.duckdb"
-    with (
-        subprocess.Popen([sys.executable, "-c", SERVE, path], stdout=subprocess.PIPE, text=True) as process,
-        closing(Store()) as none,
-    ):
-        assert process.stdout is not None
-        Served(process.stdout.readline().strip(), none).told(*({"endturn.turn.id": f"t{n}"} for n in range(30)))
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert (kept(path), kept(path, "turns")) == (30, 30)
-
-
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT], ids=lambda told: told.name)
-def test_a_signal_ends_it_cleanly(tmp_path: Path, told: signal.Signals) -> None:
-    """Ctrl-C, or who runs it as a service: with status 0, though a page is open; the file is whole and let go of."""
-    path = tmp_path / "page.duckdb"
+@contextmanager
+def serving(path: Path) -> Iterator[tuple[subprocess.Popen[str], Served]]:
+    """`endturn ui` over a file, in a process of its own."""
     command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", "--file", str(path)]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
@@ -135,15 +84,38 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, told: signal.Signals) -> None:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found
-        Served(found[0], none).told({})
-        with closing(http.client.HTTPConnection(found[0].removeprefix("http://"), timeout=20)) as open_page:
+        yield process, Served(found[0], none)
+
+
+def kept(path: Path) -> list[tuple[int, ...]]:
+    """How many spans and turns of a file there are."""
+    with closing(Store(path)) as store:
+        return store.read("SELECT (SELECT count(*) FROM spans), (SELECT count(*) FROM turns)")
+
+
+def test_a_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    """SIGKILL in the middle of a stream of exports: each is there whole, or is the last and was not answered."""
+    path = tmp_path / "page.duckdb"
+    with serving(path) as (process, page):
+        page.told(*({"endturn.turn.id": f"t{n}"} for n in range(30)))
+        process.kill()
+    assert kept(path) == [(30, 30)]
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT], ids=lambda told: told.name)
+def test_a_signal_ends_it_cleanly(tmp_path: Path, told: signal.Signals) -> None:
+    """Ctrl-C, or who runs it as a service: with status 0, though a page is open; the file is whole and let go of."""
+    path = tmp_path / "page.duckdb"
+    with serving(path) as (process, page):
+        page.told({})
+        with closing(http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)) as open_page:
             open_page.request("GET", "/live")
             assert open_page.getresponse().readline().startswith(b"retry:")
             process.send_signal(told)
             _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
     assert not path.with_suffix(".duckdb.wal").exists()
-    assert kept(path) == 1
+    assert kept(path) == [(1, 1)]
 
 
 def test_nothing_is_stored_by_half(page: Served) -> None:
@@ -266,14 +238,6 @@ def test_where_there_are_but_events_they_are_forgotten(monkeypatch: pytest.Monke
         for number in range(10):
             store.write(otlp.read("logs", otlp.JSON, written(log("endturn.stopped", n=number))))
         assert store.read("SELECT count(*) FROM events")[0][0] < 10
-
-
-def test_what_is_old_is_forgotten_though_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer looks for it by itself."""
-    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.01)
-    with closing(Store(keep_ns=SECOND)) as store:
-        store.write(batch(span()))
-        eventually(lambda: store.read("SELECT count(*) FROM turns") == [(0,)], what="an empty table")
 
 
 def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
