@@ -15,9 +15,10 @@ ROWS = document.requirements()
 
 @cache
 def names_in(path: str) -> frozenset[str]:
-    """The names of a file's test functions, or of its rows."""
-    pattern = r"^(\w+):" if path.endswith(".yaml") else r"^\s*(?:async )?def (test_\w+)"
-    return frozenset(re.findall(pattern, (document.ROOT / path).read_text(encoding="utf-8"), re.MULTILINE))
+    """The names of a file's test functions, or of its rows, with `_` for a space."""
+    pattern = r"^(\w[\w ]*):" if path.endswith(".yaml") else r"^\s*(?:async )?def (test_\w+)"
+    found = re.findall(pattern, (document.ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    return frozenset(name.replace(" ", "_") for name in found)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.source} {row.number}" for row in ROWS])
