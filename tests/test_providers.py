@@ -106,4 +106,5 @@ def test_every_row_is_consistent(name: str) -> None:
     known = PROVIDERS[name]
     assert {provider_at(f"eu.{host}", port=1) for host in known.hosts if host != "amazonaws.com"} <= {name}
     assert {canonical(alias) for alias in (name, *known.aliases)} == {name}
-    assert known.dialect in {dialect_in(format_of(each), name) for each in ("openai_chat", known.format)}
+    dialects = {dialect_in(format_of(each), name) for each in ("openai_chat", known.format)}
+    assert known.dialect in dialects, "data/dialects.tsv has no such dialect of the provider's format"

@@ -61,6 +61,8 @@ class ProviderEndpoint:
 def _endpoint(name: str, row: Mapping[str, Any]) -> ProviderEndpoint:
     if unknown := row.keys() - ProviderEndpoint.__dataclass_fields__.keys():
         raise ValueError(f"providers.toml: [{name}] has {sorted(unknown)}, which no provider has")
+    if row.get("auth", Auth.BEARER) not in list(Auth):
+        raise ValueError(f"providers.toml: [{name}] auth is one of {', '.join(Auth)}, not {row['auth']}")
     return ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
 
 

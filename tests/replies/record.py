@@ -277,7 +277,8 @@ def request_files() -> list[Path]:
 def of_file(path: Path, content: Any) -> Any:
     """A file's content with what is expected of its inputs now."""
     if path.parent.name == "requests":
-        return [given(case) | of_request(path.parent.parent.name, path.stem, case) for case in content]
+        new = [given(case) | of_request(path.parent.parent.name, path.stem, case) for case in content]
+        return [case if case == now else now for case, now in zip(content, new, strict=True)]  # in the order it has
     return given(content) | of_reply(path.parent.name, content)
 
 
@@ -304,7 +305,10 @@ def main(paths: Sequence[str]) -> None:
     """Write these files anew, or all of them, where what they expect differs."""
     for path in [Path(path).resolve() for path in paths] or [*reply_files(), *request_files()]:
         content = json.loads(path.read_text())
-        found = of_file(path, content)
+        try:
+            found = of_file(path, content)
+        except KeyError as error:
+            sys.exit(f"{path}: no {error}; a reply has a body or events, and what else `tests/replies/record.py` says")
         if found != content:
             path.write_text(written(found) + "\n")
 
