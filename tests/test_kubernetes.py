@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from endturn import cli
 from stack import build
 from tests.support import promtool
 from tests.support.processes import REPOSITORY, require_stack
@@ -19,12 +21,23 @@ from tests.support.processes import REPOSITORY, require_stack
 pytestmark = pytest.mark.stack
 
 Object = dict[str, Any]
+PODS = [("DaemonSet", "endturn-agent"), ("StatefulSet", "endturn-gateway")]
+DOCUMENTED = REPOSITORY / "docs/fleet.md"
+
+
+def container(pods: Object, name: str) -> Object:
+    [found] = [each for each in pods["spec"]["template"]["spec"]["containers"] if each["name"] == name]
+    return dict(found)
 
 
 @pytest.fixture(scope="module")
 def objects() -> dict[tuple[str, str], Object]:
     """By kind and name, without what kustomize appends to a generated ConfigMap's."""
-    command = [str(require_stack("kustomize")["kustomize"]), "build", str(REPOSITORY / "kubernetes")]
+    return render(REPOSITORY / "kubernetes")
+
+
+def render(folder: Path) -> dict[tuple[str, str], Object]:
+    command = [str(require_stack("kustomize")["kustomize"]), "build", str(folder)]
     rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = {}
     for each in yaml.safe_load_all(rendered):
@@ -54,15 +67,19 @@ def test_rules_and_dashboards_are_the_generated_ones(objects: dict[tuple[str, st
         for (kind, name), each in objects.items()
         if each["metadata"].get("labels", {}).get("grafana_dashboard")
     }
-    files = {file.name: json.loads(file.read_text()) for file in (REPOSITORY / "dashboards").glob("*.json")}
+    files = {
+        f"endturn-{file.name}": json.loads(file.read_text()) for file in (REPOSITORY / "dashboards").glob("*.json")
+    }
     assert {name: json.loads(text) for each in boards.values() for name, text in each["data"].items()} == files
+    # A name that changes with the content leaves the old one beside the new, and Grafana has two dashboards of one uid.
+    assert {each["metadata"]["name"] for each in boards.values()} == {name.removesuffix(".json") for name in files}
 
 
 def test_pods_run_the_pinned_images_with_the_shipped_configurations(objects: dict[tuple[str, str], Object]) -> None:
     """Every ConfigMap that is mounted or read is there, under the name that kustomize has given it, with every file."""
     maps = {each["metadata"]["name"]: each for (kind, _), each in objects.items() if kind == "ConfigMap"}
     pins = {f"{pin['image']}:{pin['tag']}" for pin in build.versions().values() if "image" in pin}
-    for kind, name in (("DaemonSet", "endturn-agent"), ("StatefulSet", "endturn-gateway")):
+    for kind, name in PODS:
         pod = objects[kind, name]["spec"]["template"]["spec"]
         mounted = {
             volume["name"]: maps[volume["configMap"]["name"]] for volume in pod["volumes"] if "configMap" in volume
@@ -82,7 +99,81 @@ def test_what_is_set_is_what_the_collectors_read(objects: dict[tuple[str, str], 
         for name in ("collector", "kafka_agent", "kafka_gateway")
     ]
     read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", "".join(texts)))
-    assert objects["ConfigMap", "endturn-fleet"]["data"].keys() <= read
+    assert objects["ConfigMap", "endturn-fleet"]["data"].keys() <= read | {"ENDTURN_CLUSTER"}
+
+
+@pytest.mark.parametrize(("kind", "name"), PODS)
+def test_what_clusters_write_is_told_apart(objects: dict[tuple[str, str], Object], kind: str, name: str) -> None:
+    """A writer labels every series with the name of its cluster, which is set in one place."""
+    assert objects["ConfigMap", "endturn-fleet"]["data"]["ENDTURN_CLUSTER"] == "default"
+    written = yaml.safe_load(objects["ConfigMap", "endturn-writer"]["data"]["prometheus.yml"])
+    assert written["global"]["external_labels"]["cluster"] == "${ENDTURN_CLUSTER}"
+    dropped = [each["regex"] for each in written["remote_write"][0]["write_relabel_configs"] if "action" in each]
+    assert dropped == ["pod"]
+    key = {"name": objects["ConfigMap", "endturn-fleet"]["metadata"]["name"], "key": "ENDTURN_CLUSTER"}
+    environment = container(objects[kind, name], "writer")["env"]
+    assert {"name": "ENDTURN_CLUSTER", "valueFrom": {"configMapKeyRef": key}} in environment
+
+
+def test_gateways_of_two_clusters_are_two_members_of_a_group(objects: dict[tuple[str, str], Object]) -> None:
+    """Kubernetes puts in the value what is named before it: of `env`, and all of `envFrom`."""
+    gateway = container(objects["StatefulSet", "endturn-gateway"], "collector")
+    names = [each["name"] for each in gateway["env"]]
+    assert names.index("POD_NAME") < names.index("ENDTURN_COLLECTOR_ID")
+    [told] = [each["value"] for each in gateway["env"] if each["name"] == "ENDTURN_COLLECTOR_ID"]
+    assert told == "$(ENDTURN_CLUSTER)-$(POD_NAME)"
+    assert {"name": objects["ConfigMap", "endturn-fleet"]["metadata"]["name"]} in [
+        each["configMapRef"] for each in gateway["envFrom"]
+    ]
+
+
+def test_what_agents_read_is_not_what_gateways_read(objects: dict[tuple[str, str], Object]) -> None:
+    """So a change for the ones does not restart the others, and agents can be left out of `kubectl apply`."""
+    mounted = []
+    for kind, name in PODS:
+        volumes = objects[kind, name]["spec"]["template"]["spec"]["volumes"]
+        [read] = [each["configMap"]["name"] for each in volumes if each["name"] == "configuration"]
+        mounted.append(read)
+    assert len(set(mounted)) == 2
+    labelled = [key for key, each in objects.items() if "app.kubernetes.io/name" in each["metadata"].get("labels", {})]
+    assert labelled == [("DaemonSet", "endturn-agent"), ("PrometheusRule", "endturn")]
+
+
+@pytest.mark.parametrize(("kind", "name"), PODS)
+def test_pods_have_time_to_end_and_may_run(objects: dict[tuple[str, str], Object], kind: str, name: str) -> None:
+    """A Collector passes on what it holds; the namespace admits pods that mount a folder of the node."""
+    assert objects[kind, name]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 60
+    level = objects["Namespace", "endturn"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+    assert level == "privileged"
+
+
+def test_gateways_are_spread_over_nodes(objects: dict[tuple[str, str], Object]) -> None:
+    gateway = objects["StatefulSet", "endturn-gateway"]["spec"]
+    [spread] = gateway["template"]["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["maxSkew"]) == ("kubernetes.io/hostname", 1)
+    assert spread["labelSelector"] == gateway["selector"]
+
+
+def test_an_overlay_of_the_documentation_puts_in_what_is_ones_own(tmp_path: Path) -> None:
+    """Another cluster's name, rules and a dashboard of one's own configuration, and TLS towards Kafka."""
+    (tmp_path / "endturn.toml").write_text('grafana = "https://grafana.example.com"\n[alerts]\nobjective = 0.99\n')
+    own = ["generate", "--config", str(tmp_path / "endturn.toml"), "--output", str(tmp_path / "own")]
+    assert cli.main(own) == 0
+    blocks = re.findall(r"```yaml\n(# overlay/kustomization.yaml\n.+?)```", DOCUMENTED.read_text(), re.DOTALL)
+    [written] = blocks
+    where = os.path.relpath(REPOSITORY / "kubernetes", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(written.replace("../endturn/kubernetes", where))
+    found = render(tmp_path)
+    rule = yaml.safe_load((tmp_path / "own/dashboards/kubernetes/prometheusrule.yaml").read_text())
+    assert found["PrometheusRule", "endturn"]["spec"] == rule["spec"]
+    assert "127.0.0.1" not in json.dumps(rule)
+    [board] = found["ConfigMap", "endturn-overview"]["data"].values()
+    assert board == (tmp_path / "own/dashboards/overview.json").read_text()
+    assert found["ConfigMap", "endturn-fleet"]["data"]["ENDTURN_CLUSTER"] == "eu-1"
+    for kind, name in PODS:
+        collector = container(found[kind, name], "collector")
+        assert collector["args"][-1] == "--config=/etc/endturn/kafka_tls.yaml"
+        assert {"secretRef": {"name": "endturn-kafka"}} in collector["envFrom"]
 
 
 @pytest.mark.parametrize(

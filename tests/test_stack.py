@@ -226,6 +226,8 @@ def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
     for file in ("kafka_agent", "kafka_gateway"):
         text = (REPOSITORY / f"collector/{file}.yaml").read_text()
         assert re.findall(r"env:ENDTURN_KAFKA_\w+:-(endturn\.\w+)", text) == created, "the topics that are made"
+    turns, truncated = (int(kept) for kept in re.findall(r"create endturn\.\w+ (\d+)", str(flags["topics"])))
+    assert truncated > turns, "what was cut off outlasts the rest"
 
 
 def test_compose_runs_the_all_in_one() -> None:
