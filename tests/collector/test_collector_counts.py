@@ -17,12 +17,12 @@ LONG = "é" * 100_000
 TEXT = Path(__file__).with_name("counts.yaml").read_text()
 ROWS: dict[str, Any] = yaml.safe_load(TEXT.replace("LONG", LONG).replace("CUT", LONG[:128]))
 RESPONSES, SUSPECTED = "endturn_responses_total", "endturn_truncations_suspected_total"
-LABELS = ("endturn_stop_reason", "gen_ai_provider_name", "gen_ai_request_model")
+LABELS = ("endturn_stop_reason", "gen_ai_provider_name", "gen_ai_request_model", "deployment_environment_name")
 
 
 def send(collector: Collector, service: str, row: dict[str, Any]) -> None:
     every = [Sent(attributes=row["attributes"], state=row.get("state", ""))] * row.get("times", 1)
-    body = spans(every, service=service, scope=row.get("scope", "test"))
+    body = spans(every, service=service, scope=row.get("scope", "test"), resource=row.get("resource"))
     assert post(f"{collector.url}/v1/traces", body) == 200
 
 
