@@ -92,7 +92,7 @@ TRUNCATED: Final[dict[str, Value]] = {
     "endturn.stop.raw": "length",
     "endturn.stop.truncated": True,
 }
-BATCH: Final = {"sizer": "bytes", "flush_timeout": "500ms", "min_size": 524288, "max_size": 3145728}
+BATCH: Final = {"sizer": "bytes", "flush_timeout": "500ms", "min_size": 524288, "max_size": 3670016}
 QUEUE: Final = {"sizer": "bytes", "queue_size": 1 << 30, "num_consumers": 4, "batch": BATCH}
 VARIANTS: Final[dict[str, tuple[Path, ...]]] = {
     "pass": (), "disk": (), "agent": AGENT, "collector": ALL_IN_ONE, "gateway": GATEWAY,

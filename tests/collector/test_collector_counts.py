@@ -17,12 +17,12 @@ LONG = "é" * 100_000
 TEXT = Path(__file__).with_name("counts.yaml").read_text()
 ROWS: dict[str, Any] = yaml.safe_load(TEXT.replace("LONG", LONG).replace("CUT", LONG[:128]))
 RESPONSES, SUSPECTED = "endturn_responses_total", "endturn_truncations_suspected_total"
-LABELS = ("endturn_stop_reason", "gen_ai_provider_name", "gen_ai_request_model")
+LABELS = ("endturn_stop_reason", "gen_ai_provider_name", "gen_ai_request_model", "deployment_environment_name")
 
 
 def send(collector: Collector, service: str, row: dict[str, Any]) -> None:
     every = [Sent(attributes=row["attributes"], state=row.get("state", ""))] * row.get("times", 1)
-    body = spans(every, service=service, scope=row.get("scope", "test"))
+    body = spans(every, service=service, scope=row.get("scope", "test"), resource=row.get("resource"))
     assert post(f"{collector.url}/v1/traces", body) == 200
 
 
@@ -52,6 +52,30 @@ def test_a_response_is_counted_once_under_the_librarys_names(tmp_path: Path) -> 
         for metric, name in ((SUSPECTED, "suspected"), ("endturn_stop_reasons_unmapped_total", "unmapped")):
             found = {service: sum(counts.values()) for service, counts in counted(collector, metric).items()}
             assert found == {service: row[name] for service, row in ROWS.items() if name in row}
+
+
+def test_one_service_with_names_without_end_leaves_no_room_for_a_new_one(tmp_path: Path) -> None:
+    """What has a counter is counted on; a new service's responses are in none, and only the limit's counter says so."""
+    few = {"processors": {"deltatocumulative/counted": {"max_streams": 5}}}
+    row, label = ROWS["a truncated answer"] | {"times": 1}, "max_tokens, openai, {}"
+    with Collector(
+        tmp_path, configs=[written(tmp_path / "few.yaml", few)], environment={"ENDTURN_COLLECTOR_ID": "here"}
+    ) as collector:
+        send(collector, "first", row)
+        wanted = {"first": {label.format("gpt-5"): 1.0}}
+        eventually(lambda: counted(collector, RESPONSES) == wanted, what="the first service")
+        for n in range(20):
+            named = row["attributes"] | {"gen_ai.request.model": f"model-{n}"}
+            send(collector, "hostile", row | {"attributes": named})
+        send(collector, "new", row)
+        send(collector, "first", row)
+        over = "otelcol_deltatocumulative_datapoints"
+        eventually(lambda: collector.own(over, error="limit") == 17, what="what found no room")
+        eventually(
+            lambda: counted(collector, RESPONSES)["first"] == {label.format("gpt-5"): 2.0}, what="the first again"
+        )
+        assert counted(collector, RESPONSES).keys() == {"first", "hostile"}
+        assert len(counted(collector, RESPONSES)["hostile"]) == 4
 
 
 def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:

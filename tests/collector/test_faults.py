@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import ssl
 import threading
 from collections.abc import Sequence
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from tests.support.otlp import Sent, Value, logs, post, spans
 from tests.support.processes import (
@@ -23,6 +28,7 @@ from tests.support.processes import (
     free_port,
     metric,
     self_signed,
+    shipped,
     written,
 )
 
@@ -143,6 +149,57 @@ def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice
 
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
+LARGEST = 3 << 20
+"""Bytes of the largest message that a Collector takes."""
+
+
+def largest(attribute: str) -> bytes:
+    """A message of one span, with this attribute as long as it may be."""
+
+    def message(text: str) -> bytes:
+        texts = {key: "length" if isinstance(value, list) else str(value) for key, value in LENGTH.items()}
+        pairs = [
+            KeyValue(key=key, value=AnyValue(string_value=each)) for key, each in (texts | {attribute: text}).items()
+        ]
+        span = Span(trace_id=os.urandom(16), span_id=os.urandom(8), name="largest", attributes=pairs, status=Status())
+        scoped = ScopeSpans(scope=InstrumentationScope(name="test"), spans=[span])
+        named = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value="agent"))])
+        spans = [ResourceSpans(resource=named, scope_spans=[scoped])]
+        return ExportTraceServiceRequest(resource_spans=spans).SerializeToString()
+
+    short = "x" * (LARGEST - 1000)
+    return message(short + "x" * (LARGEST - len(message(short))))
+
+
+@pytest.mark.parametrize("attribute", ["padding", "gen_ai.response.finish_reasons"])
+def test_the_largest_span_arrives_and_so_does_what_came_beside_it(attribute: str, tmp_path: Path) -> None:
+    """Its stop reason is added to it, cut where it is long itself, and a queue takes what it has become."""
+    as_tempo = {"receivers": {"otlp": {"protocols": {"grpc": {"max_recv_msg_size_mib": 4}}}}}
+    sink = Collector(tmp_path / "sink", configs=[written(tmp_path / "tempo.yaml", as_tempo)])
+    with sink, impatient(tmp_path, "collector", "otlp_grpc/tempo", ENDTURN_TEMPO_ENDPOINT=sink.grpc) as running:
+        url, beside = f"{running.url}/v1/traces", spans([Sent(name="beside", attributes=LENGTH)] * 50)
+        body = largest(attribute)
+        assert len(body) == LARGEST
+        assert post(url, beside) == 200
+        assert post(url, body, headers=PROTOBUF) == 200
+        assert post(url, beside) == 200
+        assert post(url, largest(attribute) + b"\x0a\x00", headers=PROTOBUF) in (400, 413)
+        eventually(lambda: len(sink.spans()) == 101, what="every span")
+
+
+def test_no_queue_sends_more_than_is_taken_behind_it() -> None:
+    """A gateway takes from an agent what applications may send, Kafka and Tempo 4 MiB; what grows has room for that."""
+    exporters = [
+        (name, *each)
+        for name in (*SHIPPED, "kafka_agent")
+        for each in shipped(f"collector/{name}.yaml")["exporters"].items()
+    ]
+    sizes = {f"{name}: {exporter}": told["sending_queue"]["batch"]["max_size"] for name, exporter, told in exporters}
+    agents = {"agent: otlp_grpc/gateway"}
+    assert {name: size for name, size in sizes.items() if size <= LARGEST} == dict.fromkeys(agents, LARGEST)
+    assert max(sizes.values()) < 4 << 20
+
+
 HOSTILE: dict[str, tuple[bytes, set[int], dict[str, str]]] = {
     "garbage": (b"\xff\xfe garbage \x00" * 100, {400}, PROTOBUF),
     "a cut message": (b"\x0a\x7f" + b"x" * 9, {400}, PROTOBUF),

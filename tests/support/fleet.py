@@ -107,6 +107,7 @@ class Kafka(Server):
         """As an operator does, once."""
         for topic in (TURNS, TRUNCATED):
             options = ["--partitions", str(PARTITIONS), "--replication-factor", "1"]
+            options += ["--config", "max.message.bytes=4194304"]
             self._ask("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, *options)
 
     def keep(self, **settings: int) -> None:

@@ -34,8 +34,14 @@ class Sent:
     events: Sequence[str] = ()
 
 
-def spans(every: Iterable[Sent], *, service: str = "agent", scope: str = "test") -> bytes:
-    """The spans as the body of one request."""
+def spans(
+    every: Iterable[Sent],
+    *,
+    service: str = "agent",
+    scope: str = "test",
+    resource: Mapping[str, Value] | None = None,
+) -> bytes:
+    """The spans as the body of one request; `resource` says more of the service, or otherwise."""
     now = time.time_ns()
     written = [
         {
@@ -53,7 +59,7 @@ def spans(every: Iterable[Sent], *, service: str = "agent", scope: str = "test")
         }
         for each in every
     ]
-    return body("spans", written, resource=_resource(service), scope={"name": scope})
+    return body("spans", written, resource=_resource(service) | dict(resource or {}), scope={"name": scope})
 
 
 def logs(bodies: Iterable[str], *, service: str = "agent") -> bytes:
