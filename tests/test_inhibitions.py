@@ -50,7 +50,7 @@ CASES = {
     "where most Collectors are down all that follows is silent, and a model's truncation is not": (
         [
             *alerts(ONE, "CollectorDown", "CollectorLosing"),
-            *alerts(ONE | KAFKA, "QueueFilling", "ExportStalled"),
+            *alerts(ONE | KAFKA, "QueueFull", "QueueFilling", "ExportStalled"),
             *alerts({"receiver": "kafka/turns"}, "GatewaysBehind"),
             *alerts(SHOP, "TelemetryAbsent", "SdkDropping"),
         ],
@@ -67,6 +67,14 @@ CASES = {
     "Kafka that is away is told of as such, and not as a queue that fills": (
         alerts(ONE | KAFKA, "QueueFilling"),
         [*alerts(ONE | KAFKA, "ExportStalled"), *alerts(ONE | TEMPO, "QueueFilling")],
+    ),
+    "a queue that is full was filling; that nothing is taken is why": (
+        alerts(ONE | KAFKA, "QueueFilling"),
+        [*alerts(ONE | KAFKA, "QueueFull", "ExportStalled"), *alerts(TWO | KAFKA, "QueueFilling")],
+    ),
+    "a full queue alone silences that it fills, of no other exporter": (
+        alerts(ONE | KAFKA, "QueueFilling"),
+        [*alerts(ONE | KAFKA, "QueueFull"), *alerts(ONE | TEMPO, "QueueFilling")],
     ),
     "a back end that takes nothing keeps gateways from reading": (
         [*alerts(ONE | TEMPO, "QueueFilling"), *alerts({"receiver": "kafka/turns"}, "GatewaysBehind")],

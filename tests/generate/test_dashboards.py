@@ -20,7 +20,7 @@ from endturn.generate.dashboards import LABELS, NAMES, SOURCES
 from endturn.generate.promql import SERVICE, UnknownName, filled, selectors
 from endturn.telemetry import schema
 from tests.support.processes import REPOSITORY
-from tests.support.promtool import oldest
+from tests.support.promtool import evaluate, oldest
 
 UNITS = {"percentunit", "s", "short", "locale", "currencyUSD", "bytes", "none"}
 BUILT_IN = {
@@ -289,6 +289,24 @@ def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
     done = subprocess.run([oldest(), "check", "rules", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(rules)} rules found" in done.stdout
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(("away", "traces"), [("1m", 50), ("1h", 50), ("20h", 50), ("25h", None)])
+def test_traces_that_ended_with_a_gateway_are_told_when_it_is_back_within_a_day(
+    away: str, traces: int | None, tmp_path: Path
+) -> None:
+    """Once, in the step in which it is back."""
+    [panel] = [each for each in drawn(BY_NAME["pipeline"]) if each["title"] == "Traces that ended with a gateway"]
+    minutes = int(away[:-1]) * (60 if away.endswith("h") else 1)
+    own = '{job="collector",instance="gateway-1"}'
+    series = {
+        f"otelcol_processor_tail_sampling_sampling_traces_on_memory{own}": f"50x20 stale _x{minutes - 1} 1x20",
+        f"otelcol_process_uptime{own}": f"0+60x20 stale _x{minutes - 1} 5+60x20",
+    }
+    expr = panel["targets"][0]["expr"].replace("$__interval", "10m")
+    samples = {} if traces is None else {'{instance="gateway-1"}': float(traces)}
+    evaluate(tmp_path, series, [(expr, f"{20 + minutes + 6}m", samples)], interval="1m")
 
 
 # --- Looks and links ----------------------------------------------------------------------------------------------

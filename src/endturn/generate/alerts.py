@@ -132,13 +132,14 @@ def collectors(config: RuleConfig) -> str:
 
 
 def _chosen(scope: str) -> str:
-    """The part of a link that sets the dashboard's variables to the alert's labels; the first it always has."""
+    """The part of a link that sets the dashboard's variables to the alert's labels; of several, `job` it always has."""
     sets = ""
-    for name in map(promql.label, SCOPES[scope]):
+    for name in map(promql.label, SCOPES.get(scope, (scope,))):
         if name == promql.JOB:
             sets = f"?var-job={{{{ $labels.{name} | urlquery }}}}"
         else:
-            sets += f"{{{{ with $labels.{name} }}}}&var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
+            mark = "&" if sets else "?"
+            sets += f"{{{{ with $labels.{name} }}}}{mark}var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
     return sets
 
 

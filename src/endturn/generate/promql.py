@@ -177,7 +177,7 @@ def losses(selector: str, labels: Collection[Label], window: str, *, seen: str, 
         for over in (f"[{window}]", f"[1d] offset {window}")
     )
     known = f" and on ({', '.join(map(label, on))}) last_over_time({seen}[1d] offset {window})" if seen else ""
-    return f"sum{by(labels)}(\n  {now}\n  - {before} >= 0\n  or {now}{known}\n)"
+    return f"sum{by(labels)}(\n  {now} - {before} >= 0\n  or {now}{known})"
 
 
 def increases(series: str, labels: Collection[Label], window: str) -> str:
