@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.fleet import Fleet
+from tests.support.fleet_account import COUNTERS, chosen, counts, events
 from tests.support.fleet_load import SPANS, Load, Turns, plain_turns, traces
 from tests.support.fleet_view import OWN, Labels, asked, firing
 from tests.support.processes import PrometheusClient, eventually, http, metric, settled
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.stack
 
 TURNS = 1000
 """Of the library; those without it come on top."""
+LASTS = 20
+"""Seconds that they are played for at least, however fast the machine is: an export and a look are a second each."""
 PERCENT = 25
 """Of turns that ended well, how many are kept."""
 AGAIN = 5
@@ -50,7 +53,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     with Fleet(folder, environment=variables) as fleet:
         began = time.time()
         share = TURNS // 3
-        loads = [Load(fleet.agents[n % 2], turns=share, first=n * share) for n in range(3)]
+        loads = [Load(fleet.agents[n % 2], turns=share, first=n * share, most=share // LASTS) for n in range(3)]
         foreign = plain_turns(fleet.agents, TURNS // 5)
         edges = [(began, 0, began)]
         while edges[-1][1] < len(loads) * share:
@@ -96,16 +99,17 @@ def test_the_rest_is_sampled_whole_at_the_rate_that_is_set(played: Played) -> No
     found = [(trace, spans) for gateway in traces(played.fleet) for trace, spans in gateway.items() if trace in rest]
     assert {len(spans) for _, spans in found} == {SPANS["whole"]}
     assert len({trace for trace, _ in found}) == len(found), "a trace came to two gateways"
-    assert abs(len(found) / len(rest) - PERCENT / 100) < 0.05
+    assert {trace for trace, _ in found} == chosen(rest, PERCENT)
 
 
 def test_what_is_counted_in_the_ring_is_what_was_sent(played: Played) -> None:
     """By the library exactly; from spans of others, too, where nothing was sent twice."""
     settled(lambda: miscounted(played), what="what was sent")
     # Every series has begun at zero in the ring, too, so what panels make of it is the whole of it.
-    grew = f'endturn_turns_total{{job="load"}}[{time.time() - played.began:.0f}s]'
-    [grown] = played.fleet.query.client.query(f"sum(max_over_time({grew}) - min_over_time({grew}))")
-    assert grown.value == len(played.turns)
+    for name, sent in zip(COUNTERS, counts(played.turns), strict=True):
+        grew = f'{name}{{job="load"}}[{time.time() - played.began:.0f}s]'
+        [grown] = played.fleet.query.client.query(f"sum(max_over_time({grew}) - min_over_time({grew}))")
+        assert grown.value == sent, name
 
     time.sleep(AGAIN)
     assert not misplaced(played)
@@ -163,10 +167,14 @@ def test_each_receiver_of_the_ring_holds_a_part(played: Played) -> None:
     assert min(held) > max(held) / 4
 
 
-def test_the_events_of_truncated_turns_are_there(played: Played) -> None:
-    cut = {trace for trace, kind in played.turns.items() if kind != "whole"}
+def test_every_event_is_there_once(played: Played) -> None:
+    expected = events(played.turns)
 
-    eventually(lambda: cut <= played.fleet.store.told(), what="an event of each truncated turn", timeout=60, every=1)
+    def different() -> object:
+        told = {event: n for event, n in played.fleet.store.told().items() if event[0] in played.turns}
+        return {event: (told.get(event, 0), expected[event]) for event, _ in told.items() ^ expected.items()}
+
+    settled(different, what="the events of each turn")
 
 
 def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:

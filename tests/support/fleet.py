@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -217,7 +218,7 @@ class Store(Server):
         self._files = [Written(folder / f"{way}.json", "resourceSpans", "scopeSpans", "spans") for way in ways]
         self._log = Written(folder / "logs.json", "resourceLogs", "scopeLogs", "logRecords")
         self._spans: list[list[Span]] = [[] for _ in ways]
-        self._told: set[str] = set()
+        self._told: Counter[tuple[str, str]] = Counter()
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "store.yaml"
         file.write_text(yaml.safe_dump(config))
@@ -236,9 +237,9 @@ class Store(Server):
             self._spans[gateway].append(Span(span["traceId"], span["spanId"], cut, copied))
         return self._spans[gateway]
 
-    def told(self) -> set[str]:
-        """The traces of which any agent has told an event."""
-        self._told.update(record.get("traceId", "") for record in self._log.read())
+    def told(self) -> Counter[tuple[str, str]]:
+        """How often any agent has told each event of each trace, by the trace's id and the event's name."""
+        self._told.update((record.get("traceId", ""), record.get("eventName", "")) for record in self._log.read())
         return self._told
 
 

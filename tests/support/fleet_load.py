@@ -37,7 +37,8 @@ CALL: Final[dict[str, Value]] = {
 class Load:
     """A process that plays turns and sends them to an agent."""
 
-    def __init__(self, agent: Member, *, turns: int, first: int = 0, service: str = "load") -> None:
+    def __init__(self, agent: Member, *, turns: int, first: int = 0, service: str = "load", most: int = 1000) -> None:
+        """It begins to count at `first`, and plays `most` turns a second at most."""
         self.turns = turns
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
             "OTEL_EXPORTER_OTLP_ENDPOINT": agent.url,
@@ -46,7 +47,7 @@ class Load:
             "OTEL_BLRP_MAX_QUEUE_SIZE": "20000",
             "OTEL_METRIC_EXPORT_INTERVAL": "1000",
         }
-        command = [sys.executable, str(REPOSITORY / "tests" / "apps" / "load.py"), str(turns), str(first)]
+        command = [sys.executable, str(REPOSITORY / "tests" / "apps" / "load.py"), *map(str, (turns, first, most))]
         # A file, for a pipe that nobody reads fills up.
         self._told = tempfile.NamedTemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=self._told)
