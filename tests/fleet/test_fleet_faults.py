@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.fleet]
 
 PERCENT = 25
 READ = "otelcol_receiver_accepted_spans"
-DOWN, MOST_DOWN = "EndturnCollectorDown", "EndturnCollectorsDown"
+DOWN, MOST_DOWN, STALLED = "EndturnCollectorDown", "EndturnCollectorsDown", "EndturnExportStalled"
 QUEUES, SILENT, UNREAD = "Queues", "Services, the longest silent first", "Spans in Kafka that were not read"
 ENDED = "Traces that ended with a gateway"
 
@@ -61,7 +61,7 @@ FAULTS = {
     "Kafka": Fault(lambda fleet: [fleet.kafka], (QUEUES, "kafka/turns, traces")),
     "the receiver that is written to": Fault(lambda fleet: fleet.receivers[:1], (SILENT, "{service}"), seconds=30),
     "another receiver": Fault(lambda fleet: fleet.receivers[1:], (SILENT, "{service}"), seconds=30),
-    "the back end": Fault(lambda fleet: [fleet.store], (QUEUES, "otlp_grpc/tempo, traces"), seconds=120),
+    "the back end": Fault(lambda fleet: [fleet.store], (QUEUES, "otlp_grpc/tempo, traces"), STALLED, seconds=120),
     "a full topic": Fault(lambda fleet: fleet.gateways, (UNREAD, "turns"), MOST_DOWN, deletes=True, takes=True),
 }
 TURNS = int(os.environ.get("ENDTURN_FLEET_TURNS", "9000")) // len(FAULTS)
@@ -181,7 +181,8 @@ def test_what_was_cut_off_survives(
         unread = sent(fleet) - sent_before - (saw.had_read - read_before) - read(fleet)
         shows = shown(fleet.query.client, UNREAD, "turns", since=began)
         table[name][-1] += f"; {unread:,.0f} deleted"
-        assert shows == pytest.approx(unread, rel=0.1)
+        # What a gateway reads before anybody scrapes it for the first time no rate knows of.
+        assert 0.9 * unread <= shows <= 1.1 * unread + read(fleet)
         assert found.partial + found.missed <= unread
 
 
@@ -246,7 +247,7 @@ def _break(fleet: Fleet, name: str, load: MixedLoad, began: float) -> Seen:
         part.kill()
     try:
         eventually(lambda: most(killed) > 2 * before, what=f"more than {2 * before:g}: {title}", timeout=120, every=1)
-        eventually(lambda: expected <= names(firing(fleet.rule.client), name), what=f"{expected}", timeout=60, every=1)
+        eventually(lambda: expected <= names(firing(fleet.rule.client), name), what=f"{expected}", timeout=120, every=1)
         paused = not {*fleet.agents}.isdisjoint(parts)
         eventually(lambda: paused or load.played() > 1 / 2, what="load without it", timeout=600)
         eventually(lambda: time.time() - killed > fault.seconds, what="it", timeout=fault.seconds + 60, every=1)
