@@ -172,12 +172,14 @@ TEXTS = st.text(st.sampled_from("abc 1\n`.é語\ufffd"), max_size=60) | st.text(
 
 @pytest.mark.behaviour(29)
 @given(a=TEXTS, b=TEXTS)
+@example("   a", "   a")
 def test_the_law_of_the_seam(a: str, b: str) -> None:
     """No overlap, no restart, no preamble, no fence, no half of a character: the texts are joined as they are."""
     plain = " ".join(a.split())
     for start in (0, next((b.index(dots) + len(dots) for dots in ("...", "…") if dots in b), 0)):
         again = " ".join(b[start:].split())
         assume(longest_overlap(plain, again, 32) < 2)  # and a blank on each side
+        assume(longest_overlap(a, b[start:], 32) < 4)  # blanks count in one to the character
         assume(not (len(a) > 32 and plain.startswith(" ".join(b[start:32].split()))))
     assume(not is_preamble(b.partition("\n")[0]))
     assume(not open_fence(a))
