@@ -140,7 +140,7 @@ class _Controller:
                         assert callable(self._policy.on_context_exceeded)
                         reply = yield from make_room(self._policy.on_context_exceeded, step, scope)
                     case Wait():
-                        yield Act(partial(self._sleep, step.seconds), (scope,), "sleep")
+                        yield Act(partial(self._sleep, step.seconds), scope.step(), whose="sleep")
         except BaseException as thrown:
             error = meant(thrown)
             with scope.step():
@@ -234,7 +234,7 @@ class ContinuationController(_Controller):
         for item in turn:
             try:
                 if isinstance(item, Act):
-                    with item.within():
+                    with item.outer, item.inner:
                         value = item.do()
                     if value.__class__ is not Delta and isawaitable(value):
                         getattr(value, "close", lambda: None)()
@@ -266,7 +266,7 @@ class AsyncContinuationController(_Controller):
         for item in turn:
             try:
                 if isinstance(item, Act):
-                    with item.within():
+                    with item.outer, item.inner:
                         value = item.do()
                         if value.__class__ is not Delta and isawaitable(value):
                             value = await value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,7 @@ from endturn.continuation.result import CallProvider, MakeRoom, ToolRan, TurnRes
 from endturn.errors import ProviderError, UsageError
 from endturn.formats.content_parts import is_part
 from endturn.provider_calls import announce_end, stop_by
-from endturn.scopes import Call, Layer, ToolRun, TurnScope, open_call, start_tool
+from endturn.scopes import Call, Layer, Step, TurnScope, open_call, start_tool
 
 Item = Delta | TurnResult
 """What the consumer of a turn is given."""
@@ -28,23 +28,17 @@ Item = Delta | TurnResult
 _END: Final = object()
 _STREAMED: Final = (Delta, ChatResponse)  # in this order: pydantic's own instance check is a slow one
 
+_NOTHING: Final = nullcontext()
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
     """Do this within its scopes, and send what it gives, or a Failed. A stream's act is done for each item."""
 
     do: Callable[[], Any]
-    scopes: tuple[TurnScope | Call | ToolRun | None, ...]
+    outer: Step
+    inner: AbstractContextManager[None] = _NOTHING
     whose: str = "the provider function"
-
-    @contextmanager
-    def within(self) -> Iterator[None]:
-        """Make the scopes current, each within the one before it."""
-        with ExitStack() as entered:
-            for scope in self.scopes:
-                if scope is not None:
-                    entered.enter_context(scope.step())
-            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +116,14 @@ def call_provider(
     last: ChatResponse | None = None
     close: Callable[[], Any] | None = None
     try:
-        answer = yield Act(partial(provider, request), (scope, call))
+        answer = yield Act(partial(provider, request), *_steps(scope, call))
         if isinstance(answer, ChatResponse):
             last = answer
         elif not isinstance(answer, Failed):
             pull, close = _stream(answer)
             if call is not None:
                 call.facts["stream"] = True
-            pulling = Act(pull, (scope, call))
+            pulling = Act(pull, *_steps(scope, call))
             while isinstance(answer := (yield pulling), _STREAMED):
                 if call is not None:
                     call.chunk()
@@ -154,12 +148,16 @@ def call_provider(
         raise
     finally:
         if close is not None:
-            yield Act(close, (scope, call))
+            yield Act(close, *_steps(scope, call))
+
+
+def _steps(scope: TurnScope, call: Call | None) -> tuple[Step, AbstractContextManager[None]]:
+    return scope.step(), _NOTHING if call is None else call.step()
 
 
 def make_room(hook: Callable[..., Any], step: MakeRoom, scope: TurnScope) -> Generator[Act, Any, Request | None]:
     """Ask the host's function for a request that fits. Returns None where it gives up."""
-    answer = yield Act(partial(hook, step.request, step.response), (scope,), "on_context_exceeded")
+    answer = yield Act(partial(hook, step.request, step.response), scope.step(), whose="on_context_exceeded")
     if isinstance(answer, Failed):
         raise answer.error
     if answer is not None and not isinstance(answer, Request):
@@ -171,7 +169,7 @@ def run_tool(function: Callable[[ToolCall], Any], call: ToolCall, scope: TurnSco
     """One run of a tool. What it raises is told to the model."""
     run = start_tool(scope.turn, name=call.name, call_id=call.id)
     try:
-        answer = yield Act(partial(function, call), (run,), f"the tool {call.name!r}")
+        answer = yield Act(partial(function, call), run.step(), whose=f"the tool {call.name!r}")
     except BaseException as error:
         run.end(meant(error))
         raise
