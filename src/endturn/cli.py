@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if (uv := os.environ.get("UV")) and FETCHED not in os.environ:  # `uvx` started this, and starts it again
             again = [uv, "tool", "run", "--from", _with_extra(extra), "endturn", *words]
-            os.execve(uv, again, {**os.environ, FETCHED: extra})  # noqa: S606
+            os.execve(uv, again, {**os.environ, FETCHED: extra})  # noqa: S606 - as `uvx` did
         hint = f"pip install 'endturn[{extra}]', or uvx --from endturn endturn {name}"
         print(f"endturn: {error.name!r} is not installed: {hint}", file=sys.stderr)
         return 2

@@ -98,6 +98,8 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     stop_listening = subscribe(tally)
     started = time.monotonic()
     status = 0
+    if minutes:
+        print(f"Turns are played for {minutes:g} minutes; Ctrl-C ends it.", file=sys.stderr, flush=True)
     with configure(), scripted_provider().serve() as url:
         try:
             for agent, question in plan(minutes):

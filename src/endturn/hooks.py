@@ -98,8 +98,7 @@ def listening() -> bool:
 
     A listener may have a method `awake`, which says so of itself, or None where it never does; others always do.
     """
-    # A generator expression would cost every call a frame, observed or not.
-    for is_awake in _awake:  # noqa: SIM110
+    for is_awake in _awake:  # noqa: SIM110 - a generator would cost every call a frame, observed or not
         if is_awake():
             return True
     return False

@@ -188,7 +188,7 @@ def items(text: str) -> str:
 
 
 ENDS: Final = {"places": r"\s*$", "trees": r"(?:\s*|\.(?s:.*))$"}
-
+"""What may follow a name: nothing, and with trees what is below it."""
 INSTRUCTION: Final = re.compile(r"\\.|\[[^]]+\]|[^()?:\\\[]")
 INSTRUCTIONS: Final = 970
 """About so many make a thousand with what Go adds at both ends."""
