@@ -177,8 +177,9 @@ def test_what_was_cut_off_survives(
     by_rule, by_mail = names(fired(fleet.query.client, began), name), names(told(fleet.webhook, began), name)
     assert by_mail & OF_LOAD, "nothing reaches Alertmanager, or it sends nothing on"
     beside = OF_LOAD | (LATE if fault.deletes else set())
-    assert by_mail - beside == saw.expected
-    assert by_rule - beside == saw.expected | ({DOWN} if fault.alert == MOST_DOWN else set())  # it silences that
+    silenced = {DOWN} if fault.alert == MOST_DOWN else set()  # until most are back: then it tells of the last
+    assert by_mail - beside - silenced == saw.expected
+    assert by_rule - beside == saw.expected | silenced
     assert fault.deletes == (found.partial > found.cut / 4)
     if fault.deletes:  # what the panel goes on showing is what was lost
         unread = sent(fleet) - sent_before - (saw.had_read - read_before) - read(fleet)
@@ -256,7 +257,7 @@ def _break(fleet: Fleet, name: str, load: MixedLoad, began: float) -> Seen:
         eventually(lambda: time.time() - killed > fault.seconds, what="it", timeout=fault.seconds + 60, every=1)
         if fault.deletes:
             eventually(lambda: load.played() == 1, what="all of the load", timeout=600, every=1)
-            settled(lambda: _is_all_kept(fleet), what="records to be deleted unread", timeout=120)
+            settled(lambda: _is_mostly_kept(fleet), what="records to be deleted unread", timeout=120)
             fleet.kafka.keep()
         during, taken = most(killed), load.taken[-1][1]
     finally:
@@ -266,10 +267,10 @@ def _break(fleet: Fleet, name: str, load: MixedLoad, began: float) -> Seen:
     return Seen(text, expected, killed, had_read, taken)
 
 
-def _is_all_kept(fleet: Fleet) -> bool:
-    """Kafka begins another file, and deletes those before it, only when something comes."""
+def _is_mostly_kept(fleet: Fleet) -> bool:
+    """Of what was not read. Kafka begins another file, and deletes those before it, only when something comes."""
     plain_turns(fleet.agents, 100, service="later")
-    return fleet.kafka.deleted() == 0
+    return fleet.kafka.deleted() < fleet.kafka.lag() / 2
 
 
 def test_a_gateway_that_dies_takes_what_it_was_weighing_but_no_truncated_call(

@@ -27,6 +27,8 @@ BATCH: Final = 100
 """How many turns one request has spans of."""
 PLAYED: Final = 1000
 """How many turns of a load the library plays at most: some tens a second, where two cores run the whole fleet, too."""
+LASTS: Final = 40
+"""Seconds that such a load takes at least: it is not to be over, on a fast machine, before a part is killed."""
 CALL: Final[dict[str, Value]] = {
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": "openai",
@@ -88,7 +90,8 @@ class MixedLoad:
         self.own = min(turns // 2, PLAYED) // len(agents) * len(agents)
         self.plain = f"{service}-plain"
         self._agents = agents
-        self._loads = [Load(agent, turns=self.own // len(agents), service=service) for agent in agents]
+        each = self.own // len(agents)
+        self._loads = [Load(agent, turns=each, service=service, most=max(1, each // LASTS)) for agent in agents]
         self._plain: Turns = {}
         self.taken: list[tuple[float, int]] = [(0, 0)]
         self.unsure = 0
