@@ -168,7 +168,7 @@ def usage_in(format: str, said: Any) -> Usage | None:
     """Usage, by the format's rows in `data/usage_members.tsv`. What is told twice counts where it is told first."""
     found: Json = {}
     for name, places in _figures()[format].items():
-        told = ([each for path in paths if (each := count(at(said, path))) is not None] for paths in places)
-        if tokens := next(filter(None, told), None):
-            found[name] = sum(tokens)
+        told = ([count(at(said, path)) for path in paths] for paths in places)
+        if tokens := next((counts for counts in told if counts[0] is not None), None):
+            found[name] = sum(filter(None, tokens))
     return Usage(**found) if found else None
