@@ -170,12 +170,6 @@ def cohere(of: Any, url: str, timeout_s: float, tries: int) -> Any:
     return made, {**ASK, "request_options": {"max_retries": tries - 1}}
 
 
-def litellm(of: Any, url: str, timeout_s: float, tries: int, model: str = "openai/m") -> Any:
-    base = f"{url}/v1" if model.startswith("openai") else url
-    asked = {**CLAUDE, "model": model, "api_base": base, "api_key": "none", "timeout": timeout_s, "max_retries": 0}
-    return partial(of, **asked)
-
-
 RESPONSES: dict[str, Any] = {"model": "m", "input": "hi"}
 PROMPT: dict[str, Any] = {"model": "m", "prompt": "hi"}
 CONTENTS: dict[str, Any] = {"model": "m", "contents": "hi"}
@@ -244,14 +238,6 @@ SDKS = [
     Kind(
         "Ollama", "ollama:Client", lambda of, url, timeout_s, tries: of(host=url, timeout=timeout_s),
         lambda made: made.chat(**ASK), lambda made: made.chat(**STREAM), "ollama", "ollama", close=id,
-    ),
-    Kind(  # what is not read of its stream is dropped: it cannot be closed
-        "LiteLLM", "litellm:completion", litellm, lambda ask: ask(), lambda ask: (ask(stream=True), int), close=id,
-    ),
-    Kind("AsyncLiteLLM", "litellm:acompletion", litellm, lambda ask: ask(), lambda ask: ask(stream=True), close=id),
-    Kind(
-        "AsyncLiteLLMClaude", "litellm:acompletion", partial(litellm, model="anthropic/claude-sonnet-4-5"),
-        lambda ask: ask(), lambda ask: ask(stream=True), "anthropic", "anthropic", "claude-sonnet-4-5", close=id,
     ),
 ]  # fmt: skip
 

@@ -1,8 +1,11 @@
-"""LiteLLM in every situation of the HTTP clients' matrix, and by its other functions, models and clients."""
+"""LiteLLM over OpenAI's SDK and over a client of its own: each exchange is one record, with the provider's reason."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -11,10 +14,9 @@ import litellm
 import pytest
 from litellm.google_genai import agenerate_content, agenerate_content_stream, generate_content, generate_content_stream
 
-from endturn.scripted import ScriptedProvider, fail, reason, truncate
+from endturn.scripted import ScriptedProvider, cut, fail, reason, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.instrumentation.test_exchanges import *  # noqa: F403
 from tests.support.announced import Announced, observed
 
 litellm.suppress_debug_info = True
@@ -22,6 +24,7 @@ litellm.suppress_debug_info = True
 MESSAGES: list[Any] = [{"role": "user", "content": "Count."}]
 CONTENTS: list[Any] = [{"role": "user", "parts": [{"text": "Count."}]}]
 HALF = truncate("One two three four", after=2)
+PACED = say("A long enough answer to be left before its end, in a good many pieces of text.").but(pace_s=0.01)
 GPT, CLAUDE, GEMINI = "openai/gpt-4o", "anthropic/claude-sonnet-4-5", "gemini/gemini-3-pro"
 
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -29,7 +32,7 @@ both = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "asyn
 
 
 @pytest.fixture
-def told() -> Iterator[Announced]:
+def seen() -> Iterator[Announced]:
     """What was announced. LiteLLM was imported before anything was instrumented, as in a host."""
     with observed() as announced:
         yield announced
@@ -55,6 +58,16 @@ def ask(model: str, url: str, *, asynchronous: bool = False, **more: Any) -> lis
     return list(answer) if more.get("stream") else [answer]
 
 
+def settle(seen: Announced) -> None:
+    """Have what was dropped noticed: the threads that LiteLLM logs with hold a stream for a while longer."""
+    for _ in range(200):
+        gc.collect()
+        cleanup.run()
+        if seen.ended:
+            return
+        time.sleep(0.02)
+
+
 # --- Every way of asking -------------------------------------------------------------------------------------------
 
 
@@ -69,24 +82,31 @@ def ask(model: str, url: str, *, asynchronous: bool = False, **more: Any) -> lis
         pytest.param(CLAUDE, "novel_value", StopReason.UNKNOWN, "anthropic", id="claude-unknown"),
         pytest.param(GEMINI, "MALFORMED_FUNCTION_CALL", StopReason.ERROR, "gcp.gemini", id="gemini-malformed"),
         pytest.param("hosted_vllm/m", "length", StopReason.MAX_TOKENS, "openai", id="imitates-openai"),
-        pytest.param("ollama/m", "length", StopReason.MAX_TOKENS, "ollama", id="without-a-content-type"),
     ],
 )
 def test_the_providers_own_reason_is_recorded(
-    told: Announced, model: str, raw: str, means: StopReason, provider: str, asynchronous: bool, stream: bool
+    seen: Announced, model: str, raw: str, means: StopReason, provider: str, asynchronous: bool, stream: bool
 ) -> None:
     """LiteLLM says `stop` for much of it, and hands that on as ever; there is one record and one span."""
     with ScriptedProvider([reason(raw, "So far")]).serve() as url:
         answers = ask(model, url, asynchronous=asynchronous, stream=stream)
         # Its synchronous streams of Claude stop before `message_stop`, and are kept: open until observation ends.
         cleanup.end()
-        one = told.only()
+        one = seen.only()
     assert (one.stop.reason, one.stop.raw) == (means, raw)
     assert (one.started.provider, one.started.model) == (provider, model.partition("/")[2])
     assert (one.started.server_address, one.started.stream) == ("127.0.0.1", stream)
     assert one.started.operation == ("generate_content" if model is GEMINI else "chat")
     if raw == "pause_turn":
         assert answers[-1].choices[0].finish_reason == "stop"
+
+
+def test_ollama_s_text(seen: Announced) -> None:
+    """LiteLLM asks it without a content type, and says `stop` whatever it says."""
+    with ScriptedProvider([HALF]).serve() as url:
+        ask("ollama/m", url)
+    one = seen.only()
+    assert (one.stop.reason, one.stop.raw, one.started.provider) == (StopReason.MAX_TOKENS, "length", "ollama")
 
 
 TEXT = "text-completion-openai/gpt-3.5-turbo-instruct"
@@ -106,7 +126,7 @@ alone."""
 @both
 @streamed
 @pytest.mark.parametrize("way", OTHER_WAYS)
-def test_other_functions(told: Announced, way: str, asynchronous: bool, stream: bool) -> None:
+def test_other_functions(seen: Announced, way: str, asynchronous: bool, stream: bool) -> None:
     """Text completions, Responses and the formats of Google and Anthropic: one record, with the provider's reason."""
     plain, awaited, model, asked, raw = OTHER_WAYS[way]
     if "messages" in asked:
@@ -119,31 +139,73 @@ def test_other_functions(told: Announced, way: str, asynchronous: bool, stream: 
         else:
             answer = plain(**how(model, url, **asked))
             list(answer if hasattr(answer, "__next__") else ())
-        cleanup.end()
-    one = told.only()
+        settle(seen)
+    one = seen.only()
     assert (one.stop.reason, one.stop.raw) == (StopReason.MAX_TOKENS, raw)
     operation = {"text": "text_completion", "contents": "generate_content"}.get(way.partition(" ")[0], "chat")
     assert one.started.operation == operation
 
 
+# --- How streams end -----------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("begun", [True, False], ids=["read in part", "never read"])
 @pytest.mark.parametrize("model", [GPT, CLAUDE])
-def test_the_routers_retries_are_exchanges(told: Announced, model: str) -> None:
+def test_a_stream_that_is_left(seen: Announced, model: str, begun: bool, asynchronous: bool) -> None:
+    """Its host forgets or closes it before its reason has come: cancelled."""
+
+    async def main(given: dict[str, Any]) -> None:
+        stream = await litellm.acompletion(**given)
+        if begun:
+            await anext(aiter(stream))
+        await stream.aclose()
+
+    with ScriptedProvider([PACED]).serve() as url:
+        given = how(model, url, messages=MESSAGES, stream=True)
+        if asynchronous:
+            asyncio.run(main(given))
+        else:
+            stream = litellm.completion(**given)
+            if begun:
+                next(stream)
+            del stream
+        settle(seen)
+    assert seen.only().stop.reason is StopReason.CANCELLED
+
+
+@pytest.mark.parametrize("model", [GPT, CLAUDE])
+def test_a_stream_that_loses_its_end(seen: Announced, model: str) -> None:
+    """LiteLLM closes it with a `stop` that nobody sent, or raises: the reason is missing."""
+    with (
+        ScriptedProvider([cut("One two three", after=2, tidy=True)]).serve() as url,
+        contextlib.suppress(litellm.exceptions.MidStreamFallbackError),
+    ):
+        assert ask(model, url, stream=True)[-1].choices[0].finish_reason == "stop"
+    assert seen.only().stop.reason is StopReason.MISSING
+
+
+# --- Retries, and what is no exchange (errors and requests of no text are the HTTP clients') ----------------------
+
+
+@pytest.mark.parametrize("model", [GPT, CLAUDE])
+def test_the_routers_retries_are_exchanges(seen: Announced, model: str) -> None:
     """Two errors, then an answer; what the Router puts around a stream makes no further record."""
     with ScriptedProvider([fail(500), fail(500), HALF]).serve() as url:
         deployment = {"model_name": "m", "litellm_params": {**how(model, url)}}
         router = litellm.Router([deployment], num_retries=2, retry_after=0, disable_cooldowns=True)
         asyncio.run(read(partial(router.acompletion, "m", MESSAGES, stream=True)))
         cleanup.end()
-    assert told.reasons() == ["error", "error", "max_tokens"]
-    assert len(told.spans) == 3
+    assert seen.reasons() == ["error", "error", "max_tokens"]
+    assert len(seen.spans) == 3
 
 
-def test_what_litellm_says_by_itself(told: Announced, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_litellm_says_by_itself(seen: Announced, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mock asks nobody, and what the cache remembers is asked once."""
     litellm.completion(CLAUDE, MESSAGES, mock_response="Hi there, you.")
-    assert not told
+    assert not seen
     monkeypatch.setattr(litellm, "cache", litellm.Cache())
     with ScriptedProvider([HALF]).serve() as url:
         for _ in range(2):
             ask(CLAUDE, url, caching=True)
-    assert told.only().stop.raw == "max_tokens"
+    assert seen.only().stop.raw == "max_tokens"
