@@ -82,6 +82,8 @@ CASES: dict[str, tuple[Ask, Reply, str]] = {
     "early": (early(chat), say("Hello there you all"), "cancelled"),
     "dropped": (lambda on: next(iter(chat(on, stream=True))), say("Hello there you all"), "cancelled"),
     "failed": (failing(chat), fail(500), "error"),
+    "raw": (raw_stream, CUT, "max_tokens"),
+    "raw-lines": (lines, CUT, "max_tokens"),
     "claude": (message, WHOLE, "end_turn"),
     "claude-cut": (message, CUT, "max_tokens"),
     "claude-tool": (lambda on: message(on, tools=CLAUDE_TOOLS), call("search", {"q": "x"}), "tool_call"),
@@ -137,16 +139,19 @@ def both(*emitters: Emit) -> Emit:
     return emit
 
 
-DROPPED = ("dropped", "claude-early")
-ENDS_EARLIER: dict[Any, tuple[str, ...]] = {logfire: ("stream", "stream-cut", "stream-lost", "early", *DROPPED)}
+DROPPED, RAW = ("dropped", "claude-early"), ("raw", "raw-lines")
+ENDS_EARLIER: dict[Any, tuple[str, ...]] = {logfire: ("stream", "stream-cut", "stream-lost", "early", *DROPPED, *RAW)}
 """Cases in which a span ends before its response does: no span says the reason, events and metrics do."""
 UNTOLD: dict[Any, dict[str, str | None]] = {
-    genai: dict.fromkeys(("early", "claude-early"), "unknown"),
-    openinference: dict.fromkeys(("early", *DROPPED), "unknown"),
-    logfire: dict.fromkeys(("early", *DROPPED, "stream-lost", "responses", "responses-cut"), "unknown"),
+    genai: dict.fromkeys(("early", "claude-early", "raw-lines"), "unknown"),
+    openinference: dict.fromkeys(("early", *DROPPED, "raw-lines"), "unknown"),
+    logfire: {
+        **dict.fromkeys(("early", *DROPPED, "stream-lost", "responses", "responses-cut"), "unknown"),
+        "raw-lines": None,
+    },
 }
 """What a span does not tell. Of a stream that was not read to its end it tells what had come; Logfire's (5.2) of
-Responses never a reason."""
+Responses never a reason; and it makes no span of lines."""
 
 
 @each_case
@@ -165,20 +170,6 @@ def test_a_call_enriches_their_span(case: str, emit: Any, first: str) -> None:
     enriched(emit, case, untold=ENDS_EARLIER.get(emit, DROPPED), first=first)
 
 
-@pytest.mark.parametrize("first", ["emitter", "endturn"])
-@pytest.mark.parametrize("ask", [raw_stream, lines])
-def test_a_raw_stream_enriches_their_span(ask: Ask, first: str) -> None:
-    """A raw response is seen to its end, also where they had wrapped what the client inherits before it was patched."""
-    with scene(CUT, emit=openinference, observed=True, first=first) as on:
-        on.ask(ask)
-        assert on.responses() == {"max_tokens": 1}
-        assert on.told() == ["max_tokens"]
-        assert on.uncounted() == []
-        assert on.events().count("endturn.stop_reason_observed") == 1
-        scopes = [span.instrumentation_scope.name for span in on.finished() if span.instrumentation_scope]
-        assert "endturn" not in scopes
-
-
 @each_case
 @pytest.mark.parametrize("emit", UNTOLD)
 def test_their_span_tells_of_a_call(case: str, emit: Any) -> None:
@@ -189,7 +180,7 @@ def test_their_span_tells_of_a_call(case: str, emit: Any) -> None:
 # --- OpenLLMetry, which stays once it is set up: nothing but its tests may follow -------------------------------------
 
 UNTOLD_BY_TRACELOOP = {
-    **dict.fromkeys(("stream-lost", "early", "dropped", "claude-early"), "unknown"),
+    **dict.fromkeys(("stream-lost", "early", *DROPPED, *RAW), "unknown"),
     "responses-cut": None,
 }
 """It says OK of streams that were closed, dropped and cut off alike, and makes no span of a Responses call that is cut
@@ -198,20 +189,11 @@ off at its limit (0.62.4)."""
 
 @each_case
 def test_a_call_enriches_openllmetrys_span(case: str) -> None:
-    """One response, one span that says why it stopped; ours only of Responses, whose span it makes afterwards."""
-    enriched(traceloop, case, ours=case.startswith("responses"), untold=("dropped", "claude-early"))
+    """One response, one span that says why it stopped; ours only of Responses, whose span it makes afterwards.
 
-
-@pytest.mark.parametrize("first", ["emitter", "endturn"])
-@pytest.mark.parametrize("ask", [raw_stream, lines])
-def test_a_raw_stream_outlives_openllmetrys_span(ask: Ask, first: str) -> None:
-    """Its span of a raw stream ends before that is read: the reason then stands in metrics and events alone."""
-    with scene(CUT, emit=traceloop, observed=True, first=first) as on:
-        on.ask(ask)
-        assert on.responses() == {"max_tokens": 1}
-        assert sum(on.counted("gen_ai.client.operation.duration").values()) == 1
-        assert on.told() == on.uncounted() == []
-        assert on.events().count("endturn.stop_reason_observed") == 1
+    Its span of a raw stream ends before that is read: the reason then stands in metrics and events alone.
+    """
+    enriched(traceloop, case, ours=case.startswith("responses"), untold=(*DROPPED, *RAW))
 
 
 @each_case
