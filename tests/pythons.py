@@ -20,47 +20,37 @@ VERSIONS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version !
 SECONDS_TO_DOWNLOAD = 60
 
 
-def interpreter(version: str) -> str | None:
-    """The path of a Python of that version; None where there is none to be had."""
+def environment(version: str) -> str | None:
+    """The interpreter of an environment with that Python; None where there is none to be had."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    places = [version, *map(str, pyenv.glob(f"versions/{version}.*/bin/python"))]
-    found = next(
-        (path for place in places if (path := _asked("python", "find", "--no-project", "--system", place))), None
-    )
-    if found is None and _asked("python", "install", "--quiet", version) is not None:
-        found = _asked("python", "find", "--no-project", version)
-    return found
-
-
-def _asked(*command: str) -> str | None:
-    try:
-        done = subprocess.run([*UV, *command], capture_output=True, text=True, timeout=SECONDS_TO_DOWNLOAD, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def tested(version: str, python: str, options: list[str]) -> bool:
-    """Whether the fast tests pass on that Python."""
+    places = os.pathsep.join([os.environ["PATH"], *map(str, pyenv.glob(f"versions/{version}.*/bin"))])
     here = ROOT / ".venv" / f"python{version}"
-    own = str(here / "bin" / "python")
-    subprocess.run([*UV, "venv", "--quiet", "--allow-existing", "--python", python, str(here)], check=True)
-    install = [*UV, "pip", "install", "--quiet", "--python", own, "-c", "constraints.txt"]
+    make = [*UV, "venv", "--quiet", "--allow-existing", "--python", version, str(here)]
+    try:
+        subprocess.run(make, env=os.environ | {"PATH": places}, timeout=SECONDS_TO_DOWNLOAD, check=True)
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+        return None
+    return str(here / "bin" / "python")
+
+
+def tested(version: str) -> str:
+    """How the fast tests went on that Python."""
+    python = environment(version)
+    if python is None:
+        return "not to be had here"
+    install = [*UV, "pip", "install", "--quiet", "--python", python, "-c", "constraints.txt"]
     subprocess.run([*install, "-e", ".[all,demo]", "--group", "dev"], cwd=ROOT, check=True)
-    print(f"== Python {version}: {python}", flush=True)
-    return (
-        subprocess.run([own, "-m", "pytest", "-p", "no:cacheprovider", *options], cwd=ROOT, check=False).returncode == 0
-    )
+    print(f"== Python {version}", flush=True)
+    done = subprocess.run([python, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=ROOT, check=False)
+    return "passed" if done.returncode == 0 else "failed"
 
 
 def main() -> int:
     """Test on each version in turn."""
-    found = {version: interpreter(version) for version in VERSIONS}
-    failed = [version for version, python in found.items() if python and not tested(version, python, sys.argv[1:])]
-    for version, python in found.items():
-        state = "not to be had here" if python is None else "failed" if version in failed else "passed"
+    found = {version: tested(version) for version in VERSIONS}
+    for version, state in found.items():
         print(f"Python {version}: {state}")
-    return 1 if failed else 0
+    return "failed" in found.values()
 
 
 if __name__ == "__main__":

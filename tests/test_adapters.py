@@ -304,7 +304,7 @@ async def test_a_turn(way: Way, situation: Situation) -> None:
             if not result.complete:
                 resumed = await way.turn(client, result.resume())
                 assert (resumed.text, resumed.complete) == (situation.whole, True)
-    assert Counter(each.stop.reason for each in seen.calls) == situation.counted
+    assert Counter(seen.reasons()) == situation.counted
     first, *others = provider.received
     assert {each.stream for each in provider.received} == {way.stream}
     assert {each.request.max_tokens for each in provider.received} >= {400}

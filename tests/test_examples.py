@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from endturn.scripted import Reply, call, partial_call, say, truncate
 from tests.support.examples import run
 
 ASKS = call("weather", {"city": "Oslo"})
+ANSWER = say("It rains.")
 CUT = truncate("It rains in Oslo, and it will go on", after=4)
+FRAMEWORKS = {"pydantic_ai_agent": "pydantic_ai", "langgraph_agent": "langgraph", "openai_agents": "agents"}
+AGENTS = [name for name, package in FRAMEWORKS.items() if find_spec(package)]
+"""The examples whose framework is installed; tests/environments/frameworks has those of the others."""
 
 
 def test_a_handwritten_loop() -> None:
@@ -43,21 +49,23 @@ def test_httpx_alone() -> None:
     assert ran.seen == ["call to gpt-5-mini: max_tokens (length, cut off)", "turn of 1 calls: not_continued"]
 
 
+@pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize(
-    ("replies", "calls", "outcome"),
-    [
-        ([ASKS, say("It rains.")], ["tool_call", "end_turn"], "completed"),
-        ([ASKS, CUT], ["tool_call", "max_tokens"], "not_continued"),  # handed on as if it were whole
-        (
-            [partial_call("weather", {"city": "Oslo"}, after=1), say("Never mind.")],  # it says that this is no JSON
-            ["max_tokens", "end_turn"],
-            "completed",
-        ),
-    ],
+    ("answer", "reason", "outcome"), [(ANSWER, "end_turn", "completed"), (CUT, "max_tokens", "not_continued")]
 )
-def test_pydantic_ai(replies: list[Reply], calls: list[str], outcome: str) -> None:
-    """An agent's run is one turn, whatever it makes of a cut answer or payload."""
-    ran = run("pydantic_ai_agent", *replies)
-    assert ran.calls == calls
-    assert (ran.seen[-1], ran.requests) == (f"turn of 2 calls: {outcome}", 2)
-    assert len(ran.printed) == 1
+def test_an_agent_and_its_tool(name: str, answer: Reply, reason: str, outcome: str) -> None:
+    """A run is one turn of two calls, one span each; no framework looks at the reason, so a cut answer ends it too."""
+    ran = run(name, ASKS, answer)
+    assert (ran.calls, ran.requests) == (["tool_call", reason], 2)
+    assert ran.seen[-1] == f"turn of 2 calls: {outcome}"
+    assert answer is CUT or ran.printed == ["It rains."]
+    assert len({span["endturn.turn.id"] for span in ran.spans if "endturn.turn.id" in span}) == 1
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_and_a_cut_tool_call(name: str) -> None:
+    """Whatever the framework makes of the cut payload, the truncation is seen."""
+    ran = run(name, partial_call("weather", {"city": "Oslo"}, after=1), say("Never mind."))
+    assert ran.calls[0] == "max_tokens"
+    assert len(ran.calls) == ran.requests
+    assert ran.seen[0].endswith("cut off)")

@@ -224,32 +224,20 @@ def test_a_dry_run_only_reads(grafana: FakeGrafana, folder: Path, capsys: pytest
     assert {kept["folder"] for kept in grafana.state.dashboards.values()} == {"llm"}
 
 
-# Data sources
+# Data sources and alert rules
 
 
-def test_dashboards_begin_with_the_data_source_that_was_asked_for(grafana: FakeGrafana, folder: Path) -> None:
-    """A name is looked up; the variable starts with its uid, fixed references follow it, and others stay."""
-    assert run(grafana, "--from", folder, "--datasource", "prometheus=Old Prometheus", "--datasource", "loki=L1") == 0
+def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: FakeGrafana, folder: Path) -> None:
+    """A name is looked up; the variable starts with its uid, fixed references and alerts follow it, and others stay.
+
+    A file's group becomes the API's: seconds, renamed fields, plain dollars in labels.
+    """
+    sources = ("--datasource", "prometheus=Old Prometheus", "--datasource", "loki=L1")
+    assert run(grafana, "--from", folder, "--alerts", *sources) == 0
     model = grafana.state.dashboards["endturn-overview"]["model"]
     assert [variable["current"]["value"] for variable in model["templating"]["list"]] == ["P2", "L1"]
     assert [panel["datasource"]["uid"] for panel in model["panels"]] == ["${prometheus_datasource}", "L1"]
     assert model["annotations"]["list"][0]["datasource"]["uid"] == "-- Grafana --"
-
-
-def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: FakeGrafana, folder: Path) -> None:
-    """A token that may not list them can still say which uid to use."""
-    grafana.state.denied.add("GET /api/datasources")
-    assert run(grafana, "--from", folder, "--datasource", "prometheus=P9") == 0
-    variables = grafana.state.dashboards["endturn-overview"]["model"]["templating"]["list"]
-    assert [variable["current"]["value"] for variable in variables] == ["P9", "default"]
-
-
-# Alert rules
-
-
-def test_alert_rules_are_written_in_the_apis_form(grafana: FakeGrafana, folder: Path) -> None:
-    """A file's group becomes the API's: seconds, renamed fields, plain dollars in labels, the chosen data source."""
-    assert run(grafana, "--from", folder, "--alerts", "--datasource", "prometheus=P2") == 0
     [((where, name), group)] = grafana.state.groups.items()
     assert (where, name, group["interval"], group["folderUid"]) == ("endturn", "endturn-alerts", 60, "endturn")
     [rule] = group["rules"]
@@ -262,10 +250,16 @@ def test_alert_rules_are_written_in_the_apis_form(grafana: FakeGrafana, folder: 
         "labels": {"severity": "warning", "service": "{{ $labels.job }}"},
     }.items()  # fmt: skip
     assert [query["datasourceUid"] for query in rule["data"]] == ["P2", "__expr__"]
-    headers = {
-        (asked[0], asked[1]): sent for asked, sent in zip(grafana.state.asked, grafana.state.headers, strict=True)
-    }
+    headers = {asked[:2]: sent for asked, sent in zip(grafana.state.asked, grafana.state.headers, strict=True)}
     assert headers["PUT", "/api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"]["X-Disable-Provenance"]
+
+
+def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: FakeGrafana, folder: Path) -> None:
+    """A token that may not list them can still say which uid to use."""
+    grafana.state.denied.add("GET /api/datasources")
+    assert run(grafana, "--from", folder, "--datasource", "prometheus=P9") == 0
+    variables = grafana.state.dashboards["endturn-overview"]["model"]["templating"]["list"]
+    assert [variable["current"]["value"] for variable in variables] == ["P9", "default"]
 
 
 # What goes wrong
@@ -346,27 +340,25 @@ def test_what_grafana_refuses_does_not_stop_the_others(
 def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Again into the same folder is fine; a file that differs stays, with all others, until --force says otherwise."""
     out = tmp_path / "out"
-    assert cli.main(["dashboards", "export", str(out)]) == 0
-    assert cli.main(["dashboards", "export", str(out)]) == 0
+
+    def export(folder: Path, *options: str) -> tuple[int, str]:
+        capsys.readouterr()
+        return cli.main(["dashboards", "export", str(folder), *options]), capsys.readouterr().err
+
+    assert (export(out), export(out)) == ((0, ""), (0, ""))
     changed, gone = out / "overview.json", out / "turns.json"
     changed.write_text("mine")
     gone.unlink()
-    capsys.readouterr()
-    assert cli.main(["dashboards", "export", str(out)]) == 2
-    assert f"not overwritten without --force: {changed}; nothing was written" in capsys.readouterr().err
+    status, said = export(out)
+    assert (status, f"not overwritten without --force: {changed}; nothing was written" in said) == (2, True)
     assert (changed.read_text(), gone.exists()) == ("mine", False)
-    assert cli.main(["dashboards", "export", str(out), "--force"]) == 0
+    assert export(out, "--force")[0] == 0
     assert changed.read_bytes() == (shipped.folder() / "overview.json").read_bytes()
     assert gone.exists()
-
-
-def test_export_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    for target in (tmp_path / "file", tmp_path / "file" / "below"):
-        assert cli.main(["dashboards", "export", str(target)]) == 2
-        err = capsys.readouterr().err
-        assert err.startswith(f"endturn: cannot write into {str(target)!r}")
-        assert "Traceback" not in err
+    for target in (changed, changed / "below"):
+        status, said = export(target)
+        assert (status, said.startswith(f"endturn: cannot write into {str(target)!r}")) == (2, True)
+        assert "Traceback" not in said
 
 
 def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
@@ -397,13 +389,11 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     )  # fmt: skip
     assert said.stdout.strip() == str(tmp_path / "site" / "endturn" / "dashboards")
     kept = {".json", ".yaml"}
-    exported = {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
-    source = REPOSITORY / "dashboards"
-    assert exported == {
-        file.relative_to(source): file.read_bytes()
-        for file in source.rglob("*")
-        if file.is_file() and file.suffix in kept
-    }
+    exported, here = (
+        {file.relative_to(root): file.read_bytes() for file in root.rglob("*") if file.suffix in kept}
+        for root in (out, REPOSITORY / "dashboards")
+    )
+    assert exported == here
 
 
 def test_the_guide_names_commands_and_files_that_there_are() -> None:

@@ -150,16 +150,13 @@ def test_up_fails_at_once_and_says_why(up: Up, failed: dict[str, Any], reason: s
     assert [part for part in ("grafana", "http://") if part in trouble] == []
 
 
-def test_up_names_those_that_it_waits_for_in_vain(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_ends_when_it_cannot_go_on(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that is not there, a port in use: Compose has said so. What is waited for in vain is named."""
+    status, said = up(looks=[], compose_ends=18)
+    assert (status, "reason is above" in said, " ps " in up.asked()) == (18, True, False)
     monkeypatch.setattr(compose, "WAIT_S", 0)
     status, said = up(looks=[[GRAFANA, LOKI]])
     assert (status, "endturn-loki-1: starting (503)\n  last words of loki\n" in said) == (1, True)
-
-
-def test_up_ends_when_compose_cannot_start_it(up: Up) -> None:
-    """An image that is not there, a port in use: Compose has said so, and nothing is waited for."""
-    status, said = up(looks=[], compose_ends=18)
-    assert (status, "reason is above" in said, " ps " in up.asked()) == (18, True, False)
 
 
 def test_the_collector_is_asked_from_outside(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The clients of the matrix: what asks a model over HTTP, each with the two ways it has of asking.
 
-`CLIENTS` has a row for each. A client is made for a server's URL: `ask` asks and reads the whole answer; `stream` gives
-a stream of pieces, which its `close` leaves. What is asynchronous runs in a loop of the client's own, so that every
-situation is written once.
+`ROWS` has a row for each, `CLIENTS` those whose package is installed where the tests run. A client is made for a
+server's URL: `ask` asks and reads the whole answer; `stream` gives a stream of pieces, which its `close` leaves. What
+is asynchronous runs in a loop of the client's own, so that every situation is written once.
 """
 
 from __future__ import annotations
@@ -12,30 +12,19 @@ import json
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
+from importlib.util import find_spec
 from inspect import isawaitable
+from pkgutil import resolve_name
 from typing import Any
-
-import aiohttp
-import anthropic
-import cohere
-import httpx
-import httpx2
-import mistralai.client
-import ollama
-import openai
-import requests
-import urllib3
-from google import genai
-from mistralai.client.utils import BackoffStrategy, RetryConfig
-
-boto3: Any = import_module("boto3").Session()  # Neither typed nor with stubs.
-botocore_config: Any = import_module("botocore.config")
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CLAUDE: dict[str, Any] = {**ASK, "max_tokens": 99}
 STREAM: dict[str, Any] = {**ASK, "stream": True}
 CHAT = "/v1/chat/completions"
+
+Make = Callable[[Any, str, float, int], Any]
+"""Makes a client, of its class, the URL, how many seconds it waits, and how often it tries; it may be awaited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +32,8 @@ class Kind:
     """One way of asking.
 
     Attributes:
-        make: a client, of the URL, how many seconds it waits, and how often it tries; it may be awaited, as all here.
-        ask: by that client, for a whole answer.
+        of: the class of its clients, or what else makes them, as `package:name`.
+        ask: by a client, for a whole answer; it may be awaited, as all here.
         stream: the same for a stream: what gives its pieces, and closes; or the pieces, and what closes them.
         provider, format: who answers by the path alone, and in which format.
         retries: it can be told to try again.
@@ -52,17 +41,26 @@ class Kind:
     """
 
     name: str
-    make: Callable[[str, float, int], Any]
+    of: str
+    make: Make
     ask: Callable[[Any], Any]
     stream: Callable[[Any], Any]
     provider: str = "openai"
     format: str = "openai_chat"
+    model: str = "m"
     retries: bool = False
     close: Callable[[Any], Any] = lambda made: made.close()
 
     @property
     def is_async(self) -> bool:
         return self.name.startswith("Async")
+
+    @property
+    def is_installed(self) -> bool:
+        try:
+            return find_spec(self.of.partition(":")[0]) is not None
+        except ModuleNotFoundError:  # nor is what it would be in
+            return False
 
 
 class Stream:
@@ -94,7 +92,8 @@ class Client:
         self.loop = asyncio.new_event_loop()
 
         async def make() -> Any:
-            return kind.make(url, timeout_s, tries)
+            made = kind.make(resolve_name(kind.of), url, timeout_s, tries)
+            return await made if isawaitable(made) else made
 
         self.made = self.run(make())  # some want a running loop by then
 
@@ -117,17 +116,18 @@ class Client:
 # --- SDKs ----------------------------------------------------------------------------------------------------------
 
 
-def sdk(kind: Any, path: str = "") -> Callable[[str, float, int], Any]:
+def sdk(path: str = "") -> Make:
     """Of openai's make."""
-    return lambda url, timeout_s, tries: kind(
+    return lambda of, url, timeout_s, tries: of(
         base_url=url + path, api_key="none", timeout=timeout_s, max_retries=tries - 1
     )
 
 
-def google(url: str, timeout_s: float, tries: int) -> Any:
-    retries: Any = {"attempts": tries, "initial_delay": 0.001, "max_delay": 0.001}
-    options: Any = {"base_url": url, "timeout": round(timeout_s * 1000), "retry_options": retries}
-    return genai.Client(api_key="none", http_options=options)
+def google(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    retries = {"attempts": tries, "initial_delay": 0.001, "max_delay": 0.001}
+    return of(
+        api_key="none", http_options={"base_url": url, "timeout": round(timeout_s * 1000), "retry_options": retries}
+    )
 
 
 async def close_google(made: Any) -> None:
@@ -135,16 +135,29 @@ async def close_google(made: Any) -> None:
     made.close()
 
 
-def bedrock(url: str, timeout_s: float, tries: int) -> Any:
-    config = botocore_config.Config(retries={"total_max_attempts": tries}, read_timeout=timeout_s)
+def bedrock(create: Any, url: str, timeout_s: float, tries: int, config: str = "botocore.config:Config") -> Any:
+    how = resolve_name(config)(retries={"total_max_attempts": tries}, read_timeout=timeout_s)
     keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none", "region_name": "us-east-1"}
-    return boto3.client("bedrock-runtime", endpoint_url=url, config=config, **keys)
+    return create("bedrock-runtime", endpoint_url=url, config=how, **keys)
 
 
-def mistral(url: str, timeout_s: float, tries: int) -> Any:
-    again = RetryConfig("backoff", BackoffStrategy(1, 1, 1.0, 5_000), retry_connection_errors=False)
-    how: Any = {"timeout_ms": round(timeout_s * 1000), "retry_config": again if tries > 1 else None}
-    return mistralai.client.Mistral(api_key="none", server_url=url, **how)
+def async_bedrock(get_session: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return bedrock(get_session().create_client, url, timeout_s, tries, "aiobotocore.config:AioConfig").__aenter__()
+
+
+async def member(name: str, answer: Any) -> Any:
+    return (await answer)[name]
+
+
+async def read(answer: Any) -> None:
+    await (await answer)["body"].read()
+
+
+def mistral(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    utils = resolve_name("mistralai.client.utils")
+    again = utils.RetryConfig("backoff", utils.BackoffStrategy(1, 1, 1.0, 5_000), retry_connection_errors=False)
+    how = {"timeout_ms": round(timeout_s * 1000), "retry_config": again if tries > 1 else None}
+    return of(api_key="none", server_url=url, **how)
 
 
 def mistral_stream(made: Any) -> Any:
@@ -152,10 +165,9 @@ def mistral_stream(made: Any) -> Any:
     return iter(stream), stream.response.close
 
 
-def cohere_client(url: str, timeout_s: float, tries: int) -> Any:
-    made = cohere.ClientV2(api_key="none", base_url=url, timeout=timeout_s)
-    options: Any = {"max_retries": tries - 1}
-    return made, {**ASK, "request_options": options}
+def cohere(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    made = of(api_key="none", base_url=url, timeout=timeout_s)
+    return made, {**ASK, "request_options": {"max_retries": tries - 1}}
 
 
 RESPONSES: dict[str, Any] = {"model": "m", "input": "hi"}
@@ -163,61 +175,78 @@ PROMPT: dict[str, Any] = {"model": "m", "prompt": "hi"}
 CONTENTS: dict[str, Any] = {"model": "m", "contents": "hi"}
 CONVERSE: dict[str, Any] = {"modelId": "m:0", "messages": [{"role": "user", "content": [{"text": "hi"}]}]}
 INVOKED: dict[str, Any] = {"modelId": "anthropic.claude-sonnet-5", "body": json.dumps(CLAUDE)}
+BEDROCK: dict[str, Any] = {"provider": "aws.bedrock", "format": "bedrock_converse", "model": "m:0", "retries": True}
+INVOKE: dict[str, Any] = BEDROCK | {"format": "bedrock_invoke", "model": INVOKED["modelId"]}
+AIOBOTOCORE = "aiobotocore.session:get_session"
 
 SDKS = [
     *(
         Kind(
-            name, sdk(made, "/v1"), lambda made: made.chat.completions.create(**ASK),
+            name, f"openai:{name}", sdk("/v1"), lambda made: made.chat.completions.create(**ASK),
             lambda made: made.chat.completions.create(**STREAM), retries=True,
         )
-        for name, made in (("OpenAI", openai.OpenAI), ("AsyncOpenAI", openai.AsyncOpenAI))
+        for name in ("OpenAI", "AsyncOpenAI")
     ),
     Kind(
-        "OpenAIResponses", sdk(openai.OpenAI, "/v1"), lambda made: made.responses.create(**RESPONSES),
+        "OpenAIResponses", "openai:OpenAI", sdk("/v1"), lambda made: made.responses.create(**RESPONSES),
         lambda made: made.responses.create(**RESPONSES, stream=True), format="openai_responses", retries=True,
     ),
     Kind(
-        "OpenAICompletions", sdk(openai.OpenAI, "/v1"), lambda made: made.completions.create(**PROMPT),
+        "OpenAICompletions", "openai:OpenAI", sdk("/v1"), lambda made: made.completions.create(**PROMPT),
         lambda made: made.completions.create(**PROMPT, stream=True), format="completions", retries=True,
     ),
     *(
         Kind(
-            name, sdk(made), lambda made: made.messages.create(**CLAUDE),
+            name, f"anthropic:{name}", sdk(), lambda made: made.messages.create(**CLAUDE),
             lambda made: made.messages.create(**CLAUDE, stream=True), "anthropic", "anthropic", retries=True,
         )
-        for name, made in (("Anthropic", anthropic.Anthropic), ("AsyncAnthropic", anthropic.AsyncAnthropic))
+        for name in ("Anthropic", "AsyncAnthropic")
     ),
     Kind(
-        "Google", google, lambda made: made.models.generate_content(**CONTENTS),
+        "Google", "google.genai:Client", google, lambda made: made.models.generate_content(**CONTENTS),
         lambda made: made.models.generate_content_stream(**CONTENTS), "gcp.gemini", "gemini", retries=True,
     ),
     Kind(  # it sends through aiohttp, where that is installed
-        "AsyncGoogle", google, lambda made: made.aio.models.generate_content(**CONTENTS),
+        "AsyncGoogle", "google.genai:Client", google, lambda made: made.aio.models.generate_content(**CONTENTS),
         lambda made: made.aio.models.generate_content_stream(**CONTENTS), "gcp.gemini", "gemini", retries=True,
         close=close_google,
     ),
     Kind(
-        "Converse", bedrock, lambda made: made.converse(**CONVERSE),
-        lambda made: made.converse_stream(**CONVERSE)["stream"], "aws.bedrock", "bedrock_converse", retries=True,
+        "Converse", "boto3:client", bedrock, lambda made: made.converse(**CONVERSE),
+        lambda made: made.converse_stream(**CONVERSE)["stream"], **BEDROCK,
     ),
     Kind(
-        "Invoke", bedrock, lambda made: made.invoke_model(**INVOKED)["body"].read(),
-        lambda made: made.invoke_model_with_response_stream(**INVOKED)["body"], "aws.bedrock", "bedrock_invoke",
-        retries=True,
+        "AsyncConverse", AIOBOTOCORE, async_bedrock, lambda made: made.converse(**CONVERSE),
+        lambda made: member("stream", made.converse_stream(**CONVERSE)), **BEDROCK,
     ),
     Kind(
-        "Cohere", cohere_client, lambda made: made[0].chat(**made[1]), lambda made: made[0].chat_stream(**made[1]),
-        "cohere", "cohere", retries=True, close=id,
+        "Invoke", "boto3:client", bedrock, lambda made: made.invoke_model(**INVOKED)["body"].read(),
+        lambda made: made.invoke_model_with_response_stream(**INVOKED)["body"], **INVOKE,
     ),
-    Kind("Mistral", mistral, lambda made: made.chat.complete(**ASK), mistral_stream, retries=True, close=id),
     Kind(
-        "Ollama", lambda url, timeout_s, tries: ollama.Client(host=url, timeout=timeout_s),
+        "AsyncInvoke", AIOBOTOCORE, async_bedrock, lambda made: read(made.invoke_model(**INVOKED)),
+        lambda made: member("body", made.invoke_model_with_response_stream(**INVOKED)), **INVOKE,
+    ),
+    Kind(
+        "Cohere", "cohere:ClientV2", cohere, lambda made: made[0].chat(**made[1]),
+        lambda made: made[0].chat_stream(**made[1]), "cohere", "cohere", retries=True, close=id,
+    ),
+    Kind(
+        "Mistral", "mistralai.client:Mistral", mistral, lambda made: made.chat.complete(**ASK), mistral_stream,
+        retries=True, close=id,
+    ),
+    Kind(
+        "Ollama", "ollama:Client", lambda of, url, timeout_s, tries: of(host=url, timeout=timeout_s),
         lambda made: made.chat(**ASK), lambda made: made.chat(**STREAM), "ollama", "ollama", close=id,
     ),
 ]  # fmt: skip
 
 
 # --- HTTP libraries, which know nothing of models --------------------------------------------------------------------
+
+
+def httpx(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return of(base_url=url, timeout=timeout_s)
 
 
 def send(made: Any, body: dict[str, Any]) -> Any:
@@ -239,57 +268,36 @@ async def httpx_astream(made: Any) -> Any:
     return response.aiter_lines(), response.aclose
 
 
-def of_httpx(library: Any) -> list[Kind]:
-    def client(kind: Any) -> Callable[[str, float, int], Any]:
-        return lambda url, timeout_s, tries: kind(base_url=url, timeout=timeout_s)
-
-    number = library.__name__.removeprefix("httpx")
-    return [
-        Kind(f"Httpx{number}", client(library.Client), lambda made: send(made, ASK).raise_for_status(), httpx_stream),
-        Kind(
-            f"AsyncHttpx{number}", client(library.AsyncClient), asend, httpx_astream, close=lambda made: made.aclose()
-        ),
-    ]
+def requests(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return partial(of().post, url + CHAT, timeout=timeout_s)
 
 
-class Plain:
-    """A session of requests, a pool of urllib3 and the standard library, with what each request needs."""
-
-    def __init__(self, url: str, timeout_s: float, tries: int) -> None:
-        self.url, self.timeout_s = url + CHAT, timeout_s
-        self.session = requests.Session()
-        self.pool = urllib3.PoolManager(timeout=timeout_s, retries=False)
-
-    def close(self) -> None:
-        self.session.close()
-        self.pool.clear()
-
-    def post(self, body: dict[str, Any]) -> requests.Response:
-        return self.session.post(self.url, json=body, timeout=self.timeout_s, stream="stream" in body)
-
-    def iter_lines(self) -> Any:
-        response = self.post(STREAM)
-        return response.iter_lines(), response.close
-
-    def request(self, body: dict[str, Any]) -> Any:
-        return self.pool.request("POST", self.url, json=body, preload_content="stream" not in body)
-
-    def stream(self) -> Any:
-        response = self.request(STREAM)
-        return response.stream(), response.close
-
-    def urlopen(self, body: dict[str, Any]) -> Any:
-        headers = {"content-type": "application/json"}
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
-        return urllib.request.urlopen(request, timeout=self.timeout_s)
-
-    def read(self) -> None:
-        with self.urlopen(ASK) as response:
-            json.load(response)
+def requests_stream(post: Any) -> Any:
+    response = post(json=STREAM, stream=True)
+    return response.iter_lines(), response.close
 
 
-def session(url: str, timeout_s: float, tries: int) -> Any:
-    return aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=timeout_s))
+def urllib3(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return partial(of(timeout=timeout_s, retries=False).request, "POST", url + CHAT)
+
+
+def urllib3_stream(request: Any) -> Any:
+    response = request(json=STREAM, preload_content=False)
+    return response.stream(), response.close
+
+
+def urlopen(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    headers = {"content-type": "application/json"}
+    return lambda body: of(urllib.request.Request(url + CHAT, json.dumps(body).encode(), headers), timeout=timeout_s)
+
+
+def urlopen_ask(post: Any) -> None:
+    with post(ASK) as response:
+        json.load(response)
+
+
+def session(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return of(url, timeout=resolve_name("aiohttp:ClientTimeout")(total=timeout_s))
 
 
 async def aiohttp_ask(made: Any) -> None:
@@ -303,12 +311,25 @@ async def aiohttp_stream(made: Any) -> Any:
     return response.content, response.close
 
 
-HTTPX, ASYNC_HTTPX, *HTTPX2 = of_httpx(httpx) + of_httpx(httpx2)
-REQUESTS = Kind("Requests", Plain, lambda made: made.post(ASK).raise_for_status(), Plain.iter_lines)
-URLLIB = Kind("Urllib", Plain, Plain.read, lambda made: made.urlopen(STREAM))
-INVOKE = next(each for each in SDKS if each.name == "Invoke")
-CLIENTS = [
-    *SDKS, HTTPX, ASYNC_HTTPX, *HTTPX2, REQUESTS, URLLIB,
-    Kind("Urllib3", Plain, lambda made: made.request(ASK), Plain.stream),
-    Kind("AsyncAiohttp", session, aiohttp_ask, aiohttp_stream),
+ROWS = [
+    *SDKS,
+    *(
+        Kind(f"{wait}{each.title()}", f"{each}:{wait}Client", httpx, ask, stream, close=close)
+        for each in ("httpx", "httpx2")
+        for wait, ask, stream, close in (
+            ("", lambda made: send(made, ASK).raise_for_status(), httpx_stream, lambda made: made.close()),
+            ("Async", asend, httpx_astream, lambda made: made.aclose()),
+        )
+    ),
+    Kind(
+        "Requests", "requests:Session", requests, lambda post: post(json=ASK).raise_for_status(), requests_stream,
+        close=lambda post: post.func.__self__.close(),
+    ),
+    Kind("Urllib", "urllib.request:urlopen", urlopen, urlopen_ask, lambda post: post(STREAM), close=id),
+    Kind(
+        "Urllib3", "urllib3:PoolManager", urllib3, lambda request: request(json=ASK), urllib3_stream,
+        close=lambda request: request.func.__self__.clear(),
+    ),
+    Kind("AsyncAiohttp", "aiohttp:ClientSession", session, aiohttp_ask, aiohttp_stream),
 ]  # fmt: skip
+CLIENTS = {kind.name: kind for kind in ROWS if kind.is_installed}

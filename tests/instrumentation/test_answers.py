@@ -20,7 +20,8 @@ from endturn.stop import StopReason
 from endturn.telemetry import attributes
 from tests.instrumentation.clients import ASK
 from tests.instrumentation.test_exchanges import seen
-from tests.telemetry.mocked import Records, settle
+from tests.support.announced import Records
+from tests.telemetry.mocked import settle
 
 __all__ = ["seen"]
 

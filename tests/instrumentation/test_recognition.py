@@ -12,18 +12,20 @@ import yaml
 
 from endturn.instrumentation.exchange import may_begin
 from endturn.instrumentation.recognition import endpoint
-from tests.formats.others_bedrock_invoke import OTHERS, PROFILE
+from tests.support.announced import Records
 from tests.telemetry.conftest import records
-from tests.telemetry.mocked import Records
 
 __all__ = ["records"]
 
-ASKED, UNKNOWN, OF_NO_TEXT = yaml.safe_load(Path(__file__).with_name("requests.yaml").read_text()).values()
+HERE = Path(__file__).parent
+ASKED, UNKNOWN, OF_NO_TEXT = yaml.safe_load((HERE / "requests.yaml").read_text()).values()
 BEDROCK = "https://bedrock-runtime.us-east-1.amazonaws.com/model"
-OF_NO_TEXT += [
-    *((f"{BEDROCK}/{model}/invoke", asked) for model, (asked, _) in OTHERS.items()),
-    # Where a profile hides the model, the body tells.
-    *((f"{BEDROCK}/{PROFILE.replace('/', '%2F')}/invoke", asked) for asked, _ in OTHERS.values()),
+PROFILE = "arn:aws:bedrock:us-east-1:111122223333:application-inference-profile%2Fabc123"
+NOTHING = {"id": "x", "object": "list", "model": "m", "data": [], "results": [], "usage": {}, "embeddings": []}
+OF_NO_TEXT = [(url, asked, NOTHING) for url, asked in OF_NO_TEXT] + [
+    (f"{BEDROCK}/{name}/invoke", asked, said)
+    for model, (asked, said) in json.loads((HERE / "no_text_on_bedrock.json").read_text()).items()
+    for name in (model, PROFILE)  # where a profile hides the model, the body tells
 ]
 PORTS = [(11434, "ollama", "ollama"), (1234, "lmstudio", "lmstudio"), (8000, "openai", "compatible")]
 
@@ -43,12 +45,13 @@ def test_requests(url: str, body: Any, expected: tuple[str, str, str] | None) ->
     assert (found and (found.format.name, found.provider, found.dialect)) == expected
 
 
-@pytest.mark.parametrize(("url", "asked"), OF_NO_TEXT, ids=[url.removeprefix("https://") for url, _ in OF_NO_TEXT])
-def test_a_request_of_no_text_passes(records: Records, url: str, asked: Any) -> None:
+@pytest.mark.parametrize(
+    ("url", "asked", "said"), OF_NO_TEXT, ids=[url.removeprefix("https://") for url, *_ in OF_NO_TEXT]
+)
+def test_a_request_of_no_text_passes(records: Records, url: str, asked: Any, said: Any) -> None:
     """The answer is the host's, and nothing is recorded."""
-    answer = {"id": "x", "object": "list", "model": "m", "data": [], "results": [], "usage": {}, "embeddings": []}
-    with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=answer))) as client:
-        assert client.post(url, content=json.dumps(asked)).json() == answer
+    with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=said))) as client:
+        assert client.post(url, content=json.dumps(asked)).json() == said
     assert not records
 
 

@@ -9,7 +9,6 @@ endturn itself is not installed there: tests put the tree's `src` on the path.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import hashlib
 import json
@@ -91,23 +90,17 @@ def build(env: Env) -> None:
         (env.folder / ".installed").touch()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(names: Sequence[str]) -> None:
     """Install what is asked for."""
-    parser = argparse.ArgumentParser(description="Install the SDK environments that tests run in.")
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    arguments = parser.parse_args(argv)
     known = envs()
-    for name in arguments.names or known:
-        if name not in known:
-            print(f"no environment is called {name!r}; there are: {', '.join(known)}", file=sys.stderr)
-            return 2
+    if unknown := set(names) - known.keys():
+        sys.exit(f"no environment is called {unknown.pop()!r}; there are: {', '.join(known)}")
+    for name in names or known:
         try:
             build(known[name])
         except subprocess.CalledProcessError as error:
-            print(f"{name} could not be installed: uv exited with {error.returncode}", file=sys.stderr)
-            return 1
-    return 0
+            sys.exit(f"{name} could not be installed: uv exited with {error.returncode}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

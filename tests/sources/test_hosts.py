@@ -9,11 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from endturn import (
-    Client,
     ContinuationController,
     ContinuationPolicy,
     Message,
@@ -99,22 +97,6 @@ def test_a_process_that_dies_in_a_continuation_has_written_its_prompt(tmp_path: 
     why, begun, prompt = [message.text for message in provider.requests[0].messages]
     assert (why, begun, prompt[:35]) == ("Why?", "Hello, wo", "Previous response was truncated by ")
     assert [message.text for message in result.messages] == ["Why?", "Hello, world."]
-
-
-def test_a_response_holds_all_that_the_design_lists() -> None:
-    """Text, calls, usage, thinking, what the headers say of quotas, and both stop reasons."""
-    made = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
-    said: Any = {"role": "assistant", "content": "Hi", "reasoning_content": "Hm.", "tool_calls": [made]}
-    choice = {"index": 0, "finish_reason": "tool_calls", "message": said}
-    body = {"id": "x", "model": "m", "choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
-    headers = {"x-ratelimit-remaining-tokens": "1990"}
-    http = httpx.MockTransport(lambda _: httpx.Response(200, json=body, headers=headers))
-    with Client("deepseek", api_key="k", http=http) as client:
-        response = client(ask())
-    assert (response.text, response.reasoning, bool(response.usage)) == ("Hi", "Hm.", True)
-    assert [asked.arguments for asked in response.tool_calls] == [{"q": "x"}]
-    assert response.quota == {"remaining_tokens": "1990"}
-    assert (response.stop_reason, response.raw_stop_reason) == ("tool_call", "tool_calls")
 
 
 # --- Turns one after the other, and turns that are stopped --------------------------------------------------------

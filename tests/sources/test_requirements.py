@@ -1,44 +1,42 @@
-"""Each requirement of the source designs has a test that exists, or a difference with its reason; the page says so."""
+"""docs/sources.md: each requirement of the source designs has a test that exists, or a difference with its reason."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from itertools import groupby
 
 import pytest
 
-from tests.sources import document
+from tests.support.processes import REPOSITORY
 
-ROWS = document.requirements()
+PAGE = (REPOSITORY / "docs" / "sources.md").read_text(encoding="utf-8")
+DESIGNS = {
+    title: re.findall(r"^\| (\d+) \| (.*) \| (.*) \| (.*) \|$", rows, re.MULTILINE)
+    for title, rows in re.findall(r"^## (.+?)$(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+}
+ROWS = [pytest.param(*row, id=f"{title} {number}") for title, rows in DESIGNS.items() for number, *row in rows]
 
 
 @cache
-def names_in(path: str) -> frozenset[str]:
-    """The names of a file's test functions, or of its rows, with `_` for a space."""
-    pattern = r"^(\w[\w ]*):" if path.endswith(".yaml") else r"^\s*(?:async )?def (test_\w+)"
-    found = re.findall(pattern, (document.ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
-    return frozenset(name.replace(" ", "_") for name in found)
+def names_in(path: str) -> set[str]:
+    """The names of a file's test functions, or of its rows, as the page has them."""
+    pattern = r"^(\w[\w ]*):" if path.endswith(".yaml") else r"^\s*(?:async )?def test_(\w+)"
+    found = re.findall(pattern, (REPOSITORY / path).read_text(encoding="utf-8"), re.MULTILINE)
+    return {name.replace("_", " ") for name in found}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{row.source} {row.number}" for row in ROWS])
-def test_a_requirement_is_shown_by_tests_that_exist(row: document.Requirement) -> None:
+@pytest.mark.parametrize(("requirement", "shown", "difference"), ROWS)
+def test_a_requirement_is_shown_by_tests_that_exist(requirement: str, shown: str, difference: str) -> None:
     """Or it says what is done instead, and why."""
-    assert row.tests or row.difference
-    for test in row.tests:
-        path, name = test.split("::")
-        assert name in names_in(path), test
-    assert row.requirement.endswith(".")
-    assert not row.difference or row.difference.endswith(".")
+    tests = re.findall(r"\[([^]]+)\]\(\.\./([^)]+)\)", shown)
+    assert len(tests) == len(shown.split("<br>")) if shown else difference
+    assert [name for name, path in tests if name not in names_in(path)] == []
+    assert requirement.endswith(".")
+    assert not difference or difference.endswith(".")
 
 
 def test_the_requirements_of_each_design_are_numbered() -> None:
-    """From 1, without a gap, each design in one piece."""
-    groups = [[row.number for row in group] for _, group in groupby(ROWS, key=lambda row: row.source)]
-    assert groups == [list(range(1, len(numbers) + 1)) for numbers in groups]
-    assert len(groups) == 5
-
-
-def test_the_page_of_the_sources_is_current() -> None:
-    """docs/sources.md is what document.py writes."""
-    assert document.main(["--check"]) == 0
+    """From 1, without a gap."""
+    numbers = [[int(number) for number, *_ in rows] for rows in DESIGNS.values()]
+    assert numbers == [list(range(1, len(each) + 1)) for each in numbers]
+    assert len(numbers) == 5

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -14,32 +16,47 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from endturn import hooks
 from endturn.events import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 
 
-@dataclass(slots=True)
-class Announced:
-    """Records and spans, in order."""
-
-    records: list[Record] = field(default_factory=list)
-    exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
+class Records(list[Record]):
+    """What was announced."""
 
     @property
-    def calls(self) -> list[CallEnded]:
-        """The calls that have ended; one that has started and not ended fails the test."""
-        ended = [record for record in self.records if isinstance(record, CallEnded)]
-        assert len(ended) == sum(isinstance(record, CallStarted) for record in self.records)
-        return ended
+    def started(self) -> list[CallStarted]:
+        return [record for record in self if isinstance(record, CallStarted)]
+
+    @property
+    def ended(self) -> list[CallEnded]:
+        return [record for record in self if isinstance(record, CallEnded)]
 
     @property
     def turns(self) -> list[TurnEnded]:
-        """The turns that have ended."""
-        return [record for record in self.records if isinstance(record, TurnEnded)]
+        return [record for record in self if isinstance(record, TurnEnded)]
 
     @property
     def attempts(self) -> list[ContinuationAttempted]:
-        """The continuations that were asked for."""
-        return [record for record in self.records if isinstance(record, ContinuationAttempted)]
+        return [record for record in self if isinstance(record, ContinuationAttempted)]
+
+    def reasons(self) -> list[StopReason]:
+        """Of the calls that have ended."""
+        return [ended.stop.reason for ended in self.ended]
+
+    def only(self) -> CallEnded:
+        """The one call that was announced, started and ended once."""
+        assert len(self.started) == 1, self.started
+        assert len(self.ended) == 1, self.ended
+        assert self.ended[0].started is self.started[0]
+        return self.ended[0]
+
+
+class Announced(Records):
+    """Records, and the spans of their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exporter = InMemorySpanExporter()
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -48,7 +65,7 @@ class Announced:
 
     def only(self) -> CallEnded:
         """The one call that there was, with its one span."""
-        (call,) = self.calls
+        call = super().only()
         (span,) = self.spans
         assert (span.attributes or {})["endturn.stop.reason"] == call.stop.reason.value
         return call
@@ -56,11 +73,11 @@ class Announced:
 
 @contextmanager
 def observed() -> Iterator[Announced]:
-    """Instrument, strictly: a failure of ours fails the test. Turns that wait end when this is left."""
+    """Instrument, strictly: a failure of ours fails the test. Turns that wait end when this is left, and calls."""
     seen = Announced()
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(seen.exporter))
-    stop = hooks.subscribe(seen.records.append)
+    stop = hooks.subscribe(seen.append)
     with hooks.strict():
         instrument(tracer_provider=tracers, meter_provider=MeterProvider(shutdown_on_exit=False))
         try:
@@ -69,3 +86,16 @@ def observed() -> Iterator[Announced]:
             uninstrument()
             cleanup.run()
             stop()
+    assert len(seen.ended) == len(seen.started)
+
+
+def counted(reader: InMemoryMetricReader, name: str = "endturn.responses") -> dict[str, int]:
+    """A sum, or a histogram's count, by the last of its attributes, as the reason of a response is; zeros left out."""
+    found: Counter[str] = Counter()
+    data = reader.get_metrics_data()
+    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+    for metric in (metric for scope in scopes for metric in scope.metrics if metric.name == name):
+        for point in metric.data.data_points:
+            counts: Any = getattr(point, "value", None) or getattr(point, "count", 0)
+            found[str([*(point.attributes or {}).values()][-1])] += counts
+    return dict(+found)

@@ -17,6 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import not_
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
@@ -80,10 +81,17 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every: float = 0.1) -> T:
-    """The first truthy answer of `ask`; fails the test with `what` and the last answer when none comes in time."""
+def eventually(
+    ask: Callable[[], T],
+    *,
+    what: str,
+    timeout: float = 30.0,
+    every: float = 0.1,
+    until: Callable[[T], object] = bool,
+) -> T:
+    """The first answer of `ask` that will do; fails the test with `what` and the last when none comes in time."""
     deadline = time.monotonic() + timeout
-    while not (answer := ask()):
+    while not until(answer := ask()):
         if time.monotonic() > deadline:
             pytest.fail(f"waited {timeout:g} s for {what}; the last answer was {answer!r}")
         time.sleep(every)
@@ -92,17 +100,7 @@ def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every:
 
 def settled(wrong: Callable[[], object], *, what: str, timeout: float = 60.0) -> None:
     """Wait until nothing is wrong any more; fails with what still is."""
-    last: object = None
-
-    def none() -> bool:
-        nonlocal last
-        last = wrong()
-        return not last
-
-    try:
-        eventually(none, what=what, timeout=timeout, every=1)
-    except pytest.fail.Exception:
-        pytest.fail(f"{what}: {last}")
+    eventually(wrong, what=what, timeout=timeout, every=1, until=not_)
 
 
 def samples(address: str, name: str) -> dict[str, float]:
@@ -218,14 +216,15 @@ def collector_files(*names: str) -> tuple[Path, ...]:
 ALL_IN_ONE: Final = collector_files("collector", "stop_reasons", "redaction")
 GATEWAY: Final = (*ALL_IN_ONE, *collector_files("gateway", "cleartext"))
 AGENT: Final = collector_files("agent", "redaction")
+PORTS: Final = ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS")
 
 
 class Collector(Server):
     """Configurations of ours, with traces and logs (and a copy of the metrics) written to files as JSON.
 
     Without `prometheus` the metrics go to the file alone. With `to_files=False` everything goes where it is shipped to.
-    `configs` are laid over all that; `environment` sets variables of the configuration. What else is to reach it before
-    it runs says its `grpc_port`, `metrics_port` or `counts_port`.
+    `configs` are laid over all that; `environment` sets variables of the configuration. A port that is `known` before,
+    as `grpc_port`, `metrics_port` or `counts_port`, is the one.
     """
 
     def __init__(
@@ -237,17 +236,9 @@ class Collector(Server):
         config: Sequence[Path] = ALL_IN_ONE,
         environment: Mapping[str, str] | None = None,
         to_files: bool = True,
-        grpc_port: int | None = None,
-        metrics_port: int | None = None,
-        counts_port: int | None = None,
+        **known: int,
     ) -> None:
-        ports = {
-            "GRPC": grpc_port or free_port(),
-            "HTTP": free_port(),
-            "HEALTH": free_port(),
-            "METRICS": metrics_port or free_port(),
-            "COUNTS": counts_port or free_port(),
-        }
+        ports = {name: known.get(f"{name.lower()}_port") or free_port() for name in PORTS}
         self.folder = folder
         self.url = f"http://{LOOPBACK}:{ports['HTTP']}"  # OTLP over HTTP; a signal's path is appended by its exporter
         self.grpc, self.metrics_address, self.counts_address = (

@@ -25,7 +25,6 @@ class Receiver:
     Attributes:
         spans: the names of spans, in order.
         events: the names of log records that have one.
-        sums: the last value of each counter, over all its attributes.
         points: the last value of each counter by its attributes.
         names: of the services.
         posted: all of it.
@@ -34,7 +33,6 @@ class Receiver:
     url: str = ""
     spans: dict[str, list[str]] = field(default_factory=dict)
     events: dict[str, list[str]] = field(default_factory=dict)
-    sums: dict[str, dict[str, int]] = field(default_factory=dict)
     points: dict[str, dict[str, dict[Labels, int]]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     posted: bytearray = field(default_factory=bytearray)
@@ -59,13 +57,17 @@ class Receiver:
                         for metric in scope.metrics:
                             found = {_labels(point): point.as_int for point in metric.sum.data_points}
                             self.points.setdefault(who, {})[metric.name] = found
-                            self.sums.setdefault(who, {})[metric.name] = sum(found.values())
 
     def who(self, resource: Any) -> str:
         """The process that a resource describes."""
         attributes: dict[str, str] = {pair.key: pair.value.string_value for pair in resource.attributes}
         self.names.add(attributes["service.name"])
         return attributes.get("service.instance.id", "")
+
+    @property
+    def sums(self) -> dict[str, dict[str, int]]:
+        """The last value of each counter, over all its attributes."""
+        return {who: {name: sum(found.values()) for name, found in own.items()} for who, own in self.points.items()}
 
     def total(self, metric: str) -> int:
         """A counter's value over all processes."""

@@ -13,13 +13,12 @@ import openai
 import pydantic
 from opentelemetry import trace
 
-from endturn.events import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.formats import Event
 from endturn.formats.framing import frame
-from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.foreign_spans import AdoptedSpan
 from tests.formats.replies import DONE_EVENT, chat_body, chunk, usage_chunk
+from tests.support.announced import Records as Records
 
 ASK: dict[str, Any] = {"model": "gpt-5.6-mini", "messages": [{"role": "user", "content": "hi"}]}
 WHOLE = chat_body({"content": "Hello there."})
@@ -111,34 +110,3 @@ def claude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.A
 def aclaude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.AsyncAnthropic:
     made: anthropic.AsyncAnthropic = answered(anthropic.AsyncAnthropic, replies, options)
     return made
-
-
-class Records(list[Record]):
-    """What was announced."""
-
-    @property
-    def started(self) -> list[CallStarted]:
-        return [record for record in self if isinstance(record, CallStarted)]
-
-    @property
-    def ended(self) -> list[CallEnded]:
-        return [record for record in self if isinstance(record, CallEnded)]
-
-    @property
-    def turns(self) -> list[TurnEnded]:
-        return [record for record in self if isinstance(record, TurnEnded)]
-
-    @property
-    def attempts(self) -> list[ContinuationAttempted]:
-        return [record for record in self if isinstance(record, ContinuationAttempted)]
-
-    def reasons(self) -> list[StopReason]:
-        """Of the calls that have ended."""
-        return [ended.stop.reason for ended in self.ended]
-
-    def only(self) -> CallEnded:
-        """The one call that was announced, started and ended once."""
-        assert len(self.started) == 1, self.started
-        assert len(self.ended) == 1, self.ended
-        assert self.ended[0].started is self.started[0]
-        return self.ended[0]

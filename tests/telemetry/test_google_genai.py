@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from google import genai
 
-from endturn.events import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
@@ -46,7 +45,7 @@ def reasons(told: Announced) -> list[StopReason]:
     """Of the calls that ended, what was dropped among them."""
     gc.collect()
     cleanup.run()
-    return [ended.stop.reason for ended in told.calls]
+    return told.reasons()
 
 
 @contextmanager
@@ -119,8 +118,8 @@ async def test_what_is_asked_is_one_record(
         if way.asynchronous:
             await asking.aio.aclose()
     assert set(reasons(told)) == {reason}
-    assert len(told.calls) <= (2 if reason is StopReason.ERROR else 1)
-    started = told.calls[0].started
+    assert len(told.ended) <= (2 if reason is StopReason.ERROR else 1)
+    started = told.ended[0].started
     assert (started.provider, started.model, started.maximum) == ("gcp.gemini", "gemini-3-flash", 1000)
     assert (started.operation, started.stream) == ("chat" if way.format == INTERACTIONS else "generate_content", stream)
 
@@ -134,7 +133,7 @@ def test_tools_that_the_sdk_runs(told: Announced) -> None:
 
     def clock() -> str:
         """The time."""
-        seen.append(len([record for record in told.records if isinstance(record, CallEnded)]))
+        seen.append(len(told.ended))
         return "12:00"
 
     with client(call("clock", {}), say("Noon.")) as asking:
@@ -167,7 +166,7 @@ def test_an_interaction_in_the_background(told: Announced) -> None:
         asking = genai.Client(api_key="none", http_options={"base_url": url})
         asking.interactions.create(**TALK, background=True)
         asking.interactions.get("v1_a")
-        assert not any(isinstance(record, CallEnded) for record in told.records)
+        assert not told.ended
         asking.interactions.get(id="v1_a")
         asking.close()
     ended = told.only()

@@ -151,4 +151,4 @@ async def test_a_stream_that_is_left(way: str, how: str) -> None:
     with observed() as seen:
         assert await left(way, how) == bare
         settle()
-        assert [ended.stop.reason for ended in seen.calls] == [StopReason.CANCELLED] * MANY
+        assert seen.reasons() == [StopReason.CANCELLED] * MANY

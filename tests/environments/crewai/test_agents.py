@@ -8,7 +8,7 @@ from typing import Any
 from crewai import LLM, Agent as CrewAgent, Crew, Task
 from crewai.tools import tool
 
-from tests.support.agent_runs import KEY, MODEL, checks_of
+from tests.support.agent_runs import KEY, MODEL, check_of
 
 
 def crew(url: str, *, stream: bool = False, tools: Sequence[Callable[..., Any]] = ()) -> Any:
@@ -18,4 +18,4 @@ def crew(url: str, *, stream: bool = False, tools: Sequence[Callable[..., Any]] 
     return Crew(agents=[agent], tasks=[task]).kickoff().raw
 
 
-test_an_answer, test_a_tool_loop = checks_of(crew)
+test_each_request_counts_once = check_of(crew)

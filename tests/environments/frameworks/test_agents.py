@@ -25,7 +25,7 @@ from semantic_kernel.agents import ChatCompletionAgent
 from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
 from semantic_kernel.functions import kernel_function
 
-from tests.support.agent_runs import HI, KEY, MODEL, checks_of, weather
+from tests.support.agent_runs import HI, KEY, MODEL, check_of, weather
 
 Tools = Sequence[Callable[..., Any]]
 
@@ -40,14 +40,10 @@ async def agent_framework_responses(url: str) -> Any:
     return str(await agent_framework.Agent(client).run("hi"))
 
 
-async def agent_framework_stream(url: str) -> Any:
+async def agent_framework_chat(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
     client = OpenAIChatCompletionClient(model=MODEL, base_url=f"{url}/v1", api_key=KEY)
-    return [str(update) async for update in agent_framework.Agent(client).run("hi", stream=True)]
-
-
-async def agent_framework_agent(url: str, *, tools: Tools) -> Any:
-    client = OpenAIChatCompletionClient(model=MODEL, base_url=f"{url}/v1", api_key=KEY)
-    return str(await agent_framework.Agent(client, tools=[*tools]).run("hi"))
+    agent = agent_framework.Agent(client, tools=[*tools])
+    return [str(update) async for update in agent.run("hi", stream=True)] if stream else str(await agent.run("hi"))
 
 
 def agno_agent(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
@@ -104,7 +100,7 @@ async def semantic_kernel(url: str, *, stream: bool = False, tools: Tools = ()) 
         return str(await agent.get_response("hi"))
 
 
-test_an_answer, test_a_tool_loop = checks_of(
-    ag2_agent, agent_framework_agent, agent_framework_responses, agent_framework_stream, agno_agent, haystack,
-    hugging_face, langchain, llm_prompt, semantic_kernel,
+test_each_request_counts_once = check_of(
+    ag2_agent, agent_framework_chat, agent_framework_responses, agno_agent, haystack, hugging_face, langchain,
+    llm_prompt, semantic_kernel,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from openinference.instrumentation.langchain import LangChainInstrumentor as Ope
 from opentelemetry.instrumentation.langchain import LangchainInstrumentor as OpenLLMetry
 
 from tests.environments.frameworks import test_agents as agents
-from tests.support.agent_runs import TRACERS, checks_of
+from tests.support.agent_runs import TRACERS, check_of
 
 
 @pytest.fixture(autouse=True, params=[OpenInference, OpenLLMetry], ids=["OpenInference", "OpenLLMetry"])
@@ -22,4 +22,4 @@ def instrumentor(request: pytest.FixtureRequest) -> Iterator[None]:
     made.uninstrument()
 
 
-test_an_answer, test_a_tool_loop = checks_of(agents.langchain)
+test_each_request_counts_once = check_of(agents.langchain)

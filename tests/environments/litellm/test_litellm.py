@@ -10,15 +10,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
-import httpx
 import litellm
 import pytest
 from litellm.google_genai import agenerate_content, agenerate_content_stream, generate_content, generate_content_stream
-from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-from endturn.events import CallEnded
 from endturn.scripted import ScriptedProvider, cut, fail, reason, say, truncate
-from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.support.announced import Announced, observed
@@ -67,7 +63,7 @@ def settle(seen: Announced) -> None:
     for _ in range(200):
         gc.collect()
         cleanup.run()
-        if any(isinstance(record, CallEnded) for record in seen.records):
+        if seen.ended:
             return
         time.sleep(0.02)
 
@@ -189,25 +185,7 @@ def test_a_stream_that_loses_its_end(seen: Announced, model: str) -> None:
     assert seen.only().stop.reason is StopReason.MISSING
 
 
-# --- Retries (of errors as such the HTTP clients' matrix tells) ---------------------------------------------------
-
-
-def test_what_litellm_tries_again(seen: Announced) -> None:
-    """A connection that was lost is one exchange, its next attempt another."""
-
-    def lose(request: httpx.Request) -> httpx.Response:
-        raise httpx.RemoteProtocolError("lost", request=request)
-
-    async def main(url: str) -> None:
-        handler = AsyncHTTPHandler()
-        handler.client = httpx.AsyncClient(transport=httpx.MockTransport(lose))  # its second attempt has one of its own
-        await litellm.acompletion(**how(CLAUDE, url, messages=MESSAGES, client=handler))
-
-    with ScriptedProvider([HALF]).serve() as url:
-        asyncio.run(main(url))
-    lost, one = seen.calls
-    assert (lost.stop.reason, type(lost.error)) == (StopReason.ERROR, httpx.RemoteProtocolError)
-    assert (one.stop.reason, one.error, len(seen.spans)) == (StopReason.MAX_TOKENS, None, 2)
+# --- Retries, and what is no exchange (errors and requests of no text are the HTTP clients') ----------------------
 
 
 @pytest.mark.parametrize("model", [GPT, CLAUDE])
@@ -218,44 +196,16 @@ def test_the_routers_retries_are_exchanges(seen: Announced, model: str) -> None:
         router = litellm.Router([deployment], num_retries=2, retry_after=0, disable_cooldowns=True)
         asyncio.run(read(partial(router.acompletion, "m", MESSAGES, stream=True)))
         cleanup.end()
-    assert [one.stop.reason for one in seen.calls] == ["error", "error", "max_tokens"]
+    assert seen.reasons() == ["error", "error", "max_tokens"]
     assert len(seen.spans) == 3
-
-
-# --- What is no exchange ------------------------------------------------------------------------------------------
 
 
 def test_what_litellm_says_by_itself(seen: Announced, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mock asks nobody, and what the cache remembers is asked once."""
     litellm.completion(CLAUDE, MESSAGES, mock_response="Hi there, you.")
-    assert not seen.records
+    assert not seen
     monkeypatch.setattr(litellm, "cache", litellm.Cache())
     with ScriptedProvider([HALF]).serve() as url:
         for _ in range(2):
             ask(CLAUDE, url, caching=True)
     assert seen.only().stop.raw == "max_tokens"
-
-
-NO_TEXT: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "openai/m": (litellm.embedding, {"input": ["hi"]}),
-    "cohere/m": (litellm.rerank, {"query": "hi", "documents": ["a"]}),
-    "openai/dall-e-3": (litellm.image_generation, {"prompt": "a cat"}),
-    "bedrock/amazon.titan-embed-text-v2:0": (litellm.embedding, {"input": ["hi"]}),
-    "openai/omni-moderation-latest": (litellm.moderation, {"input": "hi"}),
-}
-
-
-@pytest.mark.parametrize("model", NO_TEXT)
-def test_what_is_no_text(seen: Announced, model: str) -> None:
-    """Embeddings, rankings, pictures, classes: asked, whatever is made of the answer, and not recorded."""
-    asks, asked = NO_TEXT[model]
-    arrived: list[object] = []
-    answer = Answer(headers={"content-type": "application/json"}, chunks=(b'{"data": [], "results": []}',))
-    with Server(lambda request: arrived.append(request) or answer).running() as url:
-        if model.startswith("bedrock"):
-            keys = {"aws_region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
-            asked = asked | keys | {"aws_bedrock_runtime_endpoint": url}
-        with contextlib.suppress(Exception):
-            asks(**how(model, url, **asked))
-    assert arrived
-    assert not seen.records

@@ -15,7 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 import endturn
 from endturn.scripted import ScriptedProvider, say
 from tests.environments.openai2 import test_agents as agents
-from tests.support.agent_runs import KEY, TRACERS, checks_of, responses
+from tests.support.agent_runs import KEY, TRACERS, check_of
+from tests.support.announced import counted
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +30,7 @@ def openinference() -> Iterator[None]:
         instrumentor.uninstrument()
 
 
-test_an_answer, test_a_tool_loop = checks_of(
-    agents.llama_index_agent, agents.llama_index_model, agents.dspy_model, agents.dspy_module
-)
+test_each_request_counts_once = check_of(agents.llama_index_agent, agents.llama_index_model, agents.dspy_module)
 
 
 def test_a_span_that_tells_no_reason_is_unknown() -> None:
@@ -45,5 +44,5 @@ def test_a_span_that_tells_no_reason_is_unknown() -> None:
     with ScriptedProvider([say("Hello")]).serve() as url:
         lm = dspy.LM(agents.LITELLM, api_base=f"{url}/v1", api_key=KEY, cache=False, num_retries=0)
         assert lm("hi") == ["Hello"]
-    assert responses(reader) == {"unknown": 1}
+    assert counted(reader) == {"unknown": 1}
     tracers.shutdown()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 import anthropic
 import openai
+from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -24,9 +25,14 @@ import endturn
 from endturn import hooks
 from endturn.scripted import Reply, ScriptedProvider
 from endturn.telemetry import cleanup
+from tests.support.announced import counted
 
 ASK: dict[str, Any] = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50}
 TELL: dict[str, Any] = {**ASK, "model": "claude-x"}
+
+Undo = Callable[[], object]
+Emit = Callable[[TracerProvider, MeterProvider], Undo]
+"""Sets another instrumentation up; gives what undoes it."""
 
 
 @dataclass
@@ -34,13 +40,10 @@ class Scene:
     """What was exported."""
 
     tracers: TracerProvider
-    meters: MeterProvider
-    loggers: LoggerProvider
+    url: str
     spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
     logs: InMemoryLogRecordExporter = field(default_factory=InMemoryLogRecordExporter)
-    provider: ScriptedProvider | None = None
-    url: str = ""
 
     def ask(self, ask: Callable[[Scene], Any]) -> None:
         """Have an agent do something, and whatever it dropped noticed."""
@@ -58,10 +61,10 @@ class Scene:
     def finished(self) -> list[ReadableSpan]:
         return list(self.spans.get_finished_spans())
 
-    def told(self, attribute: str = "endturn.stop.reason") -> list[Any]:
-        """What spans say of why a model stopped, or of something else."""
+    def told(self) -> list[Any]:
+        """What spans say of why a model stopped."""
         said = [span.attributes or {} for span in self.finished()]
-        return [attributes[attribute] for attributes in said if attribute in attributes]
+        return [attributes["endturn.stop.reason"] for attributes in said if "endturn.stop.reason" in attributes]
 
     def turns(self) -> dict[str, dict[str, Any]]:
         """What spans say of how turns ended, by their names."""
@@ -79,20 +82,11 @@ class Scene:
         ]
 
     def events(self) -> list[str]:
-        self.loggers.force_flush()
         names = [log.log_record.event_name or "" for log in self.logs.get_finished_logs()]
         return [name for name in names if name.startswith("endturn.")]
 
     def counted(self, name: str) -> dict[str, int]:
-        """A sum, or a histogram's count, by the last of its attributes; what is zero is left out."""
-        found: Counter[str] = Counter()
-        data = self.reader.get_metrics_data()
-        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
-        for metric in (metric for scope in scopes for metric in scope.metrics if metric.name == name):
-            for point in metric.data.data_points:
-                counts: Any = getattr(point, "value", None) or getattr(point, "count", 0)
-                found[str([*(point.attributes or {}).values()][-1])] += counts
-        return dict(+found)
+        return counted(self.reader, name)
 
     def responses(self) -> dict[str, int]:
         """How many responses were counted, by reason."""
@@ -100,101 +94,82 @@ class Scene:
 
 
 @contextmanager
-def scene(
-    *script: Reply,
-    emit: Callable[[Any, Any], Callable[[], None]],
-    observed: bool,
-    sampler: Any = None,
-    first: str = "emitter",
-    tracers: TracerProvider | None = None,
-    **options: Any,
-) -> Iterator[Scene]:
+def scene(*script: Reply, emit: Emit, observed: bool, first: str = "emitter") -> Iterator[Scene]:
     """A provider on loopback, watched by another instrumentation and by endturn.
 
     Args:
-        emit: sets the other instrumentation up with a tracer provider and a meter provider; gives what undoes it.
         observed: endturn sees the requests; otherwise it has nothing but the spans.
         first: who is set up first, the "emitter" or "endturn".
     """
-    if emit is traceloop:
-        tracers = TRACERS
-    if emit is logfire:
-        tracers = _logfire_tracers()
-    tracers = tracers or TracerProvider(sampler=sampler, shutdown_on_exit=False)
-    options.setdefault("counted", True)  # no reader has collected yet
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader], shutdown_on_exit=False)
-    loggers = LoggerProvider(shutdown_on_exit=False)
-    made = Scene(tracers, meters, loggers, reader=reader)
-    tracers.add_span_processor(SimpleSpanProcessor(made.spans))
-    loggers.add_log_record_processor(SimpleLogRecordProcessor(made.logs))
-    undo: Callable[[], None] | None = emit(tracers, meters) if first == "emitter" else None
-    if observed:
-        endturn.instrument(tracer_provider=tracers, meter_provider=meters, logger_provider=loggers, **options)
-    else:
-        given = endturn.AdoptingSpanProcessor(
-            tracer_provider=tracers, meter_provider=meters, logger_provider=loggers, **options
-        )
-        tracers.add_span_processor(given)
-    undo = undo or emit(tracers, meters)
-    made.provider = ScriptedProvider(list(script))
-    try:
-        with hooks.strict(), made.provider.serve() as url:
-            made.url = url
-            yield made
-    finally:
-        undo()
+    made = TRACERS if emit is traceloop else _logfire_tracers() if emit is logfire else None
+    tracers = made or TracerProvider(shutdown_on_exit=False)
+    with ScriptedProvider(list(script)).serve() as url:
+        on = Scene(tracers, url)
+        meters = MeterProvider([on.reader], shutdown_on_exit=False)
+        loggers = LoggerProvider(shutdown_on_exit=False)
+        tracers.add_span_processor(SimpleSpanProcessor(on.spans))
+        loggers.add_log_record_processor(SimpleLogRecordProcessor(on.logs))
+        given: Any = {"tracer_provider": tracers, "meter_provider": meters, "logger_provider": loggers}
+        given["counted"] = True  # no reader has collected yet
+        undo = emit(tracers, meters) if first == "emitter" else None
         if observed:
-            endturn.uninstrument()
+            endturn.instrument(**given)
+            stop: Undo = endturn.uninstrument
         else:
-            given.shutdown()
-        assert not hooks.listening()
+            processor = endturn.AdoptingSpanProcessor(**given)
+            tracers.add_span_processor(processor)
+            stop = processor.shutdown
+        undo = undo or emit(tracers, meters)
+        try:
+            with hooks.strict():
+                yield on
+        finally:
+            undo()
+            stop()
+            assert not hooks.listening()
 
 
-def genai(tracers: Any, meters: Any) -> Callable[[], None]:
+def instrumented(package: str, tracers: TracerProvider, meters: MeterProvider) -> Undo:
+    """By a package's instrumentations of both SDKs."""
+    both = [resolve_name(f"{package}.{sdk.lower()}:{sdk}Instrumentor")() for sdk in ("OpenAI", "Anthropic")]
+    for one in both:
+        one.instrument(skip_dep_check=True, tracer_provider=tracers, meter_provider=meters)
+    return lambda: [one.uninstrument() for one in both]
+
+
+def genai(tracers: TracerProvider, meters: MeterProvider) -> Undo:
     """OpenTelemetry's own."""
-    from opentelemetry.instrumentation.genai.anthropic import AnthropicInstrumentor
-    from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
-
-    return _both(OpenAIInstrumentor(), AnthropicInstrumentor(), tracer_provider=tracers, meter_provider=meters)
+    return instrumented("opentelemetry.instrumentation.genai", tracers, meters)
 
 
-def openinference(tracers: Any, meters: Any) -> Callable[[], None]:
+def openinference(tracers: TracerProvider, meters: MeterProvider) -> Undo:
     """Arize's."""
-    from openinference.instrumentation.anthropic import AnthropicInstrumentor
-    from openinference.instrumentation.openai import OpenAIInstrumentor
-
-    return _both(OpenAIInstrumentor(), AnthropicInstrumentor(), tracer_provider=tracers)
+    return instrumented("openinference.instrumentation", tracers, meters)
 
 
 TRACERS = TracerProvider(shutdown_on_exit=False)
 
 
-def traceloop(tracers: Any, meters: Any) -> Callable[[], None]:
+@cache
+def _traceloop_once() -> Undo:
+    return instrumented("opentelemetry.instrumentation", TRACERS, MeterProvider(shutdown_on_exit=False))
+
+
+def traceloop(tracers: TracerProvider, meters: MeterProvider) -> Undo:
     """OpenLLMetry. It cannot be undone (0.62.4): it is set up once in a process, out of which the others stay."""
-    if traceloop in _set_up:
-        return lambda: None
-    _set_up.add(traceloop)
-    from opentelemetry.instrumentation.anthropic import AnthropicInstrumentor
-    from opentelemetry.instrumentation.openai import OpenAIInstrumentor
-
-    _both(OpenAIInstrumentor(), AnthropicInstrumentor(), tracer_provider=tracers, meter_provider=meters)
+    _traceloop_once()
     return lambda: None
-
-
-_set_up: set[Any] = set()
 
 
 @cache
 def _logfire_tracers() -> Any:
     import logfire
-    from opentelemetry import trace
 
     logfire.configure(send_to_logfire=False, console=False, metrics=False, inspect_arguments=False)
     return trace.get_tracer_provider()
 
 
-def logfire(tracers: Any, meters: Any) -> Callable[[], None]:
+def logfire(tracers: TracerProvider, meters: MeterProvider) -> Undo:
     """Pydantic's Logfire, without sending anything anywhere."""
     import logfire
 
@@ -211,17 +186,6 @@ def logfire(tracers: Any, meters: Any) -> Callable[[], None]:
     return done
 
 
-def nothing(tracers: Any, meters: Any) -> Callable[[], None]:
+def nothing(tracers: TracerProvider, meters: MeterProvider) -> Undo:
     """Nobody else. Anthropic's SDK makes spans of its own, of the global provider."""
     return lambda: None
-
-
-def _both(*instrumentors: Any, **given: Any) -> Callable[[], None]:
-    for one in instrumentors:
-        one.instrument(skip_dep_check=True, **given)
-
-    def undo() -> None:
-        for one in instrumentors:
-            one.uninstrument()
-
-    return undo

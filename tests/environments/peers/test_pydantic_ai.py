@@ -14,10 +14,11 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from endturn.scripted import call, say, truncate
+from endturn.scripted import Reply, call, say, truncate
 from tests.environments.peers import scene as scenes
 from tests.environments.peers.scene import Scene, scene
 
+CUT = truncate("Hello there", after=1)
 OBSERVED = pytest.mark.parametrize("observed", [True, False], ids=["observed", "spans alone"])
 
 
@@ -52,29 +53,28 @@ def stream(on: Scene) -> None:
 
 @OBSERVED
 @pytest.mark.parametrize("ask", [run, stream])
-@pytest.mark.parametrize("emit", [scenes.nothing, scenes.genai], ids=lambda emit: emit.__name__)
-def test_a_run_of_an_agent_is_a_turn(ask: Callable[[Scene], None], observed: bool, emit: Any) -> None:
-    """Its calls, tools between them, are one turn, which the agent's span tells of when it ends."""
-    with scene(call("search", {"q": "x"}), say("Hello there"), emit=emit, observed=observed) as on:
+@pytest.mark.parametrize("emit", [scenes.nothing, scenes.genai])
+@pytest.mark.parametrize(("answer", "outcome"), [(say("Hello there"), "completed"), (CUT, "not_continued")])
+def test_a_run_of_an_agent_is_a_turn(
+    ask: Callable[[Scene], None], observed: bool, emit: Any, answer: Reply, outcome: str
+) -> None:
+    """Its calls, tools between them, are one turn, which the agent's span tells of when it ends.
+
+    Pydantic AI hands half an answer on: the turn says so, and counts as an exit on a truncation.
+    """
+    with scene(call("search", {"q": "x"}), answer, emit=emit, observed=observed) as on:
         on.ask(ask)
-        assert on.responses() == {"tool_call": 1, "end_turn": 1}
+        is_cut = answer is CUT
+        assert on.responses() == {"tool_call": 1, str(answer.stop): 1}
         ((name, told),) = on.turns().items()
-        assert (name, told["endturn.turn.outcome"]) == ("invoke_agent helper", "completed")
-        assert (told["endturn.turn.iterations"], told["endturn.turn.truncated"]) == (2, False)
+        assert (name, told["endturn.turn.outcome"]) == ("invoke_agent helper", outcome)
+        assert (told["endturn.turn.iterations"], told["endturn.turn.truncated"]) == (2, is_cut)
         marked = [span.attributes or {} for span in on.finished() if "endturn.stop.reason" in (span.attributes or {})]
         assert [each["endturn.turn.id"] for each in marked] == [told["endturn.turn.id"]] * (2 if observed else 0)
         assert on.uncounted() == []
         assert sum(on.counted("endturn.turns").values()) == 1
-
-
-@OBSERVED
-def test_a_run_that_ends_on_a_cut_answer_was_not_continued(observed: bool) -> None:
-    """Pydantic AI hands half an answer on: the turn says so, and counts as an exit on a truncation."""
-    with scene(truncate("Hello there", after=1), emit=scenes.nothing, observed=observed) as on:
-        on.ask(run)
-        assert [told["endturn.turn.outcome"] for told in on.turns().values()] == ["not_continued"]
-        assert sum(on.counted("endturn.truncation.exits").values()) == 1
-        assert "endturn.continuation_terminated" in on.events()
+        assert sum(on.counted("endturn.truncation.exits").values()) == is_cut
+        assert on.events().count("endturn.continuation_terminated") == is_cut
 
 
 @OBSERVED

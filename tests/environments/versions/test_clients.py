@@ -1,0 +1,3 @@
+"""Older versions of the SDKs, in every situation of the HTTP clients' matrix."""
+
+from tests.instrumentation.test_exchanges import *  # noqa: F403
