@@ -340,6 +340,9 @@ async def test_a_turn(way: Way, situation: Situation) -> None:
             if situation.whole:
                 resumed = await way.turn(client, result.resume())
                 assert (resumed.text, resumed.complete) == (situation.whole, True)
+    if situation is SITUATIONS["a stream that breaks"]:
+        assert result.stop is not None
+        assert result.stop.detail == "connection"
     assert Counter(each.stop.reason for each in seen.calls) == situation.counted
     first, *others = provider.received
     assert {each.stream for each in provider.received} == {way.stream}
