@@ -1,4 +1,7 @@
-"""Real SDKs, asked by the controllers through the adapters, against a scripted server: turns go as with our client."""
+"""Every client that a controller asks, against a scripted server: real SDKs through the adapters, and our own.
+
+A situation is what a provider says; each is played by every client, whole and streamed, sync and async.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,39 +31,45 @@ import together
 from google import genai
 
 from endturn import adapters
-from endturn.chat import Blocks, ChatResponse, Delta, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
 from endturn.clients import AsyncClient, Client
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.continuation.result import Resumption
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
-from endturn.formats import format_of
+from endturn.formats import FORMATS, format_of
 from endturn.formats.request_body import request_of
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
     call,
     cut,
+    empty,
     fail,
     hang_up,
     partial_call,
     pause,
     reason,
+    refuse,
     say,
     think,
     truncate,
 )
 from endturn.stop import StopReason
 from tests.support.announced import observed
+from tests.test_clients import made
 
 # Neither typed nor with stubs; nor is the SDK's v2 client, to the checker.
 boto3: Any = import_module("boto3")
 cohere: Any = import_module("cohere")
 
-# Where aiohttp is installed, Google's SDK asks through a class of its own that aiohttp warns of.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+pytestmark = [
+    # Where aiohttp is installed, Google's SDK asks through a class of its own that aiohttp warns of.
+    pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:some_new_value is not a valid FinishReason"),  # it makes one
+]
 
-PATIENCE_S = 0.3
+PATIENCE_S = 0.2
 """How long the clients wait where a test wants them to lose patience."""
 
 Make = Callable[[str, float], Any]
@@ -67,12 +77,14 @@ Make = Callable[[str, float], Any]
 
 @dataclass(frozen=True, slots=True)
 class Sdk:
-    """An SDK's clients at an address, with so many seconds of patience and no retries."""
+    """An SDK's clients at an address, with so many seconds of patience and no retries; `told` which format to speak."""
 
     make: Make
     amake: Make | None = None
-    format: str | None = None
+    format: str = "openai_chat"
+    told: bool = False
     model: str = "some-model"
+    dialect: str = ""
 
 
 def _google(url: str, patience_s: float) -> Any:
@@ -88,7 +100,17 @@ def _boto(url: str, patience_s: float) -> Any:
 
 
 def _cohere(kind: Any, http: Any) -> Make:
-    return lambda url, patience_s: kind(api_key="none", base_url=url, max_retries=0, httpx_client=http())
+    return lambda url, patience_s: kind(
+        api_key="none", base_url=url, max_retries=0, httpx_client=http(timeout=patience_s)
+    )
+
+
+def _mistral(url: str, patience_s: float) -> Any:
+    return mistralai.Mistral(api_key="none", server_url=url, timeout_ms=int(patience_s * 1000))
+
+
+def _ollama(kind: Any) -> Make:
+    return lambda url, patience_s: kind(url, timeout=patience_s)
 
 
 def _stainless(kind: Any, path: str = "") -> Make:
@@ -97,35 +119,35 @@ def _stainless(kind: Any, path: str = "") -> Make:
 
 GOOGLE = _google, lambda url, patience_s: _google(url, patience_s).aio
 OPENAI = _stainless(openai.OpenAI, "/v1"), _stainless(openai.AsyncOpenAI, "/v1")
+# Models that take no prefill, so that the rest is asked for as elsewhere.
+MODELS = {"anthropic": "claude-opus-5"}
 SDKS = {
     "openai": Sdk(*OPENAI),
-    "openai responses": Sdk(*OPENAI, format="openai_responses"),
-    # A model that takes no prefill, so that the rest is asked for as elsewhere.
-    "anthropic": Sdk(_stainless(anthropic.Anthropic), _stainless(anthropic.AsyncAnthropic), model="claude-opus-5"),
-    "google": Sdk(*GOOGLE),
-    "boto3": Sdk(_boto),
+    "openai responses": Sdk(*OPENAI, "openai_responses", told=True),
+    "anthropic": Sdk(
+        _stainless(anthropic.Anthropic), _stainless(anthropic.AsyncAnthropic), "anthropic", model=MODELS["anthropic"]
+    ),
+    "google": Sdk(*GOOGLE, "gemini"),
+    "boto3": Sdk(_boto, format="bedrock_converse"),
 }
 MORE = {
-    "google interactions": Sdk(*GOOGLE, format="gemini_interactions"),
-    "groq": Sdk(_stainless(groq.Groq), _stainless(groq.AsyncGroq)),
-    "together": Sdk(_stainless(together.Together), _stainless(together.AsyncTogether)),
-    "mistral": Sdk(lambda url, patience_s: mistralai.Mistral(api_key="none", server_url=url)),
-    "ollama": Sdk(lambda url, patience_s: ollama.Client(url), lambda url, patience_s: ollama.AsyncClient(url)),
-    "cohere": Sdk(_cohere(cohere.ClientV2, httpx.Client), _cohere(cohere.AsyncClientV2, httpx.AsyncClient)),
+    "openai completions": Sdk(*OPENAI, "completions", told=True),
+    "google interactions": Sdk(*GOOGLE, "gemini_interactions", told=True),
+    "groq": Sdk(_stainless(groq.Groq), _stainless(groq.AsyncGroq), dialect="groq"),
+    "together": Sdk(_stainless(together.Together), _stainless(together.AsyncTogether), dialect="together"),
+    "mistral": Sdk(_mistral, dialect="mistral"),
+    "ollama": Sdk(_ollama(ollama.Client), _ollama(ollama.AsyncClient), "ollama"),
+    "cohere": Sdk(_cohere(cohere.ClientV2, httpx.Client), _cohere(cohere.AsyncClientV2, httpx.AsyncClient), "cohere"),
 }
-
-
-def _ours(name: str, path: str = "", **more: str) -> Sdk:
-    return Sdk(
-        lambda url, patience_s: Client(name, api_key="k", base_url=url + path),
-        lambda url, patience_s: AsyncClient(name, api_key="k", base_url=url + path),
-        **more,
+OURS = {
+    f"our client, {format}": Sdk(
+        partial(made, Client, format),
+        partial(made, AsyncClient, format),
+        format,
+        model=MODELS.get(format, "some-model"),
     )
-
-
-OURS = {"our client": _ours("openai", "/v1"), "our client, anthropic": _ours("anthropic", model="claude-opus-5")}
-JOBS = {"openai responses": SDKS["openai responses"], "google interactions": MORE["google interactions"]}
-"""Those that make responses in the background."""
+    for format in FORMATS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +157,15 @@ class Way:
     sdk: Sdk
     stream: bool
     asynchronous: bool
+
+    @property
+    def told(self) -> str | None:
+        """The format that is named beside the client."""
+        return self.sdk.format if self.sdk.told else None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.sdk in OURS.values()
 
     @asynccontextmanager
     async def asking(self, scripted: ScriptedProvider, patience_s: float = 30) -> AsyncIterator[Any]:
@@ -150,7 +181,7 @@ class Way:
 
     def provider(self, client: Any, **options: Any) -> Any:
         """The provider function over it."""
-        return adapters.provider(client, stream=self.stream, format=self.sdk.format, **options)
+        return adapters.provider(client, stream=self.stream, format=self.told, **options)
 
     async def turn(
         self, client: Any, start: Request | Resumption, *, options: Mapping[str, Any] | None = None, **settings: Any
@@ -160,7 +191,7 @@ class Way:
         if self.stream or options:
             asked = self.provider(client, **(options or {}))
         else:
-            settings |= {"format": self.sdk.format or ""}  # the client itself, without a word about how it is asked
+            settings |= {"format": self.told or ""}  # the client itself, without a word about how it is asked
         if self.asynchronous:
             return await AsyncContinuationController(asked, **settings).run(start)
         return ContinuationController(asked, **settings).run(start)
@@ -179,7 +210,7 @@ class Way:
         """A question."""
         return Request(
             model=self.sdk.model,
-            messages=(Message(role="user", content="Why is the sky blue?"),),
+            messages=(Message(role="user", content=QUESTION),),
             **{"max_tokens": 400, **fields},
         )
 
@@ -207,11 +238,14 @@ def _ways(sdks: Mapping[str, Sdk]) -> list[Any]:
     ]
 
 
-def _only(ways: list[Any], **wanted: bool) -> list[Any]:
-    return [way for way in ways if all(getattr(way.values[0], name) is value for name, value in wanted.items())]
-
-
-WAYS = _ways(SDKS)
+WAYS, MORE_WAYS = _ways(SDKS), _ways(MORE)
+OUR_WAYS = [
+    known
+    for known in _ways(OURS)
+    for way in known.values
+    if way.stream is way.asynchronous or way.sdk.format in ("openai_chat", "anthropic")
+]
+"""Whole and sync, streamed and async; of two formats all four, as what a format reads does not depend on who waits."""
 whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 SEARCH = Tool(
@@ -219,7 +253,11 @@ SEARCH = Tool(
     description="Looks things up.",
     parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
 )
-FIRST, REST = "Because of how light", " is scattered by the air, blue light most of all."
+QUESTION, FIRST, REST = (
+    "Why is the sky blue?",
+    "Because of how light",
+    " is scattered by the air, blue light most of all 👋🏽.",
+)
 
 
 # --- A turn -------------------------------------------------------------------------------------------------------
@@ -229,7 +267,7 @@ class Situation(NamedTuple):
     """What a provider says, and what a turn makes of it.
 
     Attributes:
-        text, outcome: where the turn ends first; whole: its text when it has been taken up again.
+        text, outcome: where the turn ends first; whole: its text when it has been taken up again, if it can be.
         counted: the responses by their stop reason, when it has.
         streamed: it happens to streams alone.
     """
@@ -243,16 +281,22 @@ class Situation(NamedTuple):
 
 
 CUT, HALF, WHOLE = truncate(FIRST, after=99), "Because of how", FIRST + REST
-ASKS = call("search", {"q": "sky"})
+ARGUMENTS = {"q": "sky ü"}
+ASKS = call("search", ARGUMENTS).also("search", {"q": "sea"})
 LOST = {"missing": 1, "end_turn": 1}
 SITUATIONS = {
     "a cut answer": Situation([CUT, say(REST)], WHOLE, "completed", "", {"max_tokens": 1, "end_turn": 1}),
+    "a new word": Situation([reason("some_new_value", FIRST)], FIRST, "unknown_reason", "", {"unknown": 1}),
+    "thinking": Situation([think("Let me see", text=FIRST)], FIRST, "completed", "", {"end_turn": 1}),
+    "a refusal": Situation([refuse("No.")], "No.", "refused", "", {"refused": 1}),
+    "nothing": Situation([empty()], "", "completed", "", {"end_turn": 1}),
+    "thinking alone": Situation([think("Let me see")], "", "reasoning_exhausted", "", {"max_tokens": 1}),
     "a tool loop": Situation(
         [ASKS.but(text="Let me see."), say("Blue.")],
         "Let me see.Blue.", "completed", "", {"tool_call": 1, "end_turn": 1},
     ),
     "a cut tool call": Situation(
-        [partial_call("search", {"q": "sky"}), ASKS, say("Blue.")],
+        [partial_call("search", ARGUMENTS), ASKS, say("Blue.")],
         "Blue.", "completed", "", {"max_tokens": 1, "tool_call": 1, "end_turn": 1},
     ),
     "a failed continuation": Situation(
@@ -267,61 +311,67 @@ SITUATIONS = {
         [fail(503, text=FIRST), say(REST)], FIRST, "provider_error", WHOLE, {"error": 1, "end_turn": 1}, True
     ),
 }  # fmt: skip
+UNSAID = {
+    "a refusal": {*FORMATS} - {"openai_chat", "openai_responses", "anthropic", "bedrock_invoke"},
+    "an error within a stream": {"cohere"},  # there it is an ordinary end
+    **{name: {"completions"} for name in ("thinking", "thinking alone", "a tool loop", "a cut tool call")},
+}
+"""What some formats have no words for."""
+FEW = {"a cut answer", "a new word", "thinking", "a tool loop", "a stream that ends early"}
+"""What the less usual SDKs are asked: their clients are made like those of the others."""
+PLAYED = [
+    pytest.param(way, situation, id=f"{name}-{known.id}")
+    for name, situation in SITUATIONS.items()
+    for known in (*WAYS, *OUR_WAYS, *(MORE_WAYS if name in FEW else ()))
+    for way in known.values
+    if (way.stream or not situation.streamed) and way.sdk.format not in UNSAID.get(name, ())
+]
 
 
-def _situations() -> list[Any]:
-    interactions = {name: sdk for name, sdk in MORE.items() if name == "google interactions"}
-    return [
-        pytest.param(way, situation, id=f"{name}-{known.id}")
-        for name, situation in SITUATIONS.items()
-        for sdks in [
-            MORE if name == "a cut answer" else interactions if "a stream" in name else {},
-            SDKS,
-            OURS,
-        ]
-        for known in _ways(sdks)
-        for way in known.values
-        if way.stream or not situation.streamed
-    ]
-
-
-@pytest.mark.parametrize(("way", "situation"), _situations())
+@pytest.mark.parametrize(("way", "situation"), PLAYED)
 @pytest.mark.behaviour(3, 9, 12, 19, 21, 33, 42)
 async def test_a_turn(way: Way, situation: Situation) -> None:
     """It goes as the script has it, can be taken up where it ended, and every call is counted once by its reason."""
-    provider = ScriptedProvider(situation.script, format=way.sdk.format or "openai_chat")
+    provider = ScriptedProvider(situation.script, format=way.sdk.format, dialect=way.sdk.dialect)
     ran: list[Any] = []
 
     def search(asked: ToolCall) -> str:
         ran.append(asked.arguments)
-        return "It is blue."
+        return f"It is blue, {len(ran)}."
 
     settings: dict[str, Any] = {"tools": [(SEARCH, search)]} if "tool_call" in situation.counted else {}
     with observed() as seen:
         async with way.asking(provider) as client:
             result = await way.turn(client, way.request(), **settings)
             assert (result.text, result.outcome) == (situation.text, situation.outcome)
-            if not result.complete:
+            if situation.whole:
                 resumed = await way.turn(client, result.resume())
                 assert (resumed.text, resumed.complete) == (situation.whole, True)
+    if situation is SITUATIONS["a stream that breaks"]:
+        assert result.stop is not None
+        assert result.stop.detail == "connection"
     assert Counter(seen.reasons()) == situation.counted
     first, *others = provider.received
     assert {each.stream for each in provider.received} == {way.stream}
     assert {each.request.max_tokens for each in provider.received} >= {400}
     for each in others:
         question = each.request.messages[0]
-        if way.sdk is SDKS["boto3"] and situation is SITUATIONS["a cut tool call"]:
+        if way.sdk.format == "bedrock_converse" and situation is SITUATIONS["a cut tool call"]:
             # Converse wants roles to alternate: with no answer between them, two user messages go as one.
             blocks: Any = question.content
             question = question.but(content=blocks[0]["text"])
+        if way.sdk.format == "completions":  # the prompt goes on with what was said
+            question = question.but(content=question.text[: len(QUESTION)])
         assert question == first.request.messages[0]
     if settings:
-        assert ran == [{"q": "sky"}]
+        assert ran == [ARGUMENTS, {"q": "sea"}]
         assert first.request.tools == (SEARCH,)
-        said, answered = provider.requests[-1].messages[-2:]
-        assert [(asked.name, asked.arguments) for asked in said.tool_calls] == [("search", {"q": "sky"})]
-        assert (answered.role, answered.text, answered.tool_call_id) == ("tool", "It is blue.", said.tool_calls[0].id)
-    elif situation.outcome == "completed":
+        said, *answered = provider.requests[-1].messages[-3:]
+        assert [(asked.name, asked.arguments) for asked in said.tool_calls] == [("search", given) for given in ran]
+        assert [(each.role, each.text, each.tool_call_id) for each in answered] == [
+            ("tool", f"It is blue, {number}.", asked.id) for number, asked in enumerate(said.tool_calls, 1)
+        ]
+    elif situation is SITUATIONS["a cut answer"] and way.sdk.format != "completions":
         assert others[0].request.messages[-1].text == PROMPT
     if situation.outcome == "provider_error":
         error = result.error
@@ -330,24 +380,29 @@ async def test_a_turn(way: Way, situation: Situation) -> None:
         assert (error.partial is not None) is situation.streamed
         if not situation.streamed:
             assert (error.status, "So it goes" in str(error)) == (503, True)
-            ours = way.sdk in OURS.values()
-            assert ours or is_of_an_sdk(error.__cause__)
+            assert way.is_ours or is_of_an_sdk(error.__cause__)
 
 
 def is_of_an_sdk(error: object) -> bool:
-    return type(error).__module__.split(".")[0] in ("openai", "anthropic", "google", "botocore")
+    """Of one of those above, not of the HTTP library under it."""
+    vendors = "openai anthropic google botocore groq together mistralai ollama cohere"
+    return type(error).__module__.split(".")[0] in vendors.split()
 
 
-@whole_and_streamed
-@pytest.mark.behaviour(23)
-async def test_signed_thinking_goes_back_before_its_text(stream: bool) -> None:
-    """Block by block, as Anthropic gave it."""
-    way = Way(OURS["our client, anthropic"], stream=stream, asynchronous=False)
-    provider = ScriptedProvider([think("Let me think.", text=FIRST).but(stop=truncate("x").stop), say(REST)])
+@pytest.mark.parametrize("way", _ways(OURS))
+async def test_what_our_clients_give_is_what_was_said(way: Way) -> None:
+    """Text, thinking, calls, figures and quotas are those that the scripted provider gives in process."""
+    reply = say(FIRST) if way.sdk.format == "completions" else ASKS.but(text=FIRST, reasoning="Hm.")
+    reply = reply.but(headers={"x-ratelimit-remaining-tokens": "1990"})
+    provider = ScriptedProvider([reply, reply], format=way.sdk.format)
+    expected = provider.complete(way.request())
     async with way.asking(provider) as client:
-        assert (await way.turn(client, way.request())).text == FIRST + REST
-    thinking, text = provider.received[1].body["messages"][1]["content"]
-    assert (thinking["type"], bool(thinking["signature"]), text["type"]) == ("thinking", True, "text")
+        response = await way.asked(client, way.request())
+    for name in ("text", "reasoning", "stop_reason", "raw_stop_reason", "usage"):
+        assert getattr(response, name) == getattr(expected, name), name
+    calls, said = ([(each.name, each.arguments) for each in one.tool_calls] for one in (response, expected))
+    assert calls == said
+    assert response.quota == {"remaining_tokens": "1990"}
 
 
 # --- Leaving ------------------------------------------------------------------------------------------------------
@@ -361,10 +416,11 @@ def connections(url: str) -> int:
 
 
 LEFT = [
-    pytest.param(*each.values, cancelled, id=f"{each.id}-{'cancelled' if cancelled else 'left'}")
-    for each in _only(WAYS, stream=True)
+    pytest.param(way, cancelled, id=f"{known.id}-{'cancelled' if cancelled else 'left'}")
+    for known in WAYS
+    for way in known.values
     for cancelled in (False, True)
-    if not cancelled or each.values[0].asynchronous
+    if way.stream and (way.asynchronous or not cancelled)
 ]
 
 
@@ -404,36 +460,44 @@ async def test_a_stream_that_is_left_is_closed(way: Way, cancelled: bool) -> Non
 
 # --- Pauses -------------------------------------------------------------------------------------------------------
 
+INTERACTIONS = {"google interactions": MORE["google interactions"]}
+
 
 @pytest.mark.parametrize("way", _ways({name: SDKS[name] for name in ("google", "anthropic")}))
 @pytest.mark.behaviour(13, 14)
 async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
-    """Gemini's token goes back as it came, Anthropic's turn is sent again: by us, within the policy's limits.
-
-    Told to, Google's SDK follows tokens itself; then the controller is told that it does, and has one call.
-    """
-    provider = ScriptedProvider(
-        [pause("One "), pause("two "), say("three."), pause("One "), pause("One "), say("two.")]
-    )
+    """Gemini's token goes back as it came, Anthropic's turn is sent again: by us, within the policy's limits."""
+    provider = ScriptedProvider([pause("One "), pause("two "), say("three."), pause("One ")])
     async with way.asking(provider) as client:
         result = await way.turn(client, way.request())
         assert (result.text, result.complete, result.requests) == ("One two three.", True, 3)
         limited = await way.turn(client, way.request(), policy=ContinuationPolicy(continuation_max_resumes=0))
         assert limited.outcome == "resume_limit"
-        if way.sdk is SDKS["google"]:
-            follows = {"automatic_continuation": True}
-            assert way.provider(client, **follows).follows_tokens
-            result = await way.turn(client, way.request(), options=follows)
-            assert (result.text, result.iterations, len(provider.requests)) == ("One two.", 1, 6)
+    assert (provider.requests[1].token is not None) is (way.sdk is SDKS["google"])
 
 
-@pytest.mark.parametrize("way", _ways(JOBS))
+@pytest.mark.parametrize("way", _ways({"google": SDKS["google"], **INTERACTIONS}))
+@pytest.mark.behaviour(14)
+async def test_googles_sdk_follows_tokens_by_itself(way: Way) -> None:
+    """Where it is told to, or always; nobody above it hears of the pause: all hops are one response."""
+    follows = {} if way.sdk.told else {"automatic_continuation": True}
+    provider = ScriptedProvider([pause("One "), say("two.")], format=way.sdk.format)
+    async with way.asking(provider) as client:
+        assert way.provider(client, **follows).follows_tokens
+        result = await way.turn(client, way.request(), options=follows)
+    assert (result.text, result.complete, result.iterations) == ("One two.", True, 1)
+    first, second = provider.requests
+    assert (first.token, second.token is None) == (None, False)
+    assert second.previous_id == ("v1_00000001" if way.sdk.told else None)
+
+
+@pytest.mark.parametrize("way", _ways({"openai": SDKS["openai responses"], **INTERACTIONS}))
 @pytest.mark.behaviour(13)
 async def test_a_response_in_the_background_is_fetched(way: Way) -> None:
     """It is fetched by its id through the SDK's own method, and not started twice."""
     being_made = reason("in_progress")
     script = [being_made, being_made.but(text="Blu"), say("Blue.")]
-    provider = ScriptedProvider(script, format=way.sdk.format or "")
+    provider = ScriptedProvider(script, format=way.sdk.format)
     async with way.asking(provider) as client:
         assert way.provider(client).retrieves
         result = await way.turn(client, way.request(extra={"background": True}), sleep=lambda seconds: None)
@@ -455,19 +519,22 @@ EXTRA: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SDKS)
-async def test_what_arrives_is_what_was_asked(name: str) -> None:
+@whole_and_streamed
+@pytest.mark.parametrize("name", EXTRA)
+async def test_what_arrives_is_what_was_asked(name: str, stream: bool) -> None:
     """Tools, choice, format, settings, and members that the SDK has no argument for: the server reads our request."""
-    way = Way(SDKS[name], stream=False, asynchronous=False)
+    way = Way(SDKS[name], stream=stream, asynchronous=False)
     form = {"type": "object", "properties": {"a": {"type": "integer"}}}
     request = way.request(temperature=0.5, tools=(SEARCH,), tool_choice="search", format=form, extra=EXTRA[name])
+    request = request.but(messages=(Message(role="system", content="Be brief."), *request.messages))
     provider = ScriptedProvider([say("{}")])
     async with way.asking(provider) as client:
-        way.provider(client)(request)
+        await way.asked(client, request)
     (received,) = provider.received
     speaks = format_of(received.format)
     assert [*EXTRA[name]][-1] in received.body
-    found, sent = received.request, request_of(speaks, {"model": request.model, **speaks.encode(request)})
+    found = received.request
+    sent = request_of(speaks, {"model": request.model, **speaks.encode(request, stream=stream)})
     if name == "google":  # its SDK has a spelling of its own within a tool
         assert found.extra.pop("tools")
     assert found == sent
@@ -528,32 +595,45 @@ async def test_bytes_go_back_as_they_came(
 # --- What SDKs raise ----------------------------------------------------------------------------------------------
 
 
-ERRORS: dict[str, tuple[Reply, type[ProviderError], int | None, StopReason | None]] = {
-    "window": (fail(400, "context_length_exceeded"), RequestRejected, 400, StopReason.CONTEXT_WINDOW_EXCEEDED),
-    "key": (fail(401), RequestRejected, 401, None),
-    "rate": (fail(429), ProviderUnavailable, 429, None),
-    "failure": (fail(500), ProviderUnavailable, 500, None),
-    "no answer": (hang_up(), ProviderUnavailable, None, None),
-    "late": (say("late").but(delay_s=PATIENCE_S + 1.2), ProviderTimeout, None, None),
+ERRORS: dict[str, tuple[Reply, type[ProviderError], StopReason | None]] = {
+    "window": (fail(400, "context_length_exceeded"), RequestRejected, StopReason.CONTEXT_WINDOW_EXCEEDED),
+    "parameter": (fail(400), RequestRejected, None),
+    "key": (fail(401), RequestRejected, None),
+    "model": (fail(404), RequestRejected, None),
+    "rate": (fail(429, retry_after_s=7), ProviderUnavailable, None),
+    "failure": (fail(500), ProviderUnavailable, None),
+    "gateway timeout": (fail(504), ProviderTimeout, None),
+    "no answer": (hang_up(), ProviderUnavailable, None),
+    "late": (say("late").but(delay_s=PATIENCE_S + 1.2), ProviderTimeout, None),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", ERRORS)
-async def test_what_an_sdk_raises_is_ours(way: Way, case: str) -> None:
-    """Whose fault it is, the status, what it says of the stop; the SDK's exception is the cause."""
-    reply, kind, status, reason = ERRORS[case]
+FAILED = [
+    pytest.param(*known.values, case, id=f"{case}-{known.id}")
+    for case in ERRORS
+    for known in (*WAYS, *OUR_WAYS, *(MORE_WAYS if case == "rate" else ()))
+]
+
+
+@pytest.mark.parametrize(("way", "case"), FAILED)
+async def test_errors_say_whose_fault_they_are(way: Way, case: str) -> None:
+    """By their type; with the status, what it says of the stop and of trying again; an SDK's exception is the cause."""
+    reply, kind, reason = ERRORS[case]
+    status = reply.failure and reply.failure.status
     async with way.asking(ScriptedProvider([reply]), 30 if case != "late" else PATIENCE_S) as client:
         with pytest.raises(kind) as raised:
             await way.asked(client, way.request())
-        assert raised.value.provider == way.provider(client).provider
-    error = raised.value
+        assert raised.value.provider == (client if way.is_ours else way.provider(client)).provider
+    error, hides_headers = raised.value, way.sdk is MORE["ollama"]
     assert (type(error), error.status, error.stop and error.stop.reason) == (kind, status, reason)
-    assert (error.request_id is not None) is (error.body is not None) is (status is not None)
-    assert isinstance(error.__cause__, Exception)
+    assert (error.body is not None) is (status is not None)
+    assert (error.request_id is not None) is (status is not None and not hides_headers)
+    assert error.retry_after_s == (7 if case == "rate" and not hides_headers else None)
+    assert error.retryable is (kind is not RequestRejected)
+    assert way.is_ours or is_of_an_sdk(error.__cause__) or status is None
 
 
-@pytest.mark.parametrize("way", _only([*WAYS, *_ways(MORE)], stream=False))
+@pytest.mark.parametrize("way", [each for each in (*WAYS, *MORE_WAYS, *OUR_WAYS) if not each.values[0].stream])
 @pytest.mark.parametrize("tidy", [True, False], ids=["half a body", "a lost body"])
 async def test_a_body_that_is_cut_or_lost(way: Way, tidy: bool) -> None:
     """Half a JSON text is a DecodeError, a lost connection none; where boto3 is silent about either, it is one too."""
@@ -562,8 +642,8 @@ async def test_a_body_that_is_cut_or_lost(way: Way, tidy: bool) -> None:
     async with way.asking(ScriptedProvider([CUT, cut(FIRST, tidy=tidy)])) as client:
         result = await way.turn(client, way.request())
     assert (result.text, result.outcome, type(result.error)) == (FIRST, "provider_error", kind)
-    assert re.search("was cut on its way" if silent else "its SDK cannot read|failed", str(result.error))
-    assert (result.error is None or result.error.__cause__ is None) is silent
+    assert way.is_ours or re.search("was cut on its way" if silent else "its SDK cannot read|failed", str(result.error))
+    assert way.is_ours or (result.error is None or result.error.__cause__ is None) is silent
 
 
 ASKED = Request(model="m", messages=(Message(role="user", content="hi"),))
@@ -597,12 +677,9 @@ def test_a_clients_method_is_refused_at_once() -> None:
             raise AssertionError("never called")
 
     methods = [
-        _client(openai.OpenAI).chat.completions.create,
-        _client(openai.AsyncOpenAI).responses.create,
-        _client(anthropic.Anthropic).messages.create,
+        _client(openai.AsyncOpenAI).chat.completions.create,
         _client(genai.Client).models.generate_content,
         _boto("http://127.0.0.1:9", 1).converse,
-        ollama.Client().chat,
         openai.OpenAI,
     ]
     for method in methods:
@@ -619,22 +696,45 @@ def test_a_clients_method_is_refused_at_once() -> None:
 
 
 @whole_and_streamed
-async def test_a_function_of_a_body(stream: bool) -> None:
-    """One that takes a body's members, and gives the format's own answer: sync or async, objects or dictionaries."""
+async def test_a_method_beside_its_format(stream: bool) -> None:
+    """An SDK's own method takes a body's members, and those that it has no argument for."""
     request = ASKED.but(max_tokens=400, extra={"a_new_member": 1})
-    with ScriptedProvider([CUT, say(REST)] * 2).serve() as url:
-        async with _client(openai.AsyncOpenAI, base_url=f"{url}/v1") as aclient:
-            asked: Any = adapters.provider(aclient.chat.completions.create, format="openai_chat", stream=stream)
+    provider = ScriptedProvider([CUT, say(REST)])
+    with provider.serve() as url:
+        async with _client(openai.AsyncOpenAI, base_url=f"{url}/v1") as client:
+            asked: Any = adapters.provider(client.chat.completions.create, format="openai_chat", stream=stream)
             result = await AsyncContinuationController(asked).run(request)
-        with _client(openai.OpenAI, base_url=f"{url}/v1") as client:
+    assert (result.text, provider.received[1].body["a_new_member"]) == (WHOLE, 1)
 
-            def complete(*, a_new_member: int, **body: Any) -> Any:
-                answer = client.chat.completions.create(**body)
-                return (chunk.to_dict() for chunk in answer) if stream else answer.to_dict()
 
-            plain = adapters.provider(complete, format="openai_chat", stream=stream)
-            again = ContinuationController(plain).run(request)
-    assert result.text == again.text == FIRST + REST
+@whole_and_streamed
+@pytest.mark.parametrize(
+    "model",
+    [
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-v2:1", "amazon.nova-lite-v1:0",
+        "amazon.titan-text-express-v1", "mistral.mixtral-8x7b-instruct-v0:1", "cohere.command-r-plus-v1:0",
+        "cohere.command-text-v14", "ai21.jamba-1-5-mini-v1:0", "us.deepseek.r1-v1:0",
+        "arn:aws:bedrock:us-east-1:111122223333:inference-profile/us.meta.llama3-3-70b-instruct-v1:0",
+    ],
+)  # fmt: skip
+def test_invoked_models(model: str, stream: bool) -> None:
+    """A function of each family's body; Bedrock's figures are in the last chunk of a stream, whatever the family."""
+    scripted = ScriptedProvider(truncate("One two three", after=2).but(usage=Usage(5, 2)))
+    with scripted.serve() as url, closing(_boto(url, 30)) as client:
+
+        def invoke(**body: Any) -> Any:
+            method = client.invoke_model_with_response_stream if stream else client.invoke_model
+            answer = method(modelId=model, body=json.dumps(body))["body"]
+            return answer if stream else json.load(answer)
+
+        asked = adapters.provider(invoke, format="bedrock_invoke", stream=stream)
+        said = asked(ASKED.but(model=model, max_tokens=1000))
+        response = list(said)[-1] if stream else said
+    assert (response.text, response.stop.reason) == ("One two", StopReason.MAX_TOKENS)
+    assert not stream or response.usage == Usage(5, 2)
+    (received,) = scripted.received
+    assert (received.format, received.stream) == ("bedrock_invoke", stream)
+    assert (received.request.model, received.request.max_tokens) == (model, 1000)
 
 
 def test_a_provider_function_is_given_back() -> None:

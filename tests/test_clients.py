@@ -7,79 +7,44 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, nullcontext
-from itertools import product
+from contextlib import aclosing
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import httpx2
 import pytest
 
-from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
-from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
+from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import CallEnded, CallStarted, Record, TurnEnded, TurnOutcome
 from endturn.formats import format_of
+from endturn.providers import PROVIDERS
 from endturn.scopes import Layer, open_call
-from endturn.scripted import (
-    Ending,
-    Reply,
-    ScriptedProvider,
-    call,
-    cut,
-    empty,
-    fail,
-    hang_up,
-    partial_call,
-    reason,
-    refuse,
-    say,
-    think,
-    truncate,
-)
+from endturn.scripted import ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
+from tests.support.turns import heard
 
-FORMATS = {
-    "openai_chat": ("openai", "/v1"),
-    "openai_responses": ("openai", "/v1"),
-    "anthropic": ("anthropic", ""),
-    "gemini": ("gcp.gemini", "/v1beta"),
-    "gemini_interactions": ("gcp.gemini", "/v1beta"),
-    "bedrock_converse": ("aws.bedrock", ""),
-    "bedrock_invoke": ("aws.bedrock", ""),
-    "cohere": ("cohere", ""),
-    "completions": ("openai", "/v1"),
-    "ollama": ("ollama", ""),
-}
-"""Format → a provider that speaks it, and what stands between its host and the format's own path."""
-NO_WORD = {
-    "refuse": {"bedrock_converse", "cohere", "completions", "gemini", "gemini_interactions", "ollama"},
-    "call": {"completions"},
-}
-"""Formats that cannot say it: there a model declines in plain text, or has no tools."""
-NO_NULL = {"openai_responses", "gemini_interactions"}
-"""Formats whose reason is the status of the whole: a stream that never says it was still in progress."""
 ASKED = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=50, temperature=0.5)
 KEY = "sk-proj-0123456789abcdef"
 
-each_format = pytest.mark.parametrize("format", FORMATS)
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
-def made(kind: Any, format: str, where: ScriptedProvider | str, **options: Any) -> Any:
+def made(kind: Any, format: str, where: ScriptedProvider | str, timeout: float = 30, **options: Any) -> Any:
     """A client of a server, or of a provider that answers in process."""
-    name, path = FORMATS[format]
-    url = where
+    name, url = format_of(format).provider, where
     if isinstance(where, ScriptedProvider):
         url, options = "http://scripted", {"http": where.transport(), **options}
-    return kind(name, api_key=KEY, base_url=f"{url}{path}", format=format, **options)
+    path = urlsplit(PROVIDERS[name].base_url or "").path
+    return kind(name, api_key=KEY, base_url=f"{url}{path}", format=format, timeout=timeout, **options)
 
 
 def answering(content: bytes, *, status: int = 200, key: str = KEY, format: str = "openai_chat") -> Client:
     """A client that is answered with these bytes."""
     answer = httpx.MockTransport(lambda _: httpx.Response(status, headers={"x-request-id": "r1"}, content=content))
-    return Client(FORMATS[format][0], api_key=key, base_url="http://h/v1", format=format, http=answer)
+    return Client(format_of(format).provider, api_key=key, base_url="http://h/v1", format=format, http=answer)
 
 
 def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
@@ -93,119 +58,7 @@ def asks(client: Client, stream: bool) -> ChatResponse:
     return finished(list(client.stream(ASKED)))[1] if stream else client(ASKED)
 
 
-async def four(format: str, where: ScriptedProvider | str) -> list[tuple[bool, str, Any]]:
-    """What each colour is given: whether it was streamed, the deltas' text, and the response or the error."""
-    heard: list[tuple[bool, str, Any]] = []
-    with made(Client, format, where) as sync:
-        async with made(AsyncClient, format, where) as other:
-            for asynchronous, stream in product((False, True), repeat=2):
-                try:
-                    if stream:
-                        items = [item async for item in other.stream(ASKED)] if asynchronous else [*sync.stream(ASKED)]
-                        heard.append((True, *finished(items)))
-                    else:
-                        heard.append((False, "", await other(ASKED) if asynchronous else sync(ASKED)))
-                except ProviderError as error:
-                    heard.append((stream, "", error))
-    return heard
-
-
-REPLIES = {
-    "say": say("All of it."),
-    "truncate": truncate("One two three", after=2),
-    "refuse": refuse("No."),
-    "empty": empty(),
-    "unknown value": reason("some_new_value", "Hm"),
-    "null": reason(None, "Hm").but(usage=None),
-    "thinking alone": think("Let me see"),
-    "call": call("read", {"path": "a"}, text="Reading.", id="1").also("list", {}, id="2"),
-    "cut call": partial_call("write", {"path": "a.txt", "text": "long"}, after=2, id="1"),
-}
-
-
-@each_format
-@pytest.mark.parametrize("name", REPLIES)
-async def test_every_colour_returns_the_same_response(name: str, format: str) -> None:
-    """Sync and async, streamed and whole, over HTTP and in process: one reply, one response."""
-    provider = ScriptedProvider([REPLIES[name]], exhausted="last", format=format)
-    if format in NO_WORD.get(name, ()):
-        with pytest.raises(UsageError, match=f"the {format} format has no word for"):
-            provider.complete(ASKED)
-        return
-    expected = provider.complete(ASKED)
-    for stream, said, response in await four(format, provider):
-        assert not stream or said == expected.text
-        assert (response.text, response.reasoning) == (expected.text, expected.reasoning)
-        assert [each.name for each in response.tool_calls] == [each.name for each in expected.tool_calls]
-        if not stream:
-            assert (response.stop, response.tool_calls) == (expected.stop, expected.tool_calls)
-        elif name == "null" and format in NO_NULL:
-            assert response.stop_reason is StopReason.MISSING
-        else:
-            assert (response.stop.reason, response.stop.raw) == (expected.stop.reason, expected.stop.raw)
-        if name != "null":  # Anthropic tells a stream's reason and its output tokens in one event
-            assert response.usage == expected.usage
-
-
-# --- Whose fault it is --------------------------------------------------------------------------------------------
-
-
-ERRORS = {
-    "key": (fail(401), RequestRejected),
-    "model": (fail(404), RequestRejected),
-    "parameter": (fail(400), RequestRejected),
-    "rate limit": (fail(429, retry_after_s=7), ProviderUnavailable),
-    "server": (fail(500), ProviderUnavailable),
-    "gateway timeout": (fail(504), ProviderTimeout),
-    "within a stream": (fail(529, text="So far"), ProviderUnavailable),
-}
-
-
-@each_format
-@pytest.mark.parametrize("name", ERRORS)
-async def test_errors_say_whose_fault_it_is(name: str, format: str) -> None:
-    """Each status is an exception whose type says whose fault it is, with the request's id; what had come is kept."""
-    reply, kind = ERRORS[name]
-    for stream, _, error in await four(format, ScriptedProvider([reply], exhausted="last")):
-        if stream and reply.text:
-            if format == "cohere":  # there it is an ordinary end
-                assert error.stop_reason is StopReason.ERROR
-            else:
-                assert (type(error), error.partial.text) == (kind, "So far")
-            continue
-        assert reply.failure is not None
-        assert type(error) is kind
-        assert (error.status, error.provider) == (reply.failure.status, FORMATS[format][0])
-        assert error.request_id
-        assert error.body
-        assert error.retryable is (kind is not RequestRejected)
-        assert error.retry_after_s == (7 if name == "rate limit" else None)
-
-
-LOST: dict[str, tuple[Reply, type[ProviderError], str | None]] = {
-    "no answer": (hang_up(), ProviderUnavailable, "raises"),
-    "broken": (cut("One two"), ProviderUnavailable, "connection"),
-    "broken, slow": (say("One two").but(pace_s=0.05, ending=Ending.BROKEN), ProviderUnavailable, "connection"),
-    "tidy": (cut("One two", tidy=True), DecodeError, None),
-}
-"""A reply, what it raises where it is not streamed, and the detail of a stream's stop."""
-
-
-@each_format
-@pytest.mark.parametrize("name", LOST)
-async def test_what_a_lost_connection_means(name: str, format: str) -> None:
-    """A stream that ends or breaks before its terminal ends in a response, `missing`; any other answer is an error."""
-    reply, kind, detail = LOST[name]
-    with ScriptedProvider([reply], exhausted="last").serve() as url:
-        for stream, said, came in await four(format, url):
-            if stream and detail != "raises":
-                assert said == came.text == "One two"
-                # The Responses API says in its own words that a response which is in progress has not ended.
-                told = detail or ("stream_cut" if format == "openai_responses" else None)
-                assert (came.stop_reason, came.stop.detail, came.stop.truncated) == (StopReason.MISSING, told, True)
-            else:
-                assert type(came) is kind
-                assert kind is DecodeError or "connection failed" in str(came)
+# --- Whose fault it is; tests/test_adapters.py has the statuses ---------------------------------------------------
 
 
 def test_nobody_there_is_unavailable() -> None:
@@ -217,46 +70,43 @@ def test_nobody_there_is_unavailable() -> None:
                 asks(sync, stream)
 
 
-def test_a_slow_answer_is_a_timeout() -> None:
-    """No answer in time is ProviderTimeout; a stream that stalls is `missing` with the detail "timeout"."""
-    provider = ScriptedProvider([say("late").but(delay_s=5), say("one two").but(pace_s=5)])
-    with provider.serve() as url, made(Client, "openai_chat", url, timeout=0.5) as sync:
-        with pytest.raises(ProviderTimeout, match="no answer in time"):
-            sync(ASKED)
+def test_a_stream_that_stalls_is_missing() -> None:
+    """With the detail "timeout"."""
+    provider = ScriptedProvider([say("one two").but(pace_s=5)])
+    with provider.serve() as url, made(Client, "openai_chat", url, timeout=0.2) as sync:
         response = asks(sync, stream=True)
     assert (response.stop_reason, response.stop.detail) == (StopReason.MISSING, "timeout")
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"object": "list"}'])
-def test_a_foreign_body_is_a_decode_error(content: bytes) -> None:
-    """A success whose body is not in the provider's format; of a stream that turns into one, what came is kept."""
-    with answering(content) as sync, pytest.raises(DecodeError) as caught:
-        sync(ASKED)
-    assert (caught.value.provider, caught.value.status) == ("openai", 200)
-    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": null}]}\n\n'
-    with answering(chunk + b"data: " + content + b"\n\n") as sync:
-        items = sync.stream(ASKED)
-        assert next(items) == Delta(text="So far")
-        with nullcontext() if content.startswith(b"{") else pytest.raises(DecodeError) as raised:
-            list(items)
-        assert raised is None or (raised.value.partial is not None and raised.value.partial.text == "So far")
-
-
-NO_STREAM = {
+FOREIGN = {
     b"<html>Bad gateway</html>": DecodeError,
     b'{"error": {"message": "overloaded", "code": 503}}': ProviderUnavailable,
     b"upstream failed": DecodeError,
 }
 
 
-@pytest.mark.parametrize("content", NO_STREAM)
+@streamed
+@pytest.mark.parametrize("content", FOREIGN)
 @pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
-def test_a_stream_that_is_none_is_an_error(format: str, content: bytes) -> None:
-    """A success without a stream where one was asked for is not an empty answer."""
-    with answering(content, format=format) as sync, pytest.raises(NO_STREAM[content]) as caught:
-        asks(sync, stream=True)
-    assert caught.value.request_id == "r1"
-    assert FORMATS[format][0] in str(caught.value)
+def test_a_success_that_is_no_answer_is_an_error(format: str, content: bytes, stream: bool) -> None:
+    """Neither a body that is not in the provider's format is an empty answer, nor one where a stream was asked for."""
+    with answering(content, format=format) as sync, pytest.raises(FOREIGN[content]) as caught:
+        asks(sync, stream)
+    assert (caught.value.provider, caught.value.request_id) == (format_of(format).provider, "r1")
+    assert format_of(format).provider in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]"])
+def test_a_stream_that_turns_into_something_else_is_an_error(content: bytes) -> None:
+    """What came is kept; another object is passed over."""
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": null}]}\n\n'
+    with answering(chunk + b'data: {"object": "list"}\n\ndata: ' + content + b"\n\n") as sync:
+        items = sync.stream(ASKED)
+        assert next(items) == Delta(text="So far")
+        with pytest.raises(DecodeError) as raised:
+            list(items)
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "So far"
 
 
 def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
@@ -265,12 +115,6 @@ def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
     with answering(json.dumps(format_of("openai_chat").reply(body, stream=False)).encode()) as sync:
         said, response = finished(list(sync.stream(ASKED)))
     assert (said, response.text, response.stop_reason) == ("All of it.", "All of it.", StopReason.END_TURN)
-
-
-def test_quota_is_read_from_the_headers() -> None:
-    reply = say("x").but(headers={"x-ratelimit-remaining-tokens": "1990"})
-    with made(Client, "openai_chat", ScriptedProvider([reply, reply])) as sync:
-        assert asks(sync, False).quota == asks(sync, True).quota == {"remaining_tokens": "1990"}
 
 
 # --- Keys and addresses -------------------------------------------------------------------------------------------
@@ -358,11 +202,8 @@ def test_one_client_among_fifty_threads() -> None:
 @pytest.fixture
 def records() -> Iterator[list[Record]]:
     """What is announced; a listener's exception fails the test."""
-    heard: list[Record] = []
-    stop = hooks.subscribe(heard.append)
-    with hooks.strict():
-        yield heard
-    stop()
+    with heard() as found:
+        yield found
 
 
 def ended(records: list[Record]) -> CallEnded:
@@ -384,7 +225,7 @@ def test_a_call_is_announced_once(format: str, stream: bool, records: list[Recor
     assert wrapper.end(response.stop) is None
     record = ended(records)
     started = record.started
-    assert (started.provider, started.model, started.stream) == (FORMATS[format][0], "m", stream)
+    assert (started.provider, started.model, started.stream) == (format_of(format).provider, "m", stream)
     assert (started.maximum, started.temperature, started.server_address) == (50, 0.5, "scripted")
     assert (record.stop, record.usage, record.response_id) == (response.stop, response.usage, response.id)
     assert (record.reasons, record.output_chars, record.error) == ((response.stop.raw,), 7, None)
@@ -413,20 +254,18 @@ def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
 
 @pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
 def test_a_stream_that_its_consumer_closes_is_cancelled(format: str, records: list[Record]) -> None:
-    """Leaving a stream midway is `cancelled`, not truncated and not an error; what had come is counted."""
-    with made(Client, format, ScriptedProvider([say("One two three")])) as sync:
+    """Leaving a stream midway is `cancelled`, not truncated and not an error; what had come is counted.
+
+    Whoever stops at the last item has had everything: the call is announced before that item is handed over.
+    """
+    with made(Client, format, ScriptedProvider([say("One two three"), say("One")])) as sync:
         items = sync.stream(ASKED)
         assert next(items) == Delta(text="One")
         items.close()
-    record = ended(records)
-    assert (record.stop.reason, record.stop.truncated, record.error) == (StopReason.CANCELLED, False, None)
-    assert record.output_chars == 3
-    assert record.started.turn.outcome is TurnOutcome.CANCELLED
-
-
-def test_a_stream_taken_to_its_response_is_complete(records: list[Record]) -> None:
-    """Whoever stops at the last item has had everything: the call is announced before that item is handed over."""
-    with made(Client, "openai_chat", ScriptedProvider([say("One")])) as sync:
+        record = ended(records)
+        assert (record.stop.reason, record.stop.truncated, record.error) == (StopReason.CANCELLED, False, None)
+        assert (record.output_chars, record.started.turn.outcome) == (3, TurnOutcome.CANCELLED)
+        records.clear()
         items = sync.stream(ASKED)
         while not isinstance(next(items), ChatResponse):
             pass

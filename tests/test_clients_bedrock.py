@@ -60,18 +60,15 @@ def lower(headers: Mapping[str, Any]) -> dict[str, str]:
 def botocores(model: str, stream: bool) -> Any:
     """The HTTP request that boto3's client would send."""
     client = boto3.session.Session().client("bedrock-runtime", region_name="eu-west-1")  # not the process's own
-    sent: list[Any] = []
 
     def caught(request: Any, **rest: Any) -> Any:
-        sent.append(request)
-        raise InterruptedError
+        raise InterruptedError(request)
 
     client.meta.events.register("before-send.bedrock-runtime.*", caught)
-    with pytest.raises(InterruptedError):
-        (client.converse_stream if stream else client.converse)(
-            modelId=model, messages=[{"role": "user", "content": [{"text": "Grüezi"}]}]
-        )
-    return sent[0]
+    ask = client.converse_stream if stream else client.converse
+    with pytest.raises(InterruptedError) as raised:
+        ask(modelId=model, messages=[{"role": "user", "content": [{"text": "Grüezi"}]}])
+    return raised.value.args[0]
 
 
 MODELS = [
@@ -102,12 +99,26 @@ def test_the_signature_is_botocores(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("AWS_ACCESS_KEY_ID", KEY), ("AWS_PROFILE", "nobody")], ids=["half a pair", "no profile"]
+    ("environment", "says"),
+    [
+        ({}, "no AWS credentials.*AWS_ACCESS_KEY_ID.*AWS_BEARER_TOKEN_BEDROCK"),
+        ({"AWS_ACCESS_KEY_ID": KEY}, "the AWS credentials cannot be used"),
+        ({"AWS_PROFILE": "nobody"}, "the AWS credentials cannot be used"),
+        (None, r"pip install 'endturn\[bedrock\]'; or give api_key"),
+    ],
+    ids=["none", "half a pair", "no profile", "no botocore"],
 )
-def test_credentials_that_cannot_be_used(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(UsageError, match="the AWS credentials cannot be used"):
-        signer("eu-west-1")
+def test_without_credentials_there_is_no_client(
+    environment: dict[str, str] | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what to give or to install: botocore is an extra."""
+    for name, value in (environment or {}).items():
+        monkeypatch.setenv(name, value)
+    if environment is None:
+        monkeypatch.setitem(sys.modules, "botocore.session", None)
+    for kind in (Client, AsyncClient):
+        with pytest.raises(UsageError, match=says):
+            kind("aws.bedrock")
 
 
 def test_a_profile_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -116,13 +127,6 @@ def test_a_profile_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> N
     )
     monkeypatch.setenv("AWS_PROFILE", "work")
     assert f"Credential={KEY}/" in signer("eu-west-1")("POST", URL, {}, b"")["Authorization"]
-
-
-def test_without_botocore_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """botocore is an extra; a Bedrock API key needs none."""
-    monkeypatch.setitem(sys.modules, "botocore.session", None)
-    with pytest.raises(UsageError, match=r"pip install 'endturn\[bedrock\]'; or give api_key"):
-        signer("eu-west-1")
 
 
 def test_each_request_is_signed_anew(keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +162,6 @@ async def arrived(library: Any, base_url: str | None = None, **options: Any) -> 
     return seen
 
 
-AWS = "https://bedrock-runtime.eu-west-1.amazonaws.com"
 FIPS = "https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com"
 VPCE = "https://vpce-1.bedrock-runtime.ap-south-1.vpce.amazonaws.com"
 GATEWAY = "https://gateway.example"
@@ -169,9 +172,9 @@ GATEWAY = "https://gateway.example"
     ("environment", "given", "sent", "region"),
     [
         ({}, None, "https://bedrock-runtime.us-east-1.amazonaws.com{}", "us-east-1"),
-        ({"AWS_DEFAULT_REGION": "eu-west-1"}, None, AWS + "{}", "eu-west-1"),
-        ({"AWS_DEFAULT_REGION": "eu-west-3", "AWS_REGION": "eu-west-1"}, None, AWS + "{}", "eu-west-1"),
-        ({"AWS_REGION": "eu-west-2"}, AWS, AWS + "{}", "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, None, URL + "{}", "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-3", "AWS_REGION": "eu-west-1"}, None, URL + "{}", "eu-west-1"),
+        ({"AWS_REGION": "eu-west-2"}, URL, URL + "{}", "eu-west-1"),
         ({}, f"{FIPS}/", FIPS + "{}", "us-gov-west-1"),
         ({}, VPCE, VPCE + "{}", "ap-south-1"),
         ({"AWS_REGION": "eu-west-2", "AWS_SESSION_TOKEN": TOKEN}, GATEWAY, GATEWAY + "{}", "eu-west-2"),
@@ -181,12 +184,7 @@ GATEWAY = "https://gateway.example"
 )
 @pytest.mark.usefixtures("keys")
 async def test_what_is_sent_is_what_was_signed(
-    library: Any,
-    environment: dict[str, str],
-    given: str | None,
-    sent: str,
-    region: str,
-    monkeypatch: pytest.MonkeyPatch,
+    library: Any, environment: Any, given: Any, sent: str, region: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AWS's own host names the region, else the environment does; no header that the HTTP library adds is signed."""
     for name, value in environment.items():
@@ -212,15 +210,9 @@ async def test_a_bedrock_api_key_needs_no_signature(given: str, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     if given == "environment":
         monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", BEARER)
-    for asked in await arrived(httpx, **({"api_key": BEARER} if given == "argument" else {})):
+    for asked in await arrived(httpx, api_key=BEARER if given == "argument" else None):
         assert asked.headers["authorization"] == f"Bearer {BEARER}"
         assert "x-amz-date" not in asked.headers
-
-
-def test_without_credentials_there_is_no_client() -> None:
-    for kind in (Client, AsyncClient):
-        with pytest.raises(UsageError, match=r"no AWS credentials.*AWS_ACCESS_KEY_ID.*AWS_BEARER_TOKEN_BEDROCK"):
-            kind("aws.bedrock")
 
 
 @pytest.mark.usefixtures("keys")

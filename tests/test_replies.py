@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.replies.record import EXPECTED, HERE, of_file, reply_files, request_files
+from tests.replies.record import EXPECTED, HERE, changes, of_file, reply_files, request_files
 
 MOST = 6
 """How many differences of a file are told: of a stream, those of later cuts follow from the first."""
 
 
-def differences(want: Any, got: Any, at: str = "") -> Iterator[str]:
-    """Each member that is not as it should be, by where it stands in the file."""
-    if isinstance(want, dict) and isinstance(got, dict):
-        for name in {**want, **got}:
-            yield from differences(want.get(name, "nothing"), got.get(name, "nothing"), f"{at}/{name}")
-    elif isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
-        for number, (one, other) in enumerate(zip(want, got, strict=True)):
-            yield from differences(one, other, f"{at}/{number}")
-    elif want != got:
-        yield f"{at}\n  want {json.dumps(want)}\n  got  {json.dumps(got)}"
-
-
 def check(path: Path, want: Any, got: Any) -> None:
-    """Fail with what differs."""
-    found = list(differences(want, got))
+    """Fail with what is read otherwise than the file says: a place with + has more than there, one with - is gone."""
+    found = [f"{at}: {json.dumps(value)}" for at, value in changes(want, got)]
     if found:
         told = "\n".join(found[:MOST])
         where = f"tests/{path.relative_to(HERE.parent)}"
-        pytest.fail(f"{where} expects something else in {len(found)} places:\n{told}", pytrace=False)
+        pytest.fail(f"{where} expects something else in {len(found)} places; what is there now:\n{told}", pytrace=False)
 
 
 def named(path: Path) -> str:

@@ -13,9 +13,10 @@ import httpx
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.chat import ChatResponse, Delta, Message, Request
+from endturn.chat import Message, Request
 from endturn.clients import Client
 from endturn.errors import DecodeError, ProviderUnavailable, RequestRejected, UsageError
+from endturn.formats.completions import SHAPES
 from endturn.scripted import (
     Ending,
     Reply,
@@ -34,6 +35,7 @@ from endturn.scripted import (
     truncate,
 )
 from endturn.stop import StopReason
+from tests.test_clients import finished
 
 FORMATS = ("openai_chat", "anthropic")
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
@@ -76,27 +78,22 @@ def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
         assert len(provider.requests) == 4
 
 
-def test_a_lone_reply_is_a_script() -> None:
-    """By model too; a function has to give one."""
+def test_a_script_is_a_reply_a_list_or_a_function_for_all_or_by_model() -> None:
+    """Each model or conversation has its own place in its lines; an unknown one is an error unless there is a "*"."""
     assert ScriptedProvider(say("one")).complete(request("hi")).text == "one"
-    assert ScriptedProvider({"m": say("one")}).complete(request("hi")).text == "one"
-    gives_text: Any = lambda request: "one"  # noqa: E731
-    with pytest.raises(UsageError, match="gives a reply"):
-        ScriptedProvider(gives_text).complete(request("hi"))
-
-
-def test_a_script_by_model_or_conversation() -> None:
-    """Each has its own lines and its own place in them; an unknown model is an error unless there is a "*"."""
     provider = ScriptedProvider({"a": [say("a1"), say("a2")], "b": lambda asked: say(asked.messages[0].text)})
     assert [provider.complete(request("hi", model=model)).text for model in "abab"] == ["a1", "hi", "a2", "hi"]
     with pytest.raises(UsageError, match="'c'"):
         provider.complete(request(model="c"))
-    assert ScriptedProvider({"*": [say("any")]}).complete(request(model="c")).text == "any"
+    assert ScriptedProvider({"*": say("any")}).complete(request(model="c")).text == "any"
     provider = ScriptedProvider([say("1"), say("2")], key=by_conversation)
     heard = [provider.complete(request(*texts)).text for texts in (["x"], ["y"], ["x", "1", "go on"], ["y", "1", "go"])]
     assert heard == ["1", "1", "2", "2"]
     provider = ScriptedProvider([lambda asked: say(asked.messages[-1].text.upper()), say("plain")])
     assert [provider.complete(request("hi")).text for _ in range(2)] == ["HI", "plain"]
+    gives_text: Any = lambda request: "one"  # noqa: E731
+    with pytest.raises(UsageError, match="gives a reply"):
+        ScriptedProvider(gives_text).complete(request("hi"))
 
 
 def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,18 +131,25 @@ def test_one_script_among_threads_is_played_once() -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("format", "dialect"), [(name, "") for name in FORMATS] + [("completions", dialect) for dialect in SHAPES]
+)
 @pytest.mark.parametrize("stop", StopReason)
-@pytest.mark.parametrize("text", ["", "Some text."], ids=["empty", "text"])
-def test_a_scripted_reason_is_the_one_that_is_read(format: str, stop: StopReason, text: str, streamed: bool) -> None:
+@pytest.mark.parametrize("text", ["", "Some text 👋🏽."], ids=["empty", "text"])
+def test_a_scripted_reason_is_the_one_that_is_read(
+    format: str, dialect: str, stop: StopReason, text: str, streamed: bool
+) -> None:
     """It arrives as what it is, or it is refused: no format says another one instead."""
-    provider = ScriptedProvider([reason(stop, text)], format=format)
+    provider = ScriptedProvider([reason(stop, text)], format=format, dialect=dialect)
     response: Any = None
     try:
-        response = list(provider.stream(request()))[-1] if streamed else provider.complete(request())
+        response = finished(list(provider.stream(request())))[1] if streamed else provider.complete(request())
     except UsageError as error:
         refusal = str(error)
-    assert f"no word for {stop.value!r}, only" in refusal if response is None else response.stop_reason == stop
+    if response is None:
+        assert f"no word for {stop.value!r}, only" in refusal or (streamed and dialect == "ai21")
+    else:
+        assert (response.stop_reason, response.text) == (stop, text)
 
 
 @pytest.mark.parametrize(
@@ -200,13 +204,6 @@ def test_where_an_essay_goes_on() -> None:
 # --- As a provider function -------------------------------------------------------------------------------------
 
 
-def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
-    """The deltas' text, and the response that must come last."""
-    *deltas, response = items
-    assert isinstance(response, ChatResponse)
-    return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), response
-
-
 @pytest.mark.parametrize("format", FORMATS)
 async def test_the_four_kinds_of_provider_function(format: str) -> None:
     """A function, a coroutine, an iterator and an async iterator play the same reply."""
@@ -256,18 +253,10 @@ CALL = b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content"
 @pytest.mark.parametrize(
     ("path", "content", "status"),
     [
-        ("/chat/completions", CALL, 200),
         ("/v1/chat/completions", CALL, 200),
-        ("/api/v1/chat/completions", CALL, 200),
-        ("/openai/deployments/gpt-5/chat/completions?api-version=1", CALL, 200),
-        ("/v1/messages", CALL, 200),
         ("/gateway/v1/messages", CALL, 200),
         ("/v1/models", b"", 404),
         ("/v1/embeddings", b"{}", 404),
-        ("/v1/v1/messages", CALL, 404),
-        ("/messages", CALL, 404),
-        ("/v2/foo/chat/completions", CALL, 404),
-        ("/foo/chat/completions", CALL, 404),
         ("/v1/chat/completions", b"not json", 400),
         ("/v1/messages", b"[]", 400),
         ("/v1/messages", b'{"model": "m"}', 400),

@@ -1,29 +1,189 @@
-"""The tables that every stop reason is read from: a wrong row is refused by file and line."""
+"""The vocabulary: every row of the evidence is in the table, and the table is what everything is read by and explained.
+
+A wrong row is refused by file and line.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
-from importlib.resources import files
+import subprocess
+import sys
+from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pydantic
 import pytest
 
-from endturn import stop_reasons
-from endturn.stop import Resume, Row, StopReason
+import endturn
+from endturn import reasons, stop_reasons
+from endturn.chat import ChatResponse
+from endturn.formats import FORMATS, Context, dialect_in, format_of
+from endturn.providers import PROVIDERS
+from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+
+EVIDENCE = list(
+    csv.DictReader((Path(__file__).parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t")
+)
+TABLE = {(entry.api.name, entry.raw): entry for entry in reasons.table()}
+CHAT = format_of("openai_chat")
+
+
+# --- The table ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(2)
+def test_every_row_of_the_evidence_is_in_the_table() -> None:
+    """What was read in the providers' own sources is what the table says, and where it stands."""
+    kept = ("api", "raw", "normalized", "incomplete", "resume", "detail")
+    for row in EVIDENCE:
+        printed = TABLE[row["api"], row["raw"]].as_json()
+        assert {name: printed[name] for name in kept} == {name: row[name] for name in kept}
+    assert len(reasons.apis()) >= 20
+    assert all(entry.api.path and entry.api.stream_path and entry.row.source for entry in reasons.table())
+
+
+def test_every_format_and_meaning_is_spoken_of() -> None:
+    """Each format has rows; each of our words and each way of resuming has its sentence."""
+    assert {name for entry in reasons.table() for name, _ in entry.formats} == set(FORMATS)
+    assert set(reasons.MEANING) == set(StopReason)
+    assert set(reasons.RESUMES) == set(Resume)
+    for entry in reasons.table():
+        for name, dialect in entry.formats:
+            assert format_of(name).reasons[dialect][entry.raw] == entry.row
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
+    """Every row of the table that our client of the provider reads."""
+    speaks = format_of(PROVIDERS[provider].format)
+    for raw, row in speaks.reasons[dialect_in(speaks, provider)].items():
+        stop = endturn.normalize(raw, provider=provider)
+        if raw and row.terminal:
+            assert (stop.reason, stop.resume, stop.incomplete) == (row.reason, row.resume, row.incomplete)
+
+
+@pytest.mark.parametrize("api", FORMATS)
+def test_the_rows_are_consistent(api: str) -> None:
+    """Only clean reasons are complete; what is complete has nothing to resume."""
+    for rows in format_of(api).reasons.values():
+        for raw, row in rows.items():
+            # A refusal is whole in some APIs, and cut short in others; what tells nothing does not tell that either.
+            if row.terminal and row.reason not in (StopReason.UNKNOWN, StopReason.REFUSED):
+                assert row.incomplete == (row.reason not in (StopReason.END_TURN, StopReason.TOOL_CALL)), raw
+            assert row.incomplete or row.resume is Resume.NONE, raw
+
+
+UPSTREAM = ("anthropic.messages", "google.generateContent", "bedrock.converse", "cohere.v2", "cohere.v1")
+NATIVE = [row for row in EVIDENCE if row["api"] in UPSTREAM]
+
+
+@pytest.mark.parametrize("dialect", ["openrouter", "litellm", "a gateway nobody knows"])
+@pytest.mark.parametrize("row", NATIVE, ids=[f"{row['api']}-{row['raw']}" for row in NATIVE])
+def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: dict[str, str], dialect: str) -> None:
+    """Each upstream's word means through a gateway what it means at home; only its own way of resuming is left out."""
+    native = {"native_finish_reason": row["raw"]}
+    choice = {"message": {"content": "x"}, "finish_reason": "stop", "provider_specific_fields": native}
+    stop = CHAT.decode({"choices": [choice]}, ctx=Context(dialect=dialect)).stop
+    assert (stop.reason, stop.raw) == (row["normalized"], row["raw"])
+    assert stop.incomplete is (row["incomplete"] == "yes")
+    assert stop.resume in {row["resume"], Resume.NONE} - {Resume.NATIVE_TOKEN, Resume.RESEND_UNCHANGED, Resume.SERVER}
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != CHAT.name])
+def test_no_gateway_word_means_something_else_at_home(name: str) -> None:
+    """Where another format's own table has a word that a gateway passes on, it is the same reason."""
+    gateway, home = CHAT.reasons["openrouter"], format_of(name).reasons[""]
+    assert [raw for raw in home.keys() & gateway.keys() if home[raw].reason is not gateway[raw].reason] == []
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "completions", "bedrock_invoke"])
+def test_no_word_means_two_things(name: str) -> None:
+    """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union.
+
+    Of Bedrock's families some do: under "" stands what no two of them dispute.
+    """
+    every = format_of(name).reasons[""] if name == "bedrock_invoke" else stop_reasons.rows_of(name, "never heard of")
+    assert {"end_turn", "MAX_TOKENS"} <= every.keys() or name != "bedrock_invoke"
+    for rows in format_of(name).reasons.values():
+        for raw in rows.keys() & every.keys() if name == "bedrock_invoke" else rows:
+            assert (every[raw].reason, every[raw].incomplete) == (rows[raw].reason, rows[raw].incomplete), raw
+            assert name != "openai_chat" or every[raw].detail == rows[raw].detail, raw
+
+
+def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
+    """`endturn reasons | head -1` ends quietly."""
+    command = f"'{sys.executable}' -m endturn.cli reasons --json | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
+
+
+# --- Stops ------------------------------------------------------------------------------------------------------------
+
+
+class Reason(Enum):
+    """As google-genai and others hold their reasons."""
+
+    LENGTH = "length"
+
+
+def test_truncated_is_three_reasons() -> None:
+    """Every metric, attribute, alert and sampling rule stands on this set."""
+    assert {reason for reason in StopReason if Stop(reason).truncated} == TRUNCATED
+    assert sorted(TRUNCATED) == ["context_window_exceeded", "max_tokens", "missing"]
+
+
+def test_long_nonsense_is_looked_up_in_reasonable_time() -> None:
+    """A value of 100 000 characters costs no more than a few passes over it."""
+    assert find_row("ab" * 50_000, CHAT.reasons[""]) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "stop"),
+    [
+        (Stop(StopReason.MAX_TOKENS, "length"), Stop(StopReason.MAX_TOKENS, "length")),
+        (StopReason.MAX_TOKENS, Stop(StopReason.MAX_TOKENS, incomplete=True)),
+        ("max_tokens", Stop(StopReason.MAX_TOKENS, incomplete=True)),
+        ({"reason": "max_tokens", "raw": "length"}, Stop(StopReason.MAX_TOKENS, "length")),
+    ],
+    ids=["a Stop", "a reason", "its value", "stored"],
+)
+def test_a_response_takes_a_stop_or_a_reason_of_ours(given: Any, stop: Stop) -> None:
+    """Both become a Stop; a Stop stays the very object that it is."""
+    response = ChatResponse(text="Half", stop=given)
+    assert (response.stop, response.stop_reason) == (stop, StopReason.MAX_TOKENS)
+    assert response.stop is given or not isinstance(given, Stop)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("length", r"as stop=endturn.normalize\('length'\)"),
+        (None, "it should be a Stop"),
+        ({"type": "length"}, "Field required"),
+    ],
+)
+def test_a_response_refuses_any_other_stop(given: Any, message: str) -> None:
+    """A provider's value, nothing, a provider's mapping: at once, with a sentence that says what to give."""
+    with pytest.raises(pydantic.ValidationError, match=message):
+        ChatResponse(text="Half", stop=given)
+
+
+@pytest.mark.behaviour(1)
+@pytest.mark.parametrize("raw", [Reason.LENGTH, SimpleNamespace(type="length")], ids=["enum", "object"])
+def test_a_raw_value_may_be_an_object(raw: object) -> None:
+    """As SDKs hold their reasons; what JSON can hold is in tests/functions."""
+    stop = find_stop(raw, CHAT.reasons[""])
+    assert (stop.reason, stop.raw, raw_text(raw)) == (StopReason.MAX_TOKENS, "length", "length")
+
+
+# --- The files -----------------------------------------------------------------------------------------------------
 
 HEAD = "format\tdialect\traw\tnormalized\tincomplete\tresume\tdetail\tsource\n"
 DIALECTS = "format\tdialect\tincludes\tapi\tpath\tstream_path\n"
 HOME = "acme\t\t\tacme.chat\tbody\tstream\n"
-
-
-def test_the_shipped_tables_are_what_is_read() -> None:
-    """Both files lie in the package, and hold what the functions give."""
-    rows, apis = stop_reasons.read(files("endturn") / "data")
-    assert rows.keys() == apis.keys()
-    for format_ in rows:
-        assert stop_reasons.tables(format_) == rows[format_]
-        assert stop_reasons.apis(format_) == apis[format_]
-        assert all(row.source for table in rows[format_].values() for row in table.values())
 
 
 def write(folder: Path, dialects: str, rows: str) -> Path:
@@ -64,11 +224,7 @@ def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
         (HOME, "#\nacme\t\tend\tend_turn\t\tnone\t\tpage\n", "stop_reasons.tsv:3: incomplete is 'yes' or 'no', not ''"),
         (HOME, "acme\t\tend\tend_turn\tno\n", "stop_reasons.tsv:2: 5 cells, not 8"),
         (HOME, "acme\t\tend\tend_turn\tno\tnone\t\tpage\n" * 2, "stop_reasons.tsv:3: 'end' has a row already"),
-        (
-            HOME,
-            "acme\tv2\tend\tend_turn\tno\tnone\t\tpage\n",
-            "'acme' has rows of ['v2'], which dialects.tsv lacks",
-        ),
+        (HOME, "acme\tv2\tend\tend_turn\tno\tnone\t\tpage\n", "'acme' has rows of ['v2'], which"),
         (HOME * 2, "", "dialects.tsv:3: 'acme' has a dialect '' already"),
         ("acme\t\t\tacme.chat\n", "", "dialects.tsv:2: path or stream_path is missing"),
         (HOME + "acme\tv2\tacme/v1\tv2\n", "", "dialects.tsv:3: no 'acme/v1' stands above"),

@@ -1,14 +1,33 @@
-"""The replies on file that can be read, by format: what laws and the fuzzer begin with."""
+"""The replies on file that can be read, by format: what laws and the fuzzer begin with; and how they are read."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from endturn.formats import FORMATS, Context, Event, format_of
+from endturn.chat import ChatResponse
+from endturn.formats import FORMATS, Context, Event, ResponseSummary, format_of
 from endturn.formats.format import Format
 from tests.replies.record import context, packed, reply_files
+
+
+def streamed(api: Format, events: Iterable[Event], ctx: Context) -> ChatResponse:
+    """What a client makes of a stream; its deltas are the text."""
+    decoder = api.decoder(ctx)
+    said = "".join(delta.text for event in events for delta in decoder.feed(event))
+    response = decoder.close()
+    assert said == response.text
+    return response
+
+
+def summarized(api: Format, things: Iterable[Any], ctx: Context) -> ResponseSummary:
+    """What telemetry makes of events or a body."""
+    summarizer = api.summarizer(ctx)
+    for thing in things:
+        summarizer.feed(thing)
+    return summarizer.close()
 
 
 @dataclass(frozen=True)
@@ -19,6 +38,12 @@ class Recorded:
     bodies: dict[str, Any] = field(default_factory=dict, repr=False)
     streams: dict[str, list[Event]] = field(default_factory=dict, repr=False)
     contexts: dict[str, Context] = field(default_factory=dict, repr=False)
+
+    def read(self, name: str, ctx: Context) -> ChatResponse:
+        """What a client makes of one."""
+        if name in self.bodies:
+            return self.format.decode(self.bodies[name], ctx=ctx)
+        return streamed(self.format, self.streams[name], ctx)
 
 
 RECORDED = {name: Recorded(format_of(name)) for name in FORMATS}

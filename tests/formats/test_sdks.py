@@ -1,24 +1,22 @@
-"""The real SDKs, asking scripted providers: what they hand out is read like the JSON that it was.
+"""What the real SDKs hand out is read like the JSON that it was, and none declares a reason that has no row.
 
-`tests/test_scripted_sdks.py` has more of OpenAI's and Anthropic's; `tests/test_adapters.py` shows how all are asked.
+`tests/test_adapters.py` has what they are asked and answer over HTTP.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast, get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import anthropic.types
 import anthropic.types.beta
 import cohere.types
 import groq.types.chat
-import httpx
 import huggingface_hub
 import mistralai.client as mistralai
 import ollama
@@ -28,10 +26,8 @@ import openai.types.responses
 import pytest
 import together.types.chat
 import yaml
-from google import genai
-from google.genai import errors, types
+from google.genai import types
 from google.genai._gaos.types.interactions.interaction import InteractionStatus
-from google.genai._interactions import APIStatusError
 from huggingface_hub.inference._generated.types import text_generation as tgi
 from openai.types.responses.response import IncompleteDetails
 from openai.types.responses.response_error import ResponseError
@@ -39,250 +35,29 @@ from pydantic import BaseModel
 from xai_sdk.chat import Chunk as XaiChunk, Response as XaiResponse  # type: ignore[import-untyped]
 from xai_sdk.proto import chat_pb2, sample_pb2  # type: ignore[import-untyped]
 
-from endturn.chat import ChatResponse, Message, Request, Tool, Usage
+from endturn.chat import ChatResponse, Usage
 from endturn.formats import Context, Event, RequestSummary, ResponseSummary, format_of, summarize
-from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, partial_call, pause, reason, say, think, truncate
+from endturn.scripted import ScriptedProvider, pause, say
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
-from tests.formats.recorded import RECORDED
+from tests.formats.recorded import RECORDED, streamed, summarized
 
 # Neither typed nor with stubs.
-boto3: Any = import_module("boto3")
-botocore: Any = import_module("botocore.exceptions")
 parsers: Any = import_module("botocore.parsers")
 to_protobuf: Any = import_module("google.protobuf.json_format").ParseDict
 
-MESSAGES: Any = [{"role": "user", "content": "hi"}]
-CHAT: Any = {"model": "m", "messages": MESSAGES, "max_tokens": 1000}
-Ask = Callable[..., Iterator[Any]]
-"""Asks the server at a URL, streamed or not: what the SDK hands out, one object after the other."""
-
-
-def stainless(client: Any, path: str, method: str, **asked: Any) -> Ask:
-    """An SDK that is made like OpenAI's; some know the whole path, their version included."""
-
-    def ask(url: str, *, stream: bool) -> Iterator[Any]:
-        with client(api_key="none", base_url=url + path, max_retries=0) as made:
-            answer = attrgetter(method)(made)(**asked, **({"stream": True} if stream else {}))
-            yield from answer if stream else [answer]
-
-    return ask
-
-
-def by_mistral(url: str, *, stream: bool) -> Iterator[Any]:
-    with mistralai.Mistral(api_key="none", server_url=url) as client:
-        if not stream:
-            yield client.chat.complete(**CHAT)
-            return
-        with client.chat.stream(**CHAT) as events:
-            yield from events
-
-
-def by_cohere(url: str, *, stream: bool) -> Iterator[Any]:
-    with httpx.Client() as http:  # Cohere's client closes none of its own
-        client: Any = cohere.ClientV2(api_key="none", base_url=url, max_retries=0, httpx_client=http)
-        yield from client.chat_stream(**CHAT) if stream else [client.chat(**CHAT)]
-
-
-def by_ollama(url: str, *, stream: bool) -> Iterator[Any]:
-    with closing(cast(Any, ollama.Client(host=url))) as client:
-        answer = client.chat("m", MESSAGES, stream=stream)
-        yield from answer if stream else [answer]
-
-
-@contextmanager
-def google(url: str, **more: Any) -> Iterator[Any]:
-    """Google's client, asking once."""
-    options: Any = {"base_url": url, "retry_options": {"attempts": 1}}
-    with genai.Client(http_options=options, **{"api_key": "none", **more}) as client:
-        yield client
-
-
-def by_gemini(url: str, *, stream: bool, **config: Any) -> Iterator[Any]:
-    asked = {"model": "m", "contents": "hi", "config": {"max_output_tokens": 1000, **config}}
-    with google(url) as client:
-        models = client.models
-        yield from models.generate_content_stream(**asked) if stream else [models.generate_content(**asked)]
-
-
-def by_interactions(url: str, *, stream: bool) -> Iterator[Any]:
-    with google(url) as client:
-        answer = client.interactions.create(model="m", input="hi", stream=stream)
-        yield from answer if stream else [answer]
-
-
-@contextmanager
-def bedrock(url: str) -> Iterator[Any]:
-    """boto3's client, asking once."""
-    keys = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
-    once = import_module("botocore.config").Config(retries={"total_max_attempts": 1})
-    with closing(boto3.client("bedrock-runtime", endpoint_url=url, config=once, **keys)) as client:
-        yield client
-
-
-def by_converse(url: str, *, stream: bool) -> Iterator[Any]:
-    asked = {"modelId": "m", "messages": [{"role": "user", "content": [{"text": "hi"}]}]}
-    with bedrock(url) as client:
-        if not stream:
-            yield client.converse(**asked)
-            return
-        with closing(client.converse_stream(**asked)["stream"]) as events:
-            yield from events
-
-
-CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
-
-
-def by_invoke(url: str, *, stream: bool, model: str = CLAUDE) -> Iterator[Any]:
-    asked = Request(model=model, messages=(Message(role="user", content="hi"),), max_tokens=1000)
-    body = json.dumps(format_of("bedrock_invoke").encode(asked, stream=stream))
-    with bedrock(url) as client:
-        if not stream:
-            yield json.load(client.invoke_model(modelId=model, body=body)["body"])
-            return
-        with closing(client.invoke_model_with_response_stream(modelId=model, body=body)["body"]) as events:
-            yield from events
-
-
-OPENAI = (openai.OpenAI, "/v1")
-SDKS: dict[str, tuple[str, str, Ask]] = {
-    "openai chat": ("openai_chat", "", stainless(*OPENAI, "chat.completions.create", **CHAT)),
-    "openai responses": ("openai_responses", "", stainless(*OPENAI, "responses.create", model="m", input="hi")),
-    "openai completions": ("completions", "", stainless(*OPENAI, "completions.create", model="m", prompt="hi")),
-    "groq": ("openai_chat", "groq", stainless(groq.Groq, "", "chat.completions.create", **CHAT)),
-    "together": ("openai_chat", "together", stainless(together.Together, "", "chat.completions.create", **CHAT)),
-    "mistral": ("openai_chat", "mistral", by_mistral),
-    "cohere": ("cohere", "", by_cohere),
-    "ollama": ("ollama", "", by_ollama),
-    "google": ("gemini", "", by_gemini),
-    "google interactions": ("gemini_interactions", "", by_interactions),
-    "boto3 converse": ("bedrock_converse", "", by_converse),
-    "boto3 invoke": ("bedrock_invoke", "", by_invoke),
-}
-"""SDK → the format and dialect that it speaks, and how it is asked."""
-each_sdk = pytest.mark.parametrize("sdk", SDKS)
-each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
 
 def seen(format: str, things: Iterable[Any], ctx: Context) -> ResponseSummary:
-    """What a summarizer makes of an SDK's objects, until they end or the SDK raises."""
-    summarizer = format_of(format).summarizer(ctx)
-    for thing in things:
-        summarizer.feed(dumped(thing, choices=ctx.asked.choices))
-    return summarizer.close()
+    """What telemetry makes of an SDK's objects."""
+    return summarized(format_of(format), (dumped(thing, choices=ctx.asked.choices) for thing in things), ctx)
 
 
 def decoded(format: str, things: list[Any], ctx: Context, *, stream: bool) -> ChatResponse:
     """What a client makes of them."""
-    if not stream:
-        return format_of(format).decode(dumped(things[0]), ctx=ctx)
-    decoder = format_of(format).decoder(ctx)
-    for thing in things:
-        list(decoder.feed(Event(None, dumped(thing))))
-    return decoder.close()
-
-
-def context(sdk: str, model: str = "m") -> Context:
-    """What is known of its response."""
-    format, dialect, _ = SDKS[sdk]
-    asked = format_of(format).request_summary({"model": model, "max_tokens": 1000})
-    return Context(dialect, format_of(format).provider, asked)
-
-
-SITUATIONS: dict[str, tuple[Reply, str, StopReason]] = {
-    "say": (say("Grüezi 👋🏽, all of it."), "Grüezi 👋🏽, all of it.", StopReason.END_TURN),
-    "truncate": (truncate("One two three", after=2), "One two", StopReason.MAX_TOKENS),
-    "a new word": (reason("some_new_value", "Hm"), "Hm", StopReason.UNKNOWN),
-    "calls": (call("read", {"path": "ü.txt"}, text="Hm.", id="fc-1").also("list", {}, id="fc-2"), "Hm.",
-              StopReason.TOOL_CALL),
-    "cut call": (partial_call("read", {"path": "ü.txt"}, after=2), "", StopReason.MAX_TOKENS),
-    "thinking": (think("Let me see", text="Yes"), "Yes", StopReason.END_TURN),
-    "thinking alone": (think("Let me see"), "", StopReason.MAX_TOKENS),
-}  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:some_new_value is not a valid FinishReason")  # of Google's SDK, which makes one
-@each_way
-@each_sdk
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_scripted_replies(sdk: str, situation: str, stream: bool) -> None:
-    """An SDK's own objects are read: the words, the reason and the calls are there."""
-    (format, dialect, ask), (reply, text, expected) = SDKS[sdk], SITUATIONS[situation]
-    if format == "completions" and (reply.calls or reply.reasoning):
-        return  # The format has none.
-    ctx, provider = context(sdk), ScriptedProvider(reply, format=format, dialect=dialect)
-    with provider.serve() as url:
-        things = list(ask(url, stream=stream))
-    summary = seen(format, things, ctx)
-    assert (summary.stop.reason, summary.tail, summary.output_chars) == (expected, text, len(text))
-    assert [(received.format, received.stream) for received in provider.received] == [(format, stream)]
-    calls = decoded(format, things, ctx, stream=stream).tool_calls
-    if situation != "cut call":
-        assert [(each.name, each.arguments or {}, each.closed) for each in calls] == [
-            (each.name, each.arguments, True) for each in reply.calls
-        ]
-
-
-@each_sdk
-def test_a_cut_stream_is_missing(sdk: str) -> None:
-    """A stream that ends tidily before its reason is no end of a turn, whatever the SDK makes of it."""
-    format, _, ask = SDKS[sdk]
-    with ScriptedProvider(cut("One two three", after=2, tidy=True), format=format).serve() as url:
-        summary = seen(format, ask(url, stream=True), context(sdk))
-    assert (summary.stop.reason, summary.tail, summary.stop.terminal_seen) == (StopReason.MISSING, "One two", False)
-
-
-@pytest.mark.parametrize("status", [400, 429, 503])
-@each_sdk
-def test_an_error_answer_is_the_sdks_own_exception(sdk: str, status: int) -> None:
-    """It raises its class for the status, with the real service's words."""
-    format, _, ask = SDKS[sdk]
-    kinds = {"google": errors.APIError, "google interactions": APIStatusError}
-    kind = botocore.ClientError if sdk.startswith("boto3") else kinds.get(sdk, Exception)
-    with (
-        ScriptedProvider(fail(status), format=format).serve() as url,
-        pytest.raises(kind, match=r".") as caught,
-    ):
-        list(ask(url, stream=False))
-    raised: Any = caught.value
-    answer = getattr(raised, "response", None)
-    code = answer["ResponseMetadata"]["HTTPStatusCode"] if isinstance(answer, dict) else None
-    assert status in (code, getattr(raised, "code", None), getattr(raised, "status_code", None))
-
-
-@pytest.mark.parametrize("sdk", ["google", "google interactions", "boto3 converse", "boto3 invoke"])
-def test_a_failure_inside_a_stream(sdk: str) -> None:
-    """Three of the SDKs raise it after the text; of interactions, it is an event, which the summary reads."""
-    format, _, ask = SDKS[sdk]
-    with ScriptedProvider(fail(503, text="So far"), format=format).serve() as url:
-        if sdk == "google interactions":
-            found = seen(format, ask(url, stream=True), context(sdk))
-            assert (found.tail, found.stop.reason) == ("So far", StopReason.ERROR)
-            return
-        with pytest.raises((errors.ServerError, botocore.EventStreamError)):
-            list(ask(url, stream=True))
-
-
-@each_way
-@pytest.mark.parametrize(
-    "model",
-    [
-        "amazon.nova-lite-v1:0", "amazon.titan-text-express-v1", "mistral.mixtral-8x7b-instruct-v0:1",
-        "arn:aws:bedrock:us-east-1:111122223333:inference-profile/us.meta.llama3-3-70b-instruct-v1:0",
-        "cohere.command-text-v14", "cohere.command-r-plus-v1:0", "anthropic.claude-v2:1", "ai21.jamba-1-5-mini-v1:0",
-        "us.deepseek.r1-v1:0",
-    ],
-)  # fmt: skip
-def test_invoked_models(model: str, stream: bool) -> None:
-    """In each family's own words; Bedrock's figures are in the last chunk, whatever the family."""
-    provider = ScriptedProvider(truncate("One two three", after=2).but(usage=Usage(5, 2)))
-    with provider.serve() as url:
-        found = seen("bedrock_invoke", by_invoke(url, stream=stream, model=model), context("boto3 invoke", model))
-    assert (found.tail, found.stop.reason) == ("One two", StopReason.MAX_TOKENS)
-    assert not stream or found.usage == Usage(5, 2)
-    (received,) = provider.received
-    assert (received.format, received.request.model) == ("bedrock_invoke", model)
-    assert (received.stream, received.request.max_tokens) == (stream, 1000)
+    said = [dumped(thing) for thing in things]
+    if stream:
+        return streamed(format_of(format), (Event(None, each) for each in said), ctx)
+    return format_of(format).decode(said[0], ctx=ctx)
 
 
 # --- Objects of replies on file -----------------------------------------------------------------------------------
@@ -321,9 +96,10 @@ OBJECTS: dict[tuple[str, str], Made] = {
 PLAIN = {"text", "length", "unknown", "tool-use", "tool-calls", "reasoning", "tool-use-streamed", "length-streamed"}
 ON_FILE = [
     pytest.param(format, dialect, name, id=name)
-    for format, dialect in OBJECTS
+    for (format, dialect), made in OBJECTS.items()
     for name, ctx in RECORDED[format].contexts.items()
     if (name.startswith("what-it-means") and ctx.dialect == dialect) or (not dialect and name in PLAIN)
+    if name in RECORDED[format].bodies or len(made) == 2
 ]
 
 
@@ -332,8 +108,6 @@ def test_an_object_of_the_sdk_is_read_as_its_json(format: str, dialect: str, nam
     """A whole one, and the chunks of a stream; of Google's, dumped by its own names too; boto3's bytes are base64."""
     recorded, made = RECORDED[format], OBJECTS[format, dialect]
     ctx, stream = recorded.contexts[name], name in recorded.streams
-    if stream and len(made) == 1:
-        return
     said = [event.data for event in recorded.streams[name]] if stream else [recorded.bodies[name]]
     said = [each for each in said if isinstance(each, dict)]
     things = [made[stream](each) for each in said]
@@ -434,63 +208,22 @@ def test_helpers_of_the_responses_api() -> None:
     assert [each.request.retrieve for each in provider.received] == [None, None, None, made.id, made.id]
 
 
-@pytest.mark.behaviour(14)
-@each_way
-@pytest.mark.parametrize("sdk", ["google", "google interactions"])
-def test_googles_sdk_follows_tokens_by_itself(sdk: str, stream: bool) -> None:
-    """A pause is asked for again with its token, and nobody above the SDK hears of it: all hops are one response."""
-    format, _, ask = SDKS[sdk]
-    provider = ScriptedProvider([pause("Chapter one. "), say("Chapter two.")], format=format)
-    with provider.serve() as url:
-        found = seen(format, ask(url, stream=stream), context(sdk))
-    assert (found.tail, found.stop.reason) == ("Chapter one. Chapter two.", StopReason.END_TURN)
-    first, second = provider.requests
-    assert (first.token, second.token is None) == (None, False)
-    assert second.previous_id == (None if sdk == "google" else "v1_00000001")
+KNOWN: Any = {"max_output_tokens": 9, "candidate_count": 2, "response_mime_type": "application/json"}
 
 
-def test_a_token_that_googles_sdk_is_told_not_to_follow() -> None:
-    """The pause is seen; the token, bytes in the SDK's object, is text again."""
-    with ScriptedProvider(pause("So far")).serve() as url:
-        (answer,) = by_gemini(url, stream=False, automatic_continuation=False)
-    assert isinstance(answer.candidates[0].continuation_token, bytes)
-    response = format_of("gemini").decode(dumped(answer), ctx=Context())
-    assert (response.stop.reason, response.stop.raw) == (StopReason.PAUSED, "CONTINUATION")
-    assert isinstance(response.token, str)
-
-
-# --- What the SDKs send -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("is_object", [False, True], ids=["dictionary", "object"])
-def test_the_arguments_of_googles_method_are_read_in_place(is_object: bool) -> None:
-    """`config` is a dictionary or the SDK's object."""
-    known: Any = {"max_output_tokens": 9, "candidate_count": 2, "response_mime_type": "application/json", "seed": 7}
-    config = types.GenerateContentConfig(**known) if is_object else known
-    asked = format_of("gemini").request_summary({"model": "m", "contents": "hi", "config": config, "stream": True})
-    assert (asked.model, asked.maximum, asked.choices, asked.seed) == ("m", 9, 2, 7)
-    assert (asked.stream, asked.json_format, asked.history) == (True, True, ("hi",))
-
-
-def test_what_boto3_sends_is_what_encode_writes() -> None:
-    """Its arguments are the body's members: the scripted server reads the same request back, model and all."""
-    asked = Request(
-        model="arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.x-v1:0",
-        messages=(Message(role="system", content="Be brief."), Message(role="user", content="hi")),
-        tools=(Tool(name="weather", description="The weather."),),
-        tool_choice="required",
-        max_tokens=64,
-        temperature=0.5,
-        format={"type": "object"},
-        extra={"additionalModelRequestFields": {"top_k": 5}},
-    )
-    provider = ScriptedProvider([say("whole"), say("streamed")])
-    body = format_of("bedrock_converse").encode(asked)
-    with provider.serve() as url, bedrock(url) as client:
-        client.converse(modelId=asked.model, **body)
-        list(client.converse_stream(modelId=asked.model, **body)["stream"])
-    assert provider.requests == [asked, asked]
-    assert [received.stream for received in provider.received] == [False, True]
+@pytest.mark.parametrize(
+    ("format", "settings", "expected"),
+    [
+        ("ollama", {"options": ollama.Options(num_predict=9, top_p=0.9)}, {"maximum": 9, "top_p": 0.9}),
+        ("ollama", {"options": SimpleNamespace(num_predict=9, seed=7)}, {"maximum": 9, "seed": 7}),
+        ("gemini", {"config": KNOWN}, {"maximum": 9, "choices": 2, "json_format": True}),
+        ("gemini", {"config": types.GenerateContentConfig(**KNOWN)}, {"maximum": 9, "choices": 2, "json_format": True}),
+    ],
+)
+def test_settings_may_be_an_object(format: str, settings: Any, expected: Any) -> None:
+    """The SDK's own, or any, as well as a dictionary."""
+    asked = format_of(format).request_summary({"model": "m", **settings})
+    assert {name: getattr(asked, name) for name in expected} == expected
 
 
 # --- Drift: a new release of an SDK fails here first --------------------------------------------------------------

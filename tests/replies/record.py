@@ -112,11 +112,8 @@ def _response(said: Json) -> ChatResponse:
 def _encode(api: Format, case: Json) -> Any:
     request, how = Request.model_validate(case["request"]), {"stream": False, "dialect": "", **case.get("how", {})}
     body = api.encode(request, **how)
-    return {
-        "body": body,
-        "summary": _summary(api, {"model": request.model, **body}),
-        "route": api.route(request, **how),
-    }
+    summary = _summary(api, {"model": request.model, **body})
+    return {"body": body, "summary": summary, "route": api.route(request, **how)}
 
 
 def _resume(api: Format, case: Json) -> Any:

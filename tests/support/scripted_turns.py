@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import anthropic
-import boto3
-import openai
 import pytest
-from google import genai
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -44,6 +40,7 @@ from endturn import (
 )
 from endturn.scripted import Reply, reason
 from tests.support import turns
+from tests.test_adapters import SDKS
 
 FORMATS = ("openai_chat", "anthropic", "bedrock_converse", "openai_responses")
 every_format = pytest.mark.parametrize("format_name", FORMATS)
@@ -65,15 +62,8 @@ PREFILLED = {
     "vLLM": ("openai_chat", "vllm", "qwen3-8b"),
 }
 """Models that go on with a last message of their own: format, dialect, model."""
-CLIENTS: dict[str, tuple[Callable[[str], Any], str | None]] = {
-    "openai": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), None),
-    "openai responses": (lambda url: openai.OpenAI(api_key="none", base_url=f"{url}/v1"), "openai_responses"),
-    "anthropic": (lambda url: anthropic.Anthropic(api_key="none", base_url=url), None),
-    "google": (lambda url: genai.Client(api_key="none", http_options={"base_url": url}), None),
-    "boto3": (lambda url: boto3.session.Session("AKIDEXAMPLE", "secret", region_name="eu-west-1").client(
-        "bedrock-runtime", endpoint_url=url), None),
-}  # fmt: skip
-"""The vendors' own SDKs, over a server on loopback: the client for an address, and the format where it has two."""
+CLIENTS = {name: SDKS[name] for name in ("openai", "openai responses", "anthropic", "google", "boto3")}
+"""The vendors' own SDKs, over a server on loopback."""
 ask = partial(turns.ask, "Why?")
 SEARCH = turns.SEARCH
 DEPLOY = Tool(name="deploy", parameters={"type": "object", "properties": {"now": {"type": "boolean"}}})
@@ -132,9 +122,9 @@ def play(
     with ExitStack() as stack:
         answers: Any = provider.stream if stream else provider
         if client:
-            make, spoken = CLIENTS[client]
-            sdk = stack.enter_context(closing(make(stack.enter_context(provider.serve()))))
-            answers = adapters.provider(sdk, stream=stream, format=spoken)
+            known = CLIENTS[client]
+            sdk = stack.enter_context(closing(known.make(stack.enter_context(provider.serve()), 30)))
+            answers = adapters.provider(sdk, stream=stream, format=known.format)
         chosen = ContinuationPolicy(**policy) if preset is None else ContinuationPolicy.preset(preset, **policy)
         controller = ContinuationController(answers, tools=[(SEARCH, run), (DEPLOY, run)], policy=chosen)
         *deltas, result = controller.stream(request or ask())
