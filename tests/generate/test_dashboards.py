@@ -273,7 +273,7 @@ def test_what_has_a_meaning_has_a_colour() -> None:
 
 def test_links_resolve(board: dict[str, Any]) -> None:
     """Links lead to dashboards of ours and set variables that they have, always the whole service, and with a model its
-    provider; others lead to committed documents."""
+    provider; others lead to committed documents. A link of a table's cell takes its values from columns that it has."""
     variables = {each["uid"]: {v["name"] for v in each["templating"]["list"]} for each in BY_NAME.values()}
     for url in [text for text in strings(drawn(board)) if text.startswith("/d/")]:
         uid, _, query = url.removeprefix("/d/").partition("?")
@@ -286,16 +286,9 @@ def test_links_resolve(board: dict[str, Any]) -> None:
         if link["type"] == "link":
             path = link["url"].partition("/blob/main/")[2]
             assert (REPOSITORY / path).exists(), link["title"]
-
-
-def test_links_of_cells_name_columns(board: dict[str, Any]) -> None:
-    """A link of a table's cell takes its values from columns that the table has."""
     for panel in drawn(board):
-        columns = {
-            name
-            for step in panel.get("transformations", [])
-            for name in step["options"].get("renameByName", {}).values()
-        }
+        steps = [step["options"].get("renameByName", {}) for step in panel.get("transformations", [])]
+        columns = {name for renamed in steps for name in renamed.values()}
         named = {n for text in strings(panel) for n in re.findall(r'__data\.fields\["([^"]+)"\]', text)}
         assert named <= columns, panel["title"]
 
