@@ -66,7 +66,10 @@ def test_rules_and_dashboards_are_the_generated_ones(objects: dict[tuple[str, st
 
 
 def test_pods_run_the_pinned_images_with_the_shipped_configurations(objects: dict[tuple[str, str], Object]) -> None:
-    """Every ConfigMap that is mounted or read is there, under the name that kustomize has given it, with every file."""
+    """Every ConfigMap that is mounted or read is there, under the name that kustomize has given it, with every file.
+
+    What is set is what the Collectors read.
+    """
     maps = {each["metadata"]["name"]: each for (kind, _), each in objects.items() if kind == "ConfigMap"}
     pins = {f"{pin['image']}:{pin['tag']}" for pin in build.versions().values() if "image" in pin}
     for pods in PODS:
@@ -79,9 +82,6 @@ def test_pods_run_the_pinned_images_with_the_shipped_configurations(objects: dic
             for file in re.findall(r"--config(?:\.file)?=(\S+)", " ".join(container["args"])):
                 folder, _, base = file.rpartition("/")
                 assert base in mounted[folders[folder]]["data"]
-
-
-def test_what_is_set_is_what_the_collectors_read(objects: dict[tuple[str, str], Object]) -> None:
     texts = [file.read_text() for file in collector_files("collector", "kafka_agent", "kafka_gateway")]
     read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", "".join(texts)))
     assert objects["ConfigMap", "endturn-fleet"]["data"].keys() <= read | {"ENDTURN_CLUSTER"}
@@ -170,8 +170,3 @@ def test_a_writer_scrapes_what_its_collector_serves(
     others = [tmp_path / file for file in config["scrape_config_files"] if (tmp_path / file).exists()]
     every = [config, *(yaml.safe_load(file.read_text()) for file in others)]
     assert [job["job_name"] for each in every for job in each["scrape_configs"]] == jobs
-
-
-def test_the_writer_takes_what_one_prometheus_takes() -> None:
-    beside, agent = (shipped(f"{folder}/prometheus-agent.yml") for folder in ("kubernetes", "stack"))
-    assert [beside[key] for key in ("otlp", "storage")] == [agent[key] for key in ("otlp", "storage")]

@@ -203,8 +203,10 @@ def test_parts_find_each_other(file: str) -> None:
 
 
 def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
-    """The same labels, the same lateness, the same jobs."""
+    """The same labels, the same lateness, the same jobs; of the first two also that of Kubernetes."""
     agent, one = shipped("stack/prometheus-agent.yml"), shipped("stack/prometheus.yml")
+    beside = shipped("kubernetes/prometheus-agent.yml")
+    assert (beside["otlp"], beside["storage"]) == (agent["otlp"], agent["storage"])
     assert agent["otlp"] == one["otlp"]
     window = "out_of_order_time_window"
     assert agent["storage"]["tsdb"][window] == one["storage"]["tsdb"][window]

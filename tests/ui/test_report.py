@@ -87,7 +87,10 @@ def test_a_report_is_written_for_programs_and_for_browsers(file: Path, report: R
 
 
 def test_a_report_writes_nothing(file: Path, tmp_path: Path, report: Report) -> None:
-    """What is read besides a kept file counts in the report, and is not in the file afterwards."""
+    """What is read besides a kept file counts in the report, and is not in the file afterwards.
+
+    Traces alone cannot be judged: status 3 says that a check could not look at everything.
+    """
     traces, before = tmp_path / "traces.jsonl", file.read_bytes()
     cut = span(attributes=CUT | {"gen_ai.request.model": "extra"})
     ended = log("endturn.continuation_terminated", **{"endturn.turn.outcome": "not_continued"})
@@ -96,12 +99,6 @@ def test_a_report_writes_nothing(file: Path, tmp_path: Path, report: Report) -> 
     assert (status, "extra: not" in text) == (0, True)
     assert file.read_bytes() == before
     assert set(tmp_path.iterdir()) == {file, traces}
-
-
-def test_traces_alone_cannot_be_judged(tmp_path: Path, report: Report) -> None:
-    """Exit status 3: a check that could not look at everything."""
-    traces = tmp_path / "traces.jsonl"
-    traces.write_text(json.dumps(span()))
     status, text, _ = report(traces, "--fail-on", "unfinished > 0")
     assert (status, "No metrics" in text) == (3, True)
 

@@ -139,17 +139,6 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
     assert later == ["200", "200 [(1,)]", "FatalException 503", "[503, 200] [(2,)]"]
 
 
-def test_a_second_process_on_one_file_is_told_who_has_it(tmp_path: Path) -> None:
-    """With exit status 2, and the holder's process id."""
-    path = tmp_path / "page.duckdb"
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", str(path)]
-    with closing(Store(path)):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "is open in another process" in done.stderr
-    assert f"(pid {os.getpid()})" in done.stderr
-
-
 def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
     """Another page by its id; another program by its name and id, where the system tells."""
     with pytest.raises(UsageError, match=rf"an endturn page runs at {page.url} already \(pid {os.getpid()}\)"):
@@ -168,8 +157,13 @@ def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
 
 
 def test_another_s_file_is_refused(tmp_path: Path) -> None:
-    """Even where it has a table of the same name; it is not written to."""
-    path, text = tmp_path / "page.duckdb", tmp_path / "text"
+    """One that a second process has open, with its id; one with a table of the same name, which is not written to."""
+    held, path, text = tmp_path / "held.duckdb", tmp_path / "page.duckdb", tmp_path / "text"
+    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", str(held)]
+    with closing(Store(held)):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert re.search(rf"is open in another process.*\(pid {os.getpid()}\)", done.stderr, re.DOTALL)
     with duckdb.connect(str(path)) as other:
         other.execute("CREATE TABLE meta (key VARCHAR)")
     text.write_text("no database")
