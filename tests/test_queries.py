@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from endturn.telemetry import schema
-from tests.generate.test_dashboards import PANELS
+from tests.generate.test_dashboards import BY_NAME, PANELS
 from tests.support import grammar
 from tests.support.loki import Loki
 from tests.support.processes import REPOSITORY, Collector, Prometheus, QueryError, eventually, shipped, written
@@ -102,11 +102,12 @@ def expected(path: Path_, search: str, keep: Callable[[dict[str, str]], bool] = 
 
 
 def panel_queries(kind: str) -> dict[str, str]:
-    """Every query to this kind of data source in any panel, by where it stands."""
+    """Every query to this kind of data source in any dashboard, by where it stands."""
+    asked = [(panel["title"], each) for panel in PANELS for each in panel["targets"]]
+    asked += [(mark["name"], mark["target"]) for board in BY_NAME.values() for mark in board["annotations"]["list"]]
     return {
-        f"{panel['title']}/{each['refId']}": each.get("query") or each["expr"]
-        for panel in PANELS
-        for each in panel["targets"]
+        f"{title}/{each['refId']}": each.get("query") or each["expr"]
+        for title, each in asked
         if each["datasource"]["type"] == kind
     }
 
