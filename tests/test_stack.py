@@ -320,8 +320,7 @@ def test_the_older_prometheus_is_asked_the_same() -> None:
 
 @pytest.mark.stack
 def test_the_running_parts_say_what_others_ask_of_them(running: tuple[Collector, Prometheus]) -> None:
-    """Prometheus keeps as long as the objective looks back. The LGTM image's scripts wait until /ready, at the port of
-    the health check, says 200."""
+    """Prometheus keeps as long as the objective looks back; the LGTM image's scripts wait for 200 at /ready."""
     collector, prometheus = running
     assert prometheus.client.get("status/runtimeinfo")["storageRetention"] == "30d"
     assert http.get(f"{collector.ready}ready").status_code == 200
