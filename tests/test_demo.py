@@ -110,8 +110,3 @@ def test_a_page_that_runs_is_not_filled_with_the_demo(page: Served) -> None:
         playing.send_signal(signal.SIGINT)
         playing.communicate(timeout=30)
     assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
-
-
-def test_committed_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:
-    """`endturn generate --check` finds nothing in this checkout."""
-    assert cli.main(["generate", "--check", "--root", str(REPOSITORY)]) == 0, capsys.readouterr().out

@@ -44,20 +44,12 @@ def url() -> Iterator[str]:
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_every_code_block_runs_as_it_stands(code: str, url: str) -> None:
     """Each block is a whole program: it runs by itself, with a provider at the address that the environment names."""
-    environment = os.environ | {
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": "none",
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "none",
-        "GOOGLE_GEMINI_BASE_URL": url,
-        "GEMINI_API_KEY": "none",
-        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": url,
-        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "OTEL_SDK_DISABLED": "true",
-    }
+    addresses = dict.fromkeys(("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"), url)
+    keys = dict.fromkeys((f"{who}_API_KEY" for who in ("OPENAI", "ANTHROPIC", "GEMINI")), "none")
+    keys |= {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
+    told = {"OPENAI_BASE_URL": f"{url}/v1", **addresses, **keys, "OTEL_SDK_DISABLED": "true"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", code], env=os.environ | told, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
 

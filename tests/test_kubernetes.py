@@ -16,13 +16,12 @@ import yaml
 from endturn import cli
 from stack import build
 from tests.support import promtool
-from tests.support.processes import REPOSITORY, require_stack
+from tests.support.processes import REPOSITORY, collector_files, require_stack, shipped
 
 pytestmark = pytest.mark.stack
 
 Object = dict[str, Any]
 PODS = [("DaemonSet", "endturn-agent"), ("StatefulSet", "endturn-gateway")]
-DOCUMENTED = REPOSITORY / "docs/fleet.md"
 
 
 def container(pods: Object, name: str) -> Object:
@@ -48,42 +47,31 @@ def render(folder: Path) -> dict[tuple[str, str], Object]:
 def test_every_object_has_the_shape_that_kubernetes_takes(objects: dict[tuple[str, str], Object]) -> None:
     """By the schemas of the newest Kubernetes, unknown fields refused. tests/generate checks the Operator's kind."""
     ours = [each for (kind, _), each in objects.items() if kind != "PrometheusRule"]
-    assert {each["kind"] for each in ours} >= {
-        "DaemonSet",
-        "StatefulSet",
-        "Service",
-        "PodDisruptionBudget",
-        "ConfigMap",
-    }
+    kinds = {"DaemonSet", "StatefulSet", "Service", "PodDisruptionBudget", "ConfigMap"}
+    assert {each["kind"] for each in ours} >= kinds
     for each in ours:
         kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
 
 
 def test_rules_and_dashboards_are_the_generated_ones(objects: dict[tuple[str, str], Object]) -> None:
-    rule = yaml.safe_load((REPOSITORY / "dashboards/kubernetes/prometheusrule.yaml").read_text())
+    rule = shipped("dashboards/kubernetes/prometheusrule.yaml")
     assert objects["PrometheusRule", "endturn"]["spec"] == rule["spec"]
-    boards = {
-        name: each
-        for (kind, name), each in objects.items()
-        if each["metadata"].get("labels", {}).get("grafana_dashboard")
-    }
+    boards = [each for each in objects.values() if each["metadata"].get("labels", {}).get("grafana_dashboard")]
     files = {
         f"endturn-{file.name}": json.loads(file.read_text()) for file in (REPOSITORY / "dashboards").glob("*.json")
     }
-    assert {name: json.loads(text) for each in boards.values() for name, text in each["data"].items()} == files
+    assert {name: json.loads(text) for each in boards for name, text in each["data"].items()} == files
     # A name that changes with the content leaves the old one beside the new, and Grafana has two dashboards of one uid.
-    assert {each["metadata"]["name"] for each in boards.values()} == {name.removesuffix(".json") for name in files}
+    assert {each["metadata"]["name"] for each in boards} == {name.removesuffix(".json") for name in files}
 
 
 def test_pods_run_the_pinned_images_with_the_shipped_configurations(objects: dict[tuple[str, str], Object]) -> None:
-    """Every ConfigMap that is mounted or read is there, under the name that kustomize has given it, with every file."""
+    """Every ConfigMap is there under the name that kustomize has given it, with every file; what is set is read."""
     maps = {each["metadata"]["name"]: each for (kind, _), each in objects.items() if kind == "ConfigMap"}
     pins = {f"{pin['image']}:{pin['tag']}" for pin in build.versions().values() if "image" in pin}
-    for kind, name in PODS:
-        pod = objects[kind, name]["spec"]["template"]["spec"]
-        mounted = {
-            volume["name"]: maps[volume["configMap"]["name"]] for volume in pod["volumes"] if "configMap" in volume
-        }
+    for pods in PODS:
+        pod = objects[pods]["spec"]["template"]["spec"]
+        mounted = {each["name"]: maps[each["configMap"]["name"]] for each in pod["volumes"] if "configMap" in each}
         for container in pod["containers"]:
             assert container["image"] in pins
             assert all(source["configMapRef"]["name"] in maps for source in container.get("envFrom", []))
@@ -91,63 +79,51 @@ def test_pods_run_the_pinned_images_with_the_shipped_configurations(objects: dic
             for file in re.findall(r"--config(?:\.file)?=(\S+)", " ".join(container["args"])):
                 folder, _, base = file.rpartition("/")
                 assert base in mounted[folders[folder]]["data"]
-
-
-def test_what_is_set_is_what_the_collectors_read(objects: dict[tuple[str, str], Object]) -> None:
-    texts = [
-        (REPOSITORY / "collector" / f"{name}.yaml").read_text()
-        for name in ("collector", "kafka_agent", "kafka_gateway")
-    ]
+    texts = [file.read_text() for file in collector_files("collector", "kafka_agent", "kafka_gateway")]
     read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", "".join(texts)))
     assert objects["ConfigMap", "endturn-fleet"]["data"].keys() <= read | {"ENDTURN_CLUSTER"}
 
 
-@pytest.mark.parametrize(("kind", "name"), PODS)
-def test_what_clusters_write_is_told_apart(objects: dict[tuple[str, str], Object], kind: str, name: str) -> None:
-    """A writer labels every series with the name of its cluster, which is set in one place."""
-    assert objects["ConfigMap", "endturn-fleet"]["data"]["ENDTURN_CLUSTER"] == "default"
+def test_what_clusters_write_is_told_apart(objects: dict[tuple[str, str], Object]) -> None:
+    """A writer labels every series with its cluster's name, which is set in one place; gateways of two clusters are two
+    members of a group: Kubernetes puts in the value what is named before it, of `env`, and all of `envFrom`."""
+    fleet = objects["ConfigMap", "endturn-fleet"]
+    assert fleet["data"]["ENDTURN_CLUSTER"] == "default"
     written = yaml.safe_load(objects["ConfigMap", "endturn-writer"]["data"]["prometheus.yml"])
     assert written["global"]["external_labels"]["cluster"] == "${ENDTURN_CLUSTER}"
     dropped = [each["regex"] for each in written["remote_write"][0]["write_relabel_configs"] if "action" in each]
     assert dropped == ["pod"]
-    key = {"name": objects["ConfigMap", "endturn-fleet"]["metadata"]["name"], "key": "ENDTURN_CLUSTER"}
-    environment = container(objects[kind, name], "writer")["env"]
-    assert {"name": "ENDTURN_CLUSTER", "valueFrom": {"configMapKeyRef": key}} in environment
-
-
-def test_gateways_of_two_clusters_are_two_members_of_a_group(objects: dict[tuple[str, str], Object]) -> None:
-    """Kubernetes puts in the value what is named before it: of `env`, and all of `envFrom`."""
+    key = {"name": fleet["metadata"]["name"], "key": "ENDTURN_CLUSTER"}
+    named = {"name": "ENDTURN_CLUSTER", "valueFrom": {"configMapKeyRef": key}}
+    for pods in PODS:
+        assert named in container(objects[pods], "writer")["env"]
     gateway = container(objects["StatefulSet", "endturn-gateway"], "collector")
     names = [each["name"] for each in gateway["env"]]
     assert names.index("POD_NAME") < names.index("ENDTURN_COLLECTOR_ID")
     [told] = [each["value"] for each in gateway["env"] if each["name"] == "ENDTURN_COLLECTOR_ID"]
     assert told == "$(ENDTURN_CLUSTER)-$(POD_NAME)"
-    assert {"name": objects["ConfigMap", "endturn-fleet"]["metadata"]["name"]} in [
-        each["configMapRef"] for each in gateway["envFrom"]
-    ]
+    assert {"name": fleet["metadata"]["name"]} in [each["configMapRef"] for each in gateway["envFrom"]]
 
 
 def test_what_agents_read_is_not_what_gateways_read(objects: dict[tuple[str, str], Object]) -> None:
     """So a change for the ones does not restart the others, and agents can be left out of `kubectl apply`."""
-    mounted = []
-    for kind, name in PODS:
-        volumes = objects[kind, name]["spec"]["template"]["spec"]["volumes"]
-        [read] = [each["configMap"]["name"] for each in volumes if each["name"] == "configuration"]
-        mounted.append(read)
-    assert len(set(mounted)) == 2
+    mounted = [
+        each["configMap"]["name"]
+        for pods in PODS
+        for each in objects[pods]["spec"]["template"]["spec"]["volumes"]
+        if each["name"] == "configuration"
+    ]
+    assert len(mounted) == len(set(mounted)) == 2
     labelled = [key for key, each in objects.items() if "app.kubernetes.io/name" in each["metadata"].get("labels", {})]
     assert labelled == [("DaemonSet", "endturn-agent"), ("PrometheusRule", "endturn")]
 
 
-@pytest.mark.parametrize(("kind", "name"), PODS)
-def test_pods_have_time_to_end_and_may_run(objects: dict[tuple[str, str], Object], kind: str, name: str) -> None:
-    """A Collector passes on what it holds; the namespace admits pods that mount a folder of the node."""
-    assert objects[kind, name]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 60
+def test_pods_have_time_to_end_and_may_run(objects: dict[tuple[str, str], Object]) -> None:
+    """A Collector passes on what it holds; gateways are spread over nodes; the namespace admits folders of a node."""
+    for pods in PODS:
+        assert objects[pods]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 60
     level = objects["Namespace", "endturn"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
     assert level == "privileged"
-
-
-def test_gateways_are_spread_over_nodes(objects: dict[tuple[str, str], Object]) -> None:
     gateway = objects["StatefulSet", "endturn-gateway"]["spec"]
     [spread] = gateway["template"]["spec"]["topologySpreadConstraints"]
     assert (spread["topologyKey"], spread["maxSkew"]) == ("kubernetes.io/hostname", 1)
@@ -159,8 +135,8 @@ def test_an_overlay_of_the_documentation_puts_in_what_is_ones_own(tmp_path: Path
     (tmp_path / "endturn.toml").write_text('grafana = "https://grafana.example.com"\n[alerts]\nobjective = 0.99\n')
     own = ["generate", "--config", str(tmp_path / "endturn.toml"), "--output", str(tmp_path / "own")]
     assert cli.main(own) == 0
-    blocks = re.findall(r"```yaml\n(# overlay/kustomization.yaml\n.+?)```", DOCUMENTED.read_text(), re.DOTALL)
-    [written] = blocks
+    page = (REPOSITORY / "docs/fleet.md").read_text()
+    [written] = re.findall(r"```yaml\n(# overlay/kustomization.yaml\n.+?)```", page, re.DOTALL)
     where = os.path.relpath(REPOSITORY / "kubernetes", tmp_path)
     (tmp_path / "kustomization.yaml").write_text(written.replace("../endturn/kubernetes", where))
     found = render(tmp_path)
@@ -170,24 +146,18 @@ def test_an_overlay_of_the_documentation_puts_in_what_is_ones_own(tmp_path: Path
     [board] = found["ConfigMap", "endturn-overview"]["data"].values()
     assert board == (tmp_path / "own/dashboards/overview.json").read_text()
     assert found["ConfigMap", "endturn-fleet"]["data"]["ENDTURN_CLUSTER"] == "eu-1"
-    for kind, name in PODS:
-        collector = container(found[kind, name], "collector")
+    for pods in PODS:
+        collector = container(found[pods], "collector")
         assert collector["args"][-1] == "--config=/etc/endturn/kafka_tls.yaml"
         assert {"secretRef": {"name": "endturn-kafka"}} in collector["envFrom"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "jobs"),
-    [
-        ("DaemonSet", "endturn-agent", ["collector", "collector-counts"]),
-        ("StatefulSet", "endturn-gateway", ["collector"]),
-    ],
-)
+@pytest.mark.parametrize(("pods", "jobs"), [(PODS[0], ["collector", "collector-counts"]), (PODS[1], ["collector"])])
 def test_a_writer_scrapes_what_its_collector_serves(
-    objects: dict[tuple[str, str], Object], kind: str, name: str, jobs: list[str], tmp_path: Path
+    objects: dict[tuple[str, str], Object], pods: tuple[str, str], jobs: list[str], tmp_path: Path
 ) -> None:
     """Of the files that its pod mounts, Prometheus takes these jobs; a gateway counts nothing."""
-    volumes = {each["name"]: each for each in objects[kind, name]["spec"]["template"]["spec"]["volumes"]}
+    volumes = {each["name"]: each for each in objects[pods]["spec"]["template"]["spec"]["volumes"]}
     said = objects["ConfigMap", "endturn-writer"]["data"]
     items = volumes["writer"]["configMap"].get("items", [{"key": each, "path": each} for each in said])
     for item in items:
@@ -197,12 +167,3 @@ def test_a_writer_scrapes_what_its_collector_serves(
     others = [tmp_path / file for file in config["scrape_config_files"] if (tmp_path / file).exists()]
     every = [config, *(yaml.safe_load(file.read_text()) for file in others)]
     assert [job["job_name"] for each in every for job in each["scrape_configs"]] == jobs
-
-
-def test_the_writer_takes_what_one_prometheus_takes() -> None:
-    beside, agent = (
-        yaml.safe_load((REPOSITORY / file).read_text())
-        for file in ("kubernetes/prometheus-agent.yml", "stack/prometheus-agent.yml")
-    )
-    assert beside["otlp"] == agent["otlp"]
-    assert beside["storage"] == agent["storage"]

@@ -6,7 +6,6 @@ wrote to a file of the same records. Tempo cannot be built here: TraceQL is pars
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from endturn.telemetry import schema
+from tests.generate.test_dashboards import BY_NAME, PANELS
 from tests.support import grammar
 from tests.support.loki import Loki
 from tests.support.processes import REPOSITORY, Collector, Prometheus, QueryError, eventually, shipped, written
@@ -26,21 +26,13 @@ pytestmark = pytest.mark.stack
 
 EVERYTHING = {"service": ".+", "namespace": ".+", "environment": ".*", "cluster": ".*", "provider": ".*", "model": ".*"}
 MINE = {"service": "agent", "namespace": "shop", "environment": "test", "cluster": "east"}
-INDEXED = {
-    "service_name": "agent",
-    "service_namespace": "shop",
-    "deployment_environment_name": "test",
-    "k8s_cluster_name": "east",
-}
+LABELS = ("service_name", "service_namespace", "deployment_environment_name", "k8s_cluster_name")
+INDEXED = dict(zip(LABELS, MINE.values(), strict=True))
 TRACE = "traceId"
-TURNS = json.loads((REPOSITORY / "dashboards" / "turns.json").read_text())["panels"]
-LOGQL = {panel["title"]: panel["targets"][0]["expr"] for panel in TURNS if panel["type"] == "logs"}
+LOGQL = {panel["title"]: panel["targets"][0]["expr"] for panel in PANELS if panel["type"] == "logs"}
 OF_TRACE, ATTEMPTED = LOGQL["Its events"], LOGQL["Continuation attempts"]
-LABEL = re.compile(r"\{\{\.(\w+)\}\}")
-PROVISIONED = {
-    source["uid"]: source["jsonData"]
-    for source in shipped("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
-}
+SOURCES = shipped("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
+PROVISIONED = {source["uid"]: source["jsonData"] for source in SOURCES}
 
 
 @dataclass(frozen=True)
@@ -101,33 +93,22 @@ def expected(path: Path_, search: str, keep: Callable[[dict[str, str]], bool] = 
     """What a search of ours should give, worked out from the records themselves."""
     template = re.findall(r'line_format "(.*)"', search)[0]
     names = re.findall(r'event_name=~"([^"]*)"', search)[0].replace("\\\\", "\\")
-    records = [*map(labelled, path.collector.log_records())]
-    kept = [each for each in records if re.fullmatch(names, each["event_name"]) and keep(each)]
-    return sorted(_rendered(template, each) for each in kept)
 
+    def rendered(labels: dict[str, str]) -> str:
+        return re.sub(r"\{\{\.(\w+)\}\}", lambda name: labels.get(name[1], ""), template)
 
-def _rendered(template: str, labels: dict[str, str]) -> str:
-    return LABEL.sub(lambda label: labels.get(label[1], ""), template)
+    records = map(labelled, path.collector.log_records())
+    return sorted(rendered(each) for each in records if re.fullmatch(names, each["event_name"]) and keep(each))
 
 
 def panel_queries(kind: str) -> dict[str, str]:
     """Every query to this kind of data source in any dashboard, by where it stands."""
-
-    def within(content: Any, where: str) -> Iterator[tuple[str, str]]:
-        match content:
-            case {"datasource": {"type": found}, **rest} if found == kind:
-                for key in ("expr", "query"):
-                    if isinstance(text := rest.get(key), str):
-                        yield where, text
-        inner = content.items() if isinstance(content, dict) else enumerate(content)
-        for name, each in inner:
-            if isinstance(each, dict | list):
-                yield from within(each, f"{where}/{name}")
-
+    asked = [(panel["title"], each) for panel in PANELS for each in panel["targets"]]
+    asked += [(mark["name"], mark["target"]) for board in BY_NAME.values() for mark in board["annotations"]["list"]]
     return {
-        place: text
-        for file in sorted((REPOSITORY / "dashboards").glob("*.json"))
-        for place, text in within(json.loads(file.read_text()), file.stem)
+        f"{title}/{each['refId']}": each.get("query") or each["expr"]
+        for title, each in asked
+        if each["datasource"]["type"] == kind
     }
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
-import yaml
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import Counter, MeterProvider
 from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
+from endturn.generate.alerts import alerts
+from endturn.generate.config import RuleConfig
 from endturn.telemetry import schema
 from stack import build
 from tests.support import promtool
@@ -30,19 +30,18 @@ from tests.support.processes import (
     ALL_IN_ONE,
     REPOSITORY,
     Collector,
+    Engine,
     Prometheus,
     PrometheusClient,
-    Server,
     eventually,
     free_port,
+    http,
     require_stack,
     shipped,
-    written,
 )
 
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
 STAGING = Resource({"deployment.environment.name": "staging"})
-
 
 ONE, LGTM, FLEET = FILES = ("docker-compose.yml", "docker-compose.lgtm.yml", "docker-compose.fleet.yml")
 KEYS = {
@@ -94,11 +93,6 @@ def settings(service: dict[str, Any]) -> str:
     """All that a service is told in words."""
     told = [*service.get("command", []), *service.get("environment", {}).values(), *service.get("volumes", [])]
     return " ".join(map(str, told))
-
-
-def environments(services: Services) -> dict[str, str]:
-    """Every variable that is set."""
-    return {name: str(value) for each in services.values() for name, value in each.get("environment", {}).items()}
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +158,13 @@ def test_a_collectors_memory_is_bounded(services: Services) -> None:
         assert default(refuses) < default(frees) < default(service["mem_limit"])
 
 
-def test_the_collectors_queue_is_on_a_volume() -> None:
-    """What it accepted survives its container, which can write nowhere else."""
+def test_one_machines_collector_runs_the_all_in_one_with_its_queue_on_a_volume() -> None:
+    """The files that tests of the Collector run. What it took survives its container, which can write nowhere else."""
+    service, lgtm = shipped(ONE)["services"]["collector"], shipped(LGTM)["services"]["lgtm"]
+    assert [flag.replace("--config=/etc/endturn", "collector") for flag in service["command"]] == COLLECTOR
     queue = shipped("collector/collector.yaml")["extensions"]["file_storage"]["directory"]
-    service = shipped(ONE)["services"]["collector"]
     assert f"collector:{queue.partition(':-')[2].rstrip('}')}" in service["volumes"]
-    assert service["read_only"]
-    assert service["cap_drop"] == ["ALL"]
-    lgtm = shipped(LGTM)["services"]["lgtm"]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
     assert lgtm["environment"]["ENDTURN_COLLECTOR_DATA"].startswith("/data/")
     assert "lgtm:/data" in lgtm["volumes"]
 
@@ -187,7 +180,7 @@ def test_nothing_is_reached_from_another_machine(services: Services) -> None:
 
 def test_compose_holds_no_password(services: Services) -> None:
     """Grafana's password must come from the environment, and nothing else looks like a secret."""
-    told = environments(services)
+    told = {name: str(value) for each in services.values() for name, value in each.get("environment", {}).items()}
     secrets = {key: value for key, value in told.items() if re.search("PASSWORD|SECRET|TOKEN|KEY", key)}
     assert set(secrets) == {"GF_SECURITY_ADMIN_PASSWORD"}
     assert re.fullmatch(r"\$\{GRAFANA_ADMIN_PASSWORD:\?.+\}", secrets["GF_SECURITY_ADMIN_PASSWORD"])
@@ -210,8 +203,10 @@ def test_parts_find_each_other(file: str) -> None:
 
 
 def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
-    """The same labels, the same lateness, the same jobs."""
+    """The same labels, the same lateness, the same jobs; of the first two also that of Kubernetes."""
     agent, one = shipped("stack/prometheus-agent.yml"), shipped("stack/prometheus.yml")
+    beside = shipped("kubernetes/prometheus-agent.yml")
+    assert (beside["otlp"], beside["storage"]) == (agent["otlp"], agent["storage"])
     assert agent["otlp"] == one["otlp"]
     window = "out_of_order_time_window"
     assert agent["storage"]["tsdb"][window] == one["storage"]["tsdb"][window]
@@ -230,12 +225,6 @@ def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
     assert truncated > turns, "what was cut off outlasts the rest"
 
 
-def test_compose_runs_the_all_in_one() -> None:
-    """The files that tests of the Collector run."""
-    command = shipped(ONE)["services"]["collector"]["command"]
-    assert [flag.replace("--config=/etc/endturn", "collector") for flag in command] == COLLECTOR
-
-
 def test_the_lgtm_image_reads_our_files() -> None:
     """The paths that its scripts read are covered by our files, and rules stand where ours look for them."""
     lgtm = shipped("docker-compose.lgtm.yml")["services"]["lgtm"]
@@ -251,12 +240,6 @@ def test_the_lgtm_image_reads_our_files() -> None:
     assert mounts["/otel-lgtm/" + rules.partition("/")[0]] == "./dashboards/rules"
     provider = shipped("dashboards/provisioning/dashboards/endturn.yaml")["providers"][0]
     assert mounts[provider["options"]["path"]] == "./dashboards"
-
-
-@pytest.mark.stack
-def test_the_collector_answers_where_the_lgtm_image_asks(running: tuple[Collector, Prometheus]) -> None:
-    """That image's scripts wait until /ready, at the port of the health check, says 200."""
-    assert httpx.get(f"{running[0].ready}ready").status_code == 200
 
 
 def test_the_manifest_names_the_pinned_versions() -> None:
@@ -297,16 +280,18 @@ def accepted(*command: str | Path) -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("files", [COLLECTOR, ["collector/kafka_gateway.yaml"]], ids=["Compose", "a gateway"])
-def test_the_collector_accepts_its_configuration(files: list[str]) -> None:
-    """`otelcol validate` finds nothing wrong with it, with no variable of its environment set."""
-    accepted(require_stack("collector")["otelcol"], "validate", *(f"--config={file}" for file in files))
-
-
-@pytest.mark.stack
-@pytest.mark.parametrize("file", ["stack/prometheus-agent.yml", "kubernetes/prometheus-agent.yml"])
-def test_an_agent_of_a_fleet_accepts_its_configuration(file: str) -> None:
-    accepted(require_stack("prometheus")["promtool"], "check", "config", "--agent", file)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["otelcol", "validate", *(f"--config={file}" for file in COLLECTOR)],
+        ["otelcol", "validate", "--config=collector/kafka_gateway.yaml"],
+        ["promtool", "check", "config", "--agent", "stack/prometheus-agent.yml"],
+    ],
+    ids=["Compose's Collector", "a gateway", "an agent of a fleet"],
+)
+def test_a_program_accepts_its_configuration(command: list[str]) -> None:
+    """With no variable of its environment set."""
+    accepted(require_stack("collector", "prometheus")[command[0]], *command[1:])
 
 
 @pytest.mark.parametrize(
@@ -324,27 +309,21 @@ def test_prometheus_accepts_its_configuration(name: str, which: str, tmp_path: P
     accepted(program, "check", "config", shutil.copy(REPOSITORY / "stack" / name, tmp_path))
 
 
-def test_prometheus_is_told_what_otlp_needs() -> None:
-    """It takes OTLP, zeroes at a counter's start, exemplars, and samples that come late; it promotes no process id."""
-    config = shipped("stack/prometheus.yml")
-    flags = shipped(ONE)["services"]["prometheus"]["command"]
-    assert "--web.enable-otlp-receiver" in flags
-    features = next(flag for flag in flags if flag.startswith("--enable-feature=")).partition("=")[2].split(",")
-    assert {"created-timestamp-zero-ingestion", "exemplar-storage"} <= set(features)
+def test_the_older_prometheus_is_asked_the_same() -> None:
+    """Both take samples that come late; the older one, which takes no OTLP, scrapes applications."""
+    config, older = shipped("stack/prometheus.yml"), shipped("stack/prometheus-2.yml")
     assert config["storage"]["tsdb"]["out_of_order_time_window"] == "30m"
-    assert not [flag for flag in flags if "retention" in flag], "it is in the file; the flag is deprecated"
-    assert config["storage"]["exemplars"]["max_exemplars"] > 0
-    assert "service.instance.id" not in config["otlp"]["promote_resource_attributes"]
-    older = shipped("stack/prometheus-2.yml")
-    assert {job["job_name"] for job in config["scrape_configs"]} | {"applications"} == {
-        job["job_name"] for job in older["scrape_configs"]
-    }
+    jobs, others = ({job["job_name"] for job in each["scrape_configs"]} for each in (config, older))
+    assert others == jobs | {"applications"}
     assert older.keys() == config.keys() - {"otlp"}
 
 
 @pytest.mark.stack
-def test_prometheus_keeps_as_long_as_the_objective_looks_back(running: tuple[Collector, Prometheus]) -> None:
-    assert running[1].client.get("status/runtimeinfo")["storageRetention"] == "30d"
+def test_the_running_parts_say_what_others_ask_of_them(running: tuple[Collector, Prometheus]) -> None:
+    """Prometheus keeps as long as the objective looks back; the LGTM image's scripts wait for 200 at /ready."""
+    collector, prometheus = running
+    assert prometheus.client.get("status/runtimeinfo")["storageRetention"] == "30d"
+    assert http.get(f"{collector.ready}ready").status_code == 200
 
 
 # The way of a signal
@@ -383,23 +362,18 @@ def test_a_counter_has_a_zero_at_its_start(
 def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector, Prometheus], tmp_path: Path) -> None:
     """By scraped.yaml and prometheus-2.yml a metric has the name and labels that OTLP gives it."""
     program = require_stack("prometheus")["prometheus"] if which == "built" else promtool.oldest().parent / "prometheus"
-    port, address = free_port(), f"127.0.0.1:{free_port()}"
+    port = free_port()
     config = shipped("stack/prometheus-2.yml") | {"rule_files": [], "alerting": {}}
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1m", "scrape_timeout": "1s"}
     jobs = [job for job in config["scrape_configs"] if job["job_name"] == "applications"]
     config["scrape_configs"] = [job | {"static_configs": [{"targets": [f"127.0.0.1:{port}"]}]} for job in jobs]
-    command: list[str | Path] = [
-        program,
-        f"--config.file={written(tmp_path / 'prometheus.yml', config)}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address={address}",
-        "--enable-feature=exemplar-storage",
-    ]
-    older = Server("prometheus 2", command, log=tmp_path / "older.log", ready=f"http://{address}/-/ready")
+    flags = (f"--storage.tsdb.path={tmp_path / 'data'}", "--enable-feature=exemplar-storage")
+    older = Engine(tmp_path, "prometheus", config, *flags)
+    older.command[0] = str(program)
     scraped = REPOSITORY / "stack" / "scraped.yaml"
     variables = {"ENDTURN_COLLECTOR_APPLICATIONS_PORT": str(port)}
     with older, Collector(tmp_path / "collector", configs=[scraped], environment=variables) as collector:
-        client = PrometheusClient(f"http://{address}")
+        client = PrometheusClient(older.url)
         for each in (collector, running[0]):
             provider = pushing(each.url, RESOURCE.merge(STAGING))
             provider.get_meter("test").create_counter("endturn.test.ways", unit="{turn}").add(3, {"a.b": "c"})
@@ -415,13 +389,7 @@ def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector,
 
 
 def test_alertmanager_silences_alerts_that_exist() -> None:
-    names = {
-        rule["alert"]
-        for file in (REPOSITORY / "dashboards" / "rules").glob("*.yaml")
-        for group in yaml.safe_load(file.read_text())["groups"]
-        for rule in group["rules"]
-        if "alert" in rule
-    }
+    names = {alert.name for alert in alerts(RuleConfig())}
     for rule in shipped("stack/alertmanager.yml")["inhibit_rules"]:
         for matchers in (rule["source_matchers"], rule["target_matchers"]):
             pattern = re.fullmatch(r'alertname=~?"(.+)"', matchers[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.otlp import Sent, body, pairs, post, spans
-from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, StartError, collector_files, eventually
+from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, collector_files, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -95,21 +95,6 @@ def test_nothing_planted_passes(collector: Collector) -> None:
     """On spans, events, records, bodies, resources and scopes, in each place that somebody is known to use."""
     written = "".join(collector.file(kind).read_text() for kind in ("traces", "logs", "metrics"))
     assert [part.partition(">")[0] for part in written.split("planted<")[1:]] == []
-
-
-@pytest.mark.parametrize(
-    "order",
-    [
-        pytest.param(("stop_reasons", "collector", "redaction"), id="stop reasons"),
-        pytest.param(("gateway", "cleartext", "collector", "stop_reasons", "redaction"), id="gateway"),
-        pytest.param(("collector", "gateway", "stop_reasons", "redaction", "cleartext"), id="gateway, between"),
-    ],
-)
-def test_anything_else_under_its_base_is_refused(order: Sequence[str], tmp_path: Path) -> None:
-    """A Collector that would not do what one of its files says does not start, and says which part is unused."""
-    variables = {"ENDTURN_COLLECTOR_TOKEN": "token"}
-    with pytest.raises(StartError, match=r"connector .* but not used in any supported exporter pipeline"):
-        Collector(tmp_path, config=collector_files(*order), environment=variables).start()
 
 
 def test_what_is_no_content_stays(collector: Collector) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import Collector, Prometheus, eventually, samples, shipped, written
+from tests.support.processes import Collector, Prometheus, eventually, samples, written
 
 pytestmark = pytest.mark.stack
 
@@ -83,14 +83,11 @@ def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
     first, second = (
         Collector(tmp_path / name, environment={"ENDTURN_COLLECTOR_ID": name}) for name in ("first", "second")
     )
-    jobs = {each["job_name"]: each for each in shipped("stack/prometheus.yml")["scrape_configs"]}
-    assert jobs["collector-counts"]["honor_labels"] is True
     prometheus = Prometheus(tmp_path / "prometheus", scrapes={"collector-counts": first.counts_address})
     file = tmp_path / "prometheus" / "prometheus.yml"
     config = yaml.safe_load(file.read_text())
-    for each in config["scrape_configs"]:
-        if each["job_name"] == "collector-counts":
-            each["static_configs"][0]["targets"].append(second.counts_address)
+    [counts] = [each for each in config["scrape_configs"] if each["job_name"] == "collector-counts"]
+    counts["static_configs"][0]["targets"].append(second.counts_address)
     written(file, config)
     with first, second, prometheus:
         for collector, count in ((first, 36), (second, 39)):

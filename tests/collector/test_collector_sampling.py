@@ -112,23 +112,19 @@ def test_what_is_kept_is_named_as_the_schema_names_it() -> None:
     assert set(reasons.split("|")) == set(StopReason) - calm
 
 
-def test_the_shipped_gateway_waits_long_enough() -> None:
-    """Ten minutes whatever the root does, room for half as many traces again, what was kept remembered, no more."""
-    tail = GATEWAY_FILE["processors"]["tail_sampling"]
+def test_the_shipped_gateway_waits_long_enough_and_counts_before_it_samples() -> None:
+    """Ten minutes whatever the root does, room for half as many traces again, what was kept remembered, no more.
+
+    Logs are not sampled at all.
+    """
+    tail, pipelines = GATEWAY_FILE["processors"]["tail_sampling"], GATEWAY_FILE["service"]["pipelines"]
     assert tail["decision_wait"] == "${env:ENDTURN_SAMPLING_WAIT:-10m}"
     assert "decision_wait_after_root_received" not in tail
     assert tail["sampling_strategy"] == "span-ingest"
     traces = tail["expected_new_traces_per_sec"] * 600 * 3 // 2
     assert tail["num_traces"] == f"${{env:ENDTURN_SAMPLING_TRACES:-{traces}}}"
-    assert tail["decision_cache"] == {
-        "sampled_cache_size": f"${{env:ENDTURN_SAMPLING_CACHE:-{10 * traces}}}",
-        "non_sampled_cache_size": 0,
-    }
-
-
-def test_what_is_counted_is_not_sampled() -> None:
-    """Responses are counted before traces are sampled, and logs are not sampled at all."""
-    pipelines = GATEWAY_FILE["service"]["pipelines"]
+    sizes = {"sampled_cache_size": f"${{env:ENDTURN_SAMPLING_CACHE:-{10 * traces}}}", "non_sampled_cache_size": 0}
+    assert tail["decision_cache"] == sizes
     assert "signal_to_metrics" in pipelines["traces"]["exporters"]
     assert "processors" not in pipelines["traces"]
     assert pipelines["traces/sampled"]["processors"] == ["tail_sampling"]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import os
+import select
+import socket
 import ssl
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.support.fleet import Member
+from tests.support.fleet_load import plain_turns
 from tests.support.otlp import Sent, Value, logs, post, spans
 from tests.support.processes import (
     AGENT,
@@ -24,6 +29,7 @@ from tests.support.processes import (
     LOOPBACK,
     Collector,
     StartError,
+    collector_files,
     eventually,
     free_port,
     metric,
@@ -40,8 +46,6 @@ LENGTH: dict[str, Value] = {
     "gen_ai.request.model": "gpt-5",
     "gen_ai.response.finish_reasons": ["length"],
 }
-
-
 SHIPPED = {"collector": ALL_IN_ONE, "agent": AGENT}
 PADDING = "x" * 500
 
@@ -155,20 +159,17 @@ LARGEST = 3 << 20
 
 def largest(attribute: str) -> bytes:
     """A message of one span, with this attribute as long as it may be."""
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource({"service.name": "agent"}))
+    provider.add_span_processor(SimpleSpanProcessor(kept))
 
-    def message(text: str) -> bytes:
-        texts = {key: "length" if isinstance(value, list) else str(value) for key, value in LENGTH.items()}
-        pairs = [
-            KeyValue(key=key, value=AnyValue(string_value=each)) for key, each in (texts | {attribute: text}).items()
-        ]
-        span = Span(trace_id=os.urandom(16), span_id=os.urandom(8), name="largest", attributes=pairs, status=Status())
-        scoped = ScopeSpans(scope=InstrumentationScope(name="test"), spans=[span])
-        named = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value="agent"))])
-        spans = [ResourceSpans(resource=named, scope_spans=[scoped])]
-        return ExportTraceServiceRequest(resource_spans=spans).SerializeToString()
+    def message(length: int) -> bytes:
+        kept.clear()
+        provider.get_tracer("test").start_span("largest", attributes=LENGTH | {attribute: "x" * length}).end()
+        return encode_spans(kept.get_finished_spans()).SerializeToString()
 
-    short = "x" * (LARGEST - 1000)
-    return message(short + "x" * (LARGEST - len(message(short))))
+    short = LARGEST - 1000
+    return message(short + LARGEST - len(message(short)))
 
 
 @pytest.mark.parametrize("attribute", ["padding", "gen_ai.response.finish_reasons"])
@@ -189,14 +190,12 @@ def test_the_largest_span_arrives_and_so_does_what_came_beside_it(attribute: str
 
 def test_no_queue_sends_more_than_is_taken_behind_it() -> None:
     """A gateway takes from an agent what applications may send, Kafka and Tempo 4 MiB; what grows has room for that."""
-    exporters = [
-        (name, *each)
+    sizes = {
+        f"{name}: {exporter}": told["sending_queue"]["batch"]["max_size"]
         for name in (*SHIPPED, "kafka_agent")
-        for each in shipped(f"collector/{name}.yaml")["exporters"].items()
-    ]
-    sizes = {f"{name}: {exporter}": told["sending_queue"]["batch"]["max_size"] for name, exporter, told in exporters}
-    agents = {"agent: otlp_grpc/gateway"}
-    assert {name: size for name, size in sizes.items() if size <= LARGEST} == dict.fromkeys(agents, LARGEST)
+        for exporter, told in shipped(f"collector/{name}.yaml")["exporters"].items()
+    }
+    assert {name: size for name, size in sizes.items() if size <= LARGEST} == {"agent: otlp_grpc/gateway": LARGEST}
     assert max(sizes.values()) < 4 << 20
 
 
@@ -238,16 +237,25 @@ def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
         assert TOKEN not in gateway.log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("files", "token", "complaint"),
-    [
-        (GATEWAY, "", "no bearer token provided"),
-        (GATEWAY[:-1], TOKEN, r"ENDTURN_TLS_CERT is not set \(or lay cleartext.yaml over\)"),
-    ],
-    ids=["no token", "a token in clear text"],
-)
-def test_the_gateway_does_not_start(files: Sequence[Path], token: str, complaint: str, tmp_path: Path) -> None:
-    """An empty token is refused at the start, not taken for "everybody"; and a token that anybody could read."""
+UNUSED = r"connector .* but not used in any supported exporter pipeline"
+REFUSED = {
+    "no token": (GATEWAY, "", "no bearer token provided"),
+    "a token in clear text": (GATEWAY[:-1], TOKEN, r"ENDTURN_TLS_CERT is not set \(or lay cleartext.yaml over\)"),
+    "stop reasons first": (collector_files("stop_reasons", "collector", "redaction"), TOKEN, UNUSED),
+    "the gateway first": (
+        collector_files("gateway", "cleartext", "collector", "stop_reasons", "redaction"), TOKEN, UNUSED,
+    ),
+    "the gateway between": (
+        collector_files("collector", "gateway", "stop_reasons", "redaction", "cleartext"), TOKEN, UNUSED,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "token", "complaint"), REFUSED.values(), ids=list(REFUSED))
+def test_a_collector_that_would_not_do_what_it_is_told_does_not_start(
+    files: Sequence[Path], token: str, complaint: str, tmp_path: Path
+) -> None:
+    """An empty token is not taken for "everybody", nor one that anybody could read; below its base a file is idle."""
     with pytest.raises(StartError, match=complaint):
         Collector(tmp_path, config=files, environment={"ENDTURN_COLLECTOR_TOKEN": token}).start()
 
@@ -276,3 +284,27 @@ def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path) -> None:
         with Collector(tmp_path / "agent", config=AGENT, to_files=False, environment=there) as running:
             assert post(f"{running.url}/v1/traces", body) == 200
             eventually(lambda: len(gateway.spans()) == 2, what="both spans")
+
+
+ROLES = {"agent": (*ALL_IN_ONE, *collector_files("kafka_agent")), "gateway": collector_files("kafka_gateway")}
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+@pytest.mark.parametrize("role", ROLES)
+def test_each_address_of_kafka_is_asked(role: str, brokers: int, tmp_path: Path) -> None:
+    """Until one answers as Kafka does, which none does here."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(brokers)]
+        addresses = ",".join(f"{LOOPBACK}:{each.getsockname()[1]}" for each in listening)
+        member = stack.enter_context(Member(tmp_path, role, ROLES[role], ENDTURN_KAFKA=addresses))
+        if role == "agent":  # it asks when there is something to send
+            plain_turns([member, member], 1)
+        asked: set[socket.socket] = set()
+
+        def every() -> bool:
+            for each in select.select(listening, [], [], 0)[0]:
+                each.accept()[0].close()
+                asked.add(each)
+            return len(asked) == brokers
+
+        eventually(every, what="a connection to each address", timeout=60)

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from endturn.cli import main
-from endturn.errors import UsageError
 from endturn.generate import check
 from tests.support.processes import REPOSITORY, require_stack
 
@@ -37,12 +36,6 @@ def problems(text: str, tmp_path: Path, promtool: str | None = None) -> list[str
     return list(result.problems)
 
 
-@pytest.fixture
-def no_promtool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PATH on which there is none."""
-    monkeypatch.setenv("PATH", "/nonexistent")
-
-
 BROKEN = [
     pytest.param("sum by (job) (up)", "sum by (job (up)", "job:up:sum", id="an expression that is none"),
     pytest.param("for: 5m", "for: 5 minutes", "Down: for: String should match", id="a duration"),
@@ -53,43 +46,46 @@ BROKEN = [
 ]
 
 
-@pytest.mark.usefixtures("no_promtool")
 @pytest.mark.parametrize(("right", "wrong", "complaint"), BROKEN)
-def test_what_is_wrong_is_named_without_promtool(right: str, wrong: str, complaint: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named_without_promtool(
+    right: str, wrong: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Structure and expressions are looked at where promtool is not installed."""
+    monkeypatch.setenv("PATH", "/nonexistent")
     assert problems(GOOD, tmp_path) == []
     assert complaint in "\n".join(problems(GOOD.replace(right, wrong), tmp_path))
 
 
 @pytest.mark.stack
-def test_promtool_finds_more(tmp_path: Path) -> None:
-    """An unknown function in a template, and a rule that stands there twice, are promtool's to find."""
+def test_promtool_finds_more_but_nothing_in_the_shipped_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown function in a template, and a rule that stands there twice, are promtool's to find.
+
+    Rule files, the PrometheusRule and Grafana's alerts of this checkout are what is checked by default.
+    """
     promtool = str(require_stack("prometheus")["promtool"])
     assert problems(GOOD, tmp_path, promtool) == []
-    assert "unknwn" in "\n".join(
-        problems(GOOD.replace("$labels.job }}", "$labels.job | unknwn }}"), tmp_path, promtool)
-    )
+    wrong = GOOD.replace("$labels.job }}", "$labels.job | unknwn }}")
+    assert "unknwn" in "\n".join(problems(wrong, tmp_path, promtool))
     doubled = yaml.safe_load(GOOD)
     doubled["groups"][0]["rules"] *= 2
     assert "uplicate" in "\n".join(problems(yaml.safe_dump(doubled), tmp_path, promtool))
-
-
-@pytest.mark.stack
-def test_the_shipped_files_pass(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule files, the PrometheusRule and Grafana's alerts of this checkout are what is checked by default."""
     monkeypatch.chdir(REPOSITORY)
-    assert main(["rules", "check", "--promtool", str(require_stack("prometheus")["promtool"])]) == 0
+    assert main(["rules", "check", "--promtool", promtool]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [
-        "dashboards/grafana-alerts/endturn.yaml",
-        "dashboards/kubernetes/prometheusrule.yaml",
-        "dashboards/rules/endturn.yaml",
-    ]
+    files = ("grafana-alerts/endturn.yaml", "kubernetes/prometheusrule.yaml", "rules/endturn.yaml")
+    assert [line.partition(":")[0] for line in lines] == [f"dashboards/{file}" for file in files]
     assert all(line.endswith("promtool: ok") for line in lines)
 
 
-def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit status 1 and the rule's name for a bad file; 2 for what is no rule file, or a program that is not there."""
+def test_the_command_line_says_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit status 1 and the rule's name for a bad file; 2 for none, no rule file, or a program that is not there."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["rules", "check"]) == 2
+    assert "no rule files here" in capsys.readouterr().err
     file = tmp_path / "rules.yaml"
     file.write_text(GOOD.replace("for: 5m", "for: soon"))
     assert main(["rules", "check", str(file)]) == 1
@@ -100,13 +96,6 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
         assert repr(str(file)) in capsys.readouterr().err
     assert main(["rules", "check", str(file), "--promtool", "/nonexistent/promtool"]) == 2
     assert "is no program" in capsys.readouterr().err
-
-
-def test_nothing_to_check_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without rule files is not said to be all right."""
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="no rule files here"):
-        check.check([])
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

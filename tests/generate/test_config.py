@@ -31,22 +31,19 @@ def test_nothing_said_is_the_default(tmp_path: Path) -> None:
 
 
 def test_the_guides_sample_is_read(tmp_path: Path) -> None:
-    """What the guide shows works as it stands."""
+    """What the guide shows works as it stands; who is only ticketed may have an objective that could never page."""
     made = read(SAMPLE, tmp_path)
     assert made.period == 28 * 86400
     cells = {cell.who: cell.limits for cell in made.cells()}
     assert cells["shop/watched"].page is False
     assert {limits.tickets for who, limits in cells.items() if "staging" in who} == {False}
+    made = read("[services.batch]\npage = false\nobjective = 0.9", tmp_path)
+    assert {cell.who: cell.limits.objective for cell in made.cells()} == {"": 0.995, "batch": 0.9}
 
 
-def test_every_alert_is_in_the_guide() -> None:
-    """The guide names each one."""
-    for alert in alerts.alerts(RuleConfig()):
-        assert f"`{alert.name}`" in GUIDE
-
-
-def test_every_key_is_on_the_generated_page() -> None:
-    """With its default and what it means."""
+def test_the_pages_name_every_alert_and_every_key() -> None:
+    """The guide each alert, the generated page each key, with its default and what it means."""
+    assert [alert.name for alert in alerts.alerts(RuleConfig()) if f"`{alert.name}`" not in GUIDE] == []
     page = (REPOSITORY / "docs" / "alert-configuration.md").read_text()
     names = {*(RuleConfig.model_fields.keys() - {"limits", "services"}), *(f"alerts.{n}" for n in Limits.model_fields)}
     assert set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)) == names
@@ -64,7 +61,11 @@ def test_no_two_groups_of_services_overlap(tmp_path: Path) -> None:
 
 
 def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> None:
-    """With its own limits alone in its text, and a label that says whose they are; others are one rule."""
+    """With its own limits alone in its text, and a label that says whose they are; others are one rule.
+
+    Grafana, for which no two of a folder may be the same, tells them apart by title and uid; the overview's tile, which
+    is about all services, says whom another objective is asked of.
+    """
     text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
     made = read(text, tmp_path)
     texts = {(alert.name, alert.who): alert.annotations["description"] for alert in alerts.alerts(made)}
@@ -72,27 +73,16 @@ def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> No
         [said] = re.findall(r"objective of (.*?) allows", texts["EndturnTurnsUnfinished", who])
         assert said == objective
     assert [who for name, who in texts if name == "EndturnResponsesTruncated"] == [""]
-    rules = yaml.safe_load(generated.files(made)["dashboards/rules/endturn.yaml"])["groups"][1]["rules"]
+    files = generated.files(made)
+    rules = yaml.safe_load(files["dashboards/rules/endturn.yaml"])["groups"][1]["rules"]
     pages = [rule["labels"].get("limits_of") for rule in rules if rule["alert"] == "EndturnTurnsUnfinished"]
     assert pages == [None, "shop/a", "shop/a in dev"]
-    runbook = generated.files(made)["docs/runbooks/EndturnTurnsUnfinished.md"]
-    assert re.findall("### Of (.+)", runbook) == ["shop/a", "shop/a in dev"]
-
-
-def test_grafana_tells_rules_of_one_name_apart(tmp_path: Path) -> None:
-    """By title and uid: of those in a folder no two may be the same."""
-    made = generated.files(read('[services."shop/a"]\nobjective = 0.99\n', tmp_path))
-    [group] = yaml.safe_load(made["dashboards/grafana-alerts/endturn.yaml"])["groups"]
+    assert re.findall("### Of (.+)", files["docs/runbooks/EndturnTurnsUnfinished.md"]) == ["shop/a", "shop/a in dev"]
+    [group] = yaml.safe_load(files["dashboards/grafana-alerts/endturn.yaml"])["groups"]
     titles = [rule["title"] for rule in group["rules"]]
     assert "EndturnTurnsUnfinished (shop/a)" in titles
     assert len(titles) == len({rule["uid"] for rule in group["rules"]}) == len({*titles})
-
-
-def test_the_budgets_text_says_whom_another_objective_is_asked_of(tmp_path: Path) -> None:
-    """On the overview's tile, which is about all services."""
-    text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
-    board = dashboards.files(read(text, tmp_path))["dashboards/overview.json"]
-    assert "objective of 0.995 (0.99 for shop/a, 0.95 for shop/a in dev)" in board
+    assert "objective of 0.995 (0.99 for shop/a, 0.95 for shop/a in dev)" in files["dashboards/overview.json"]
 
 
 def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
@@ -105,18 +95,17 @@ def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
         assert re.findall(r'job(=|!~)"shop/a".*/ (0\.\d+) and', expr) == [("!~", "0.005"), ("=", "0.01")]
 
 
-def test_without_a_collector_nothing_is_asked_of_it(tmp_path: Path) -> None:
-    """`collector = ""` leaves out the alerts about it, and a slash at an address's end is not doubled."""
-    made = alerts.alerts(read('collector = ""\ngrafana = "https://grafana.example/"\n', tmp_path))
-    assert not [alert for alert in made if "Collector" in alert.name]
-    assert all(alert.annotations["dashboard_url"].startswith("https://grafana.example/d/") for alert in made)
-
-
 def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
-    """An alert that no service is asked for is not written."""
+    """One that no service is asked for is not written, and without a Collector nothing is asked of it.
+
+    A slash at an address's end is not doubled.
+    """
     names = {alert.name for alert in alerts.alerts(read("[alerts]\npage = false\n", tmp_path))}
     assert "EndturnTurnsUnfinished" not in names
     assert "EndturnBudgetBurning" in names
+    made = alerts.alerts(read('collector = ""\ngrafana = "https://grafana.example/"\n', tmp_path))
+    assert not [alert for alert in made if "Collector" in alert.name]
+    assert all(alert.annotations["dashboard_url"].startswith("https://grafana.example/d/") for alert in made)
 
 
 @pytest.mark.parametrize(("text", "complaint"), yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text()))
@@ -125,15 +114,5 @@ def test_what_cannot_be_is_refused(text: str, complaint: str, tmp_path: Path) ->
     with pytest.raises(UsageError, match=re.escape(complaint)) as refused:
         read(text, tmp_path)
     assert "endturn.toml" in str(refused.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """With the reason."""
     with pytest.raises(UsageError, match=r"none\.toml.*No such file"):
         config.read(tmp_path / "none.toml")
-
-
-def test_who_is_only_ticketed_may_have_any_objective(tmp_path: Path) -> None:
-    """What keeps the page from ever firing is no concern of a service that pages nobody."""
-    config = read("[services.batch]\npage = false\nobjective = 0.9", tmp_path)
-    assert {cell.who: cell.limits.objective for cell in config.cells()} == {"": 0.995, "batch": 0.9}

@@ -23,18 +23,8 @@ from tests.support.processes import REPOSITORY
 from tests.support.promtool import evaluate, oldest
 
 UNITS = {"percentunit", "s", "short", "locale", "currencyUSD", "bytes", "none"}
-BUILT_IN = {
-    "1",  # the first group of a label_replace
-    "__rate_interval",
-    "__interval",
-    "__range",
-    "__range_s",
-    "__all",
-    "__url_time_range",
-    "__field",
-    "__data",
-    "__value",
-}
+BUILT_IN = re.compile("1|__(rate_interval|interval|range|range_s|all|url_time_range|field|data|value)")
+"""Names of Grafana's own variables; 1 is the first group of a label_replace."""
 BY_NAME: dict[str, dict[str, Any]] = {
     name: json.loads((REPOSITORY / "dashboards" / f"{name}.json").read_text()) for name in NAMES
 }
@@ -70,32 +60,35 @@ def board(request: pytest.FixtureRequest) -> dict[str, Any]:
     return BY_NAME[name]
 
 
+PANELS = [panel for board in BY_NAME.values() for panel in drawn(board)]
+QUERIES = [(panel["title"], each) for panel in PANELS for each in targets(panel)]
+
+
 def test_there_are_six() -> None:
-    """Each file has a uid of its own; the first one says everything on few panels."""
+    """Each file has a uid of its own; the first one says everything on few panels; no fact stands on two."""
     assert {file.stem for file in (REPOSITORY / "dashboards").glob("*.json")} == set(NAMES)
     assert len({board["uid"] for board in BY_NAME.values()}) == len(NAMES) == 6
     assert len(drawn(BY_NAME["overview"])) <= 16
+    titles = Counter(panel["title"] for panel in PANELS)
+    asked = Counter((each["expr"], each["instant"]) for _, each in QUERIES)
+    assert {*titles.values(), *asked.values()} == {1}
 
 
 # --- Grafana's types ----------------------------------------------------------------------------------------------
 
 
-def _unheld(node: Any, held: Any, where: str = "") -> Iterator[str]:
-    """Where a value is not, or not so, in what was read and written again."""
-    if isinstance(node, dict) and isinstance(held, dict):
-        for key, value in node.items():
-            if key in held:
-                yield from _unheld(value, held[key], f"{where}.{key}")
-            else:
-                yield f"{where}.{key}"
-    elif isinstance(node, list) and isinstance(held, list) and len(node) == len(held):
-        for place, (one, other) in enumerate(zip(node, held, strict=True)):
-            yield from _unheld(one, other, f"{where}[{place}]")
-    elif node != held:
-        yield where
+def _as(node: Any, held: Any) -> Any:
+    """What is held, and of dictionaries only what the node has, too."""
+    match node, held:
+        case dict(), dict():
+            return {key: _as(value, held.get(key, ...)) for key, value in node.items()}
+        case list(), list():
+            return [_as(one, other) for one, other in zip(node, held, strict=True)]
+    return held
 
 
-def _through_grafanas_types(board: dict[str, Any]) -> list[str]:
+def test_grafanas_types_hold_all_of_it(board: dict[str, Any]) -> None:
+    """Read and written by the Foundation SDK nothing is lost: no field is misspelt or unknown, as one would be here."""
     with warnings.catch_warnings():
         # Grafana takes no v2 dashboard from a file, so the classic one it is.
         warnings.filterwarnings("ignore", message="Prefer using dashboardv2", category=DeprecationWarning)
@@ -103,33 +96,17 @@ def _through_grafanas_types(board: dict[str, Any]) -> list[str]:
         from grafana_foundation_sdk.cog.encoder import JSONEncoder
         from grafana_foundation_sdk.models import dashboard as models
     plugins.register_default_plugins()
-    again = json.loads(JSONEncoder().encode(models.Dashboard.from_json(board)))
-    return [*_unheld(board, again)]
-
-
-def test_grafanas_types_hold_all_of_it(board: dict[str, Any]) -> None:
-    """Read and written by the Foundation SDK nothing is lost: no field is misspelt or unknown."""
-    assert _through_grafanas_types(board) == []
-
-
-def test_a_misspelt_field_is_found() -> None:
-    """The check has teeth."""
-    board = json.loads(json.dumps(BY_NAME["overview"]))
-    board["panels"][2]["options"]["legend"]["placment"] = "right"
-    assert _through_grafanas_types(board) == [".panels[2].options.legend.placment"]
+    again = json.loads(JSONEncoder().encode(models.Dashboard.from_json(board | {"timezon": "utc"})))
+    assert _as(board | {"timezon": "utc"}, again) == board | {"timezon": ...}
 
 
 # --- Structure ----------------------------------------------------------------------------------------------------
 
 
-def test_ids_are_given_and_unique(board: dict[str, Any]) -> None:
-    """Every panel and row has an id of its own, so that links to it last."""
+def test_panels_have_an_id_and_a_place(board: dict[str, Any]) -> None:
+    """An id of its own, so that links to it last. Each cell of the grid, 24 wide, is one's, in folded rows as well."""
     ids = Counter(inner["id"] for panel in board["panels"] for inner in (panel, *panel.get("panels", [])))
     assert all(id_ > 0 and times == 1 for id_, times in ids.items())
-
-
-def test_panels_fill_the_grid(board: dict[str, Any]) -> None:
-    """Each cell belongs to one panel, and the grid is 24 wide; so is each folded row when it is opened."""
     for some in (board["panels"], *(panel["panels"] for panel in board["panels"] if panel.get("panels"))):
         taken: Counter[tuple[int, int]] = Counter()
         for panel in some:
@@ -163,19 +140,6 @@ def test_numbers_have_units_and_words_for_nothing(board: dict[str, Any]) -> None
                 assert defaults["custom"]["axisLabel"].endswith("per step"), panel["title"]
 
 
-def test_a_fact_stands_on_one_board() -> None:
-    """No two panels of any dashboards share a title, or ask the same."""
-    titles = Counter(panel["title"] for board in BY_NAME.values() for panel in drawn(board))
-    assert set(titles.values()) == {1}
-    asked = Counter(
-        (each["expr"], each["instant"])
-        for board in BY_NAME.values()
-        for panel in drawn(board)
-        for each in targets(panel)
-    )
-    assert not [expr for (expr, _), times in asked.items() if times > 1]
-
-
 # --- Data ---------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +171,8 @@ def test_every_variable_is_used_and_exists(board: dict[str, Any]) -> None:
     """Queries and links use each variable of the dashboard, and no other."""
     asking = [*drawn(board), *board["annotations"]["list"], *board["templating"]["list"]]
     used = {name for text in strings(asking) for name in re.findall(r"\$\{?(\w+)", text)}
-    assert used - BUILT_IN == {each["name"] for each in board["templating"]["list"]}
+    ours = {name for name in used if not BUILT_IN.fullmatch(name)}
+    assert ours == {each["name"] for each in board["templating"]["list"]}
 
 
 def test_filters_reach_every_query_of_our_own(board: dict[str, Any]) -> None:
@@ -228,8 +193,7 @@ def test_filters_reach_every_search_of_events_and_spans() -> None:
     service = {"service", "namespace", "environment", "cluster"}
     searches = [
         (panel["title"], each)
-        for board in BY_NAME.values()
-        for panel in drawn(board)
+        for panel in PANELS
         for each in panel["targets"]
         if each["datasource"]["type"] in ("loki", "tempo") and panel["type"] != "traces"
     ]
@@ -239,24 +203,19 @@ def test_filters_reach_every_search_of_events_and_spans() -> None:
         assert used == service | ({"traceId"} if title == "Its events" else {"provider", "model"}), title
 
 
-def test_recorded_series_are_read_by_the_budget_alone(board: dict[str, Any]) -> None:
-    """Everything else works without any rule."""
-    reading = {
-        panel["title"]
-        for panel in drawn(board)
-        for target in targets(panel)
-        for name, _ in selectors(target["expr"])
-        if name.startswith("endturn:")
-    }
-    expected = {"Error budget left", "Services, worst first"}
-    assert reading == (expected if board["uid"] == "endturn-overview" else set())
+def test_recorded_series_are_read_by_the_budget_alone_and_exemplars_are_of_buckets() -> None:
+    """Everything else works without any rule; only buckets as they were exported have exemplars."""
+    reading = {title for title, each in QUERIES for name, _ in selectors(each["expr"]) if name.startswith("endturn:")}
+    assert reading == {"Error budget left", "Services, worst first"}
+    shown = [each["expr"] for _, each in QUERIES if each.get("exemplar")]
+    assert ["_bucket{" in expr for expr in shown] == [True, True]
 
 
 def test_what_the_collector_fills_says_so() -> None:
     """Only what reads nothing else of ours than responses, suspected truncations and unmapped reasons may claim it."""
     filled = {each.prometheus for each in (schema.RESPONSES, schema.SUSPECTED_METRIC, schema.UNMAPPED)}
     claims = set()
-    for panel in [panel for board in BY_NAME.values() for panel in drawn(board)]:
+    for panel in PANELS:
         read = {name for each in targets(panel) for name, _ in selectors(each["expr"]) if name.startswith("endturn")}
         if panel["description"].endswith(NEEDS["responses"]):
             claims.add(panel["title"])
@@ -265,25 +224,11 @@ def test_what_the_collector_fills_says_so() -> None:
     assert "Truncation rate" in claims
 
 
-def test_exemplars_are_asked_of_buckets() -> None:
-    """Only buckets as they were exported have exemplars."""
-    asked = [each for board in BY_NAME.values() for panel in drawn(board) for each in targets(panel)]
-    shown = [each["expr"] for each in asked if each.get("exemplar")]
-    assert len(shown) == 2
-    assert all("_bucket{" in expr for expr in shown)
-
-
 def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
     """Prometheus 2.42 understands each, with values for the dashboard's variables."""
-    rules = [
-        {"record": f"panel:{number}", "expr": filled(each["expr"])}
-        for number, each in enumerate(
-            each
-            for board in BY_NAME.values()
-            for panel in drawn(board)
-            for each in (*targets(panel), *(mark["target"] for mark in board["annotations"]["list"]))
-        )
-    ]
+    marks = [mark["target"] for board in BY_NAME.values() for mark in board["annotations"]["list"]]
+    asked = [each["expr"] for each in (*(each for _, each in QUERIES), *marks)]
+    rules = [{"record": f"panel:{number}", "expr": filled(expr)} for number, expr in enumerate(asked)]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     done = subprocess.run([oldest(), "check", "rules", file], capture_output=True, text=True, check=False)
@@ -292,52 +237,43 @@ def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize(("away", "traces"), [("1m", 50), ("1h", 50), ("20h", 50), ("25h", None)])
-def test_traces_that_ended_with_a_gateway_are_told_when_it_is_back_within_a_day(
-    away: str, traces: int | None, tmp_path: Path
-) -> None:
+def test_traces_that_ended_with_a_gateway_are_told_when_it_is_back_within_a_day(tmp_path: Path) -> None:
     """Once, in the step in which it is back."""
-    [panel] = [each for each in drawn(BY_NAME["pipeline"]) if each["title"] == "Traces that ended with a gateway"]
-    minutes = int(away[:-1]) * (60 if away.endswith("h") else 1)
-    own = '{job="collector",instance="gateway-1"}'
-    series = {
-        f"otelcol_processor_tail_sampling_sampling_traces_on_memory{own}": f"50x20 stale _x{minutes - 1} 1x20",
-        f"otelcol_process_uptime{own}": f"0+60x20 stale _x{minutes - 1} 5+60x20",
-    }
+    [panel] = [each for each in PANELS if each["title"] == "Traces that ended with a gateway"]
     expr = panel["targets"][0]["expr"].replace("$__interval", "10m")
-    samples = {} if traces is None else {'{instance="gateway-1"}': float(traces)}
-    evaluate(tmp_path, series, [(expr, f"{20 + minutes + 6}m", samples)], interval="1m")
+    series: dict[str, str] = {}
+    told: list[tuple[str, str, dict[str, float]]] = []
+    for away in (1, 60, 20 * 60, 25 * 60):  # minutes
+        own = f'{{job="collector",instance="{away}"}}'
+        series[f"otelcol_processor_tail_sampling_sampling_traces_on_memory{own}"] = f"50x20 stale _x{away - 1} 1x20"
+        series[f"otelcol_process_uptime{own}"] = f"0+60x20 stale _x{away - 1} 5+60x20"
+        told.append((expr, f"{20 + away + 6}m", {f'{{instance="{away}"}}': 50.0} if away < 24 * 60 else {}))
+    evaluate(tmp_path, series, told, interval="1m")
 
 
 # --- Looks and links ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("palette", "values"),
-    [
-        ("reasons", schema.REASON.values),
-        ("strategies", schema.STRATEGY.values),
-        ("results", schema.REPAIR_RESULT.values),
-        ("tokens", ("input", "output")),
-    ],
-)
-def test_what_has_a_meaning_has_a_colour(palette: str, values: tuple[str, ...]) -> None:
-    """Each value of a closed set has a fixed colour, and no two share one."""
-    colours = yaml.safe_load((BOARDS / "common.yaml").read_text())["colours"][palette]
-    assert set(colours) == set(values)
-    assert len(set(colours.values())) == len(colours)
+PALETTES = {
+    "reasons": schema.REASON.values,
+    "strategies": schema.STRATEGY.values,
+    "results": schema.REPAIR_RESULT.values,
+    "tokens": ("input", "output"),
+}
 
 
-def test_unfinished_outcomes_have_colours() -> None:
-    """Outcomes are painted by names that there are, and no two share a colour."""
-    colours = yaml.safe_load((BOARDS / "common.yaml").read_text())["colours"]["outcomes"]
-    assert set(colours) <= set(schema.OUTCOME.values)
-    assert len(set(colours.values())) == len(colours)
+def test_what_has_a_meaning_has_a_colour() -> None:
+    """Each value of a closed set has a fixed colour, of outcomes some, and no two of a set share one."""
+    colours = yaml.safe_load((BOARDS / "common.yaml").read_text())["colours"]
+    assert {name: set(colours[name]) for name in PALETTES} == {name: set(values) for name, values in PALETTES.items()}
+    assert set(colours["outcomes"]) <= set(schema.OUTCOME.values)
+    for name in (*PALETTES, "outcomes"):
+        assert len(set(colours[name].values())) == len(colours[name]), name
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:
     """Links lead to dashboards of ours and set variables that they have, always the whole service, and with a model its
-    provider; others lead to committed documents."""
+    provider; others lead to committed documents. A link of a table's cell takes its values from columns that it has."""
     variables = {each["uid"]: {v["name"] for v in each["templating"]["list"]} for each in BY_NAME.values()}
     for url in [text for text in strings(drawn(board)) if text.startswith("/d/")]:
         uid, _, query = url.removeprefix("/d/").partition("?")
@@ -350,16 +286,9 @@ def test_links_resolve(board: dict[str, Any]) -> None:
         if link["type"] == "link":
             path = link["url"].partition("/blob/main/")[2]
             assert (REPOSITORY / path).exists(), link["title"]
-
-
-def test_links_of_cells_name_columns(board: dict[str, Any]) -> None:
-    """A link of a table's cell takes its values from columns that the table has."""
     for panel in drawn(board):
-        columns = {
-            name
-            for step in panel.get("transformations", [])
-            for name in step["options"].get("renameByName", {}).values()
-        }
+        steps = [step["options"].get("renameByName", {}) for step in panel.get("transformations", [])]
+        columns = {name for renamed in steps for name in renamed.values()}
         named = {n for text in strings(panel) for n in re.findall(r'__data\.fields\["([^"]+)"\]', text)}
         assert named <= columns, panel["title"]
 

@@ -32,23 +32,19 @@ PROVISIONED = {
     "isPaused", "missing_series_evals_to_resolve",
 }  # fmt: skip
 """The keys that Grafana's file provisioning reads, in its spelling; an unknown one is dropped without a word."""
+NODE = ("refId", "type", "expr", "expression")
 
 
-def test_the_prometheus_rule_holds_every_group() -> None:
-    """The manifest's groups are those of the rule file, in the order in which they read each other."""
+def test_the_prometheus_rule_is_what_the_operator_takes() -> None:
+    """The rule file in the shape of its own definition; what it would drop without a word is refused here."""
     manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
     assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
     assert re.fullmatch("[a-z0-9.-]+", manifest["metadata"]["name"])
     assert manifest["spec"] == yaml.safe_load((REPOSITORY / manifests.RULES).read_text())
-
-
-def test_the_prometheus_rule_is_what_the_operator_takes() -> None:
-    """By the schema of the Operator's own definition; what it would drop without a word is refused here."""
     definition = yaml.safe_load((REPOSITORY / "tests/data/prometheusrules_crd.yaml").read_text())
     [version] = definition["spec"]["versions"]
     # Its patterns are Go's, so that it is no valid JSON Schema in Python; none that a manifest of ours meets differs.
     schema = jsonschema.Draft202012Validator(_strict(version["schema"]["openAPIV3Schema"]))
-    manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
     schema.validate(manifest)
     manifest["spec"]["groups"][0]["rules"][0]["keep_firing"] = "5m"
     with pytest.raises(jsonschema.ValidationError, match="'keep_firing' was unexpected"):
@@ -83,19 +79,17 @@ def test_grafana_has_every_alert() -> None:
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_a_grafana_alert_fires_on_whatever_its_query_gives(name: str) -> None:
-    """The condition is a threshold on whether the query gave a number, each node reads the one before it."""
-    query, is_there, condition = RULES[name]["data"]
+    """The condition is a threshold on whether the query gave a number, each node reads the one before it.
+
+    Labels, whose dollar signs provisioning expands, have none; annotations, left alone, use Grafana's name of a value.
+    """
+    rule = RULES[name]
+    query, is_there, condition = rule["data"]
     assert (query["datasourceUid"], query["model"]["instant"]) == ("prometheus", True)
     assert re.findall(r"\$(\w+)", is_there["model"]["expression"]) == ["query"] * 3
     assert condition["model"]["expression"] == is_there["refId"]
     assert condition["model"]["conditions"] == [{"evaluator": {"type": "gt", "params": [0]}}]
-    assert RULES[name]["condition"] == condition["refId"]
-
-
-@pytest.mark.parametrize("name", sorted(RULES))
-def test_nothing_of_it_is_eaten_by_provisioning(name: str) -> None:
-    """Labels, whose dollar signs are expanded, have none; annotations, left alone, use Grafana's name of the value."""
-    rule = RULES[name]
+    assert rule["condition"] == condition["refId"]
     assert "$" not in json.dumps(rule["labels"])
     assert not re.search(r"\$value\b", json.dumps(rule["annotations"]))
     assert rule["annotations"]["__dashboardUid__"] in {json.loads(text)["uid"] for text in boards(CONFIG).values()}
@@ -105,16 +99,13 @@ def test_grafana_knows_the_shape() -> None:
     """As its API takes it, each rule survives a round trip through the SDK's models, which drop what is unknown."""
     register_default_plugins()
     for rule in RULES.values():
-        posted = {
-            key: value for key, value in rule.items() if key not in ("keepFiringFor", "missing_series_evals_to_resolve")
-        }
+        renamed = ("keepFiringFor", "missing_series_evals_to_resolve")
+        posted = {key: value for key, value in rule.items() if key not in renamed}
         posted |= {"keep_firing_for": rule.get("keepFiringFor", "0s"), "missingSeriesEvalsToResolve": 1}
         posted |= {"folderUID": "endturn", "ruleGroup": GROUP["name"], "orgID": 1}
         model = alerting.Rule.from_json(json.loads(json.dumps(posted)))
         back = json.loads(JSONEncoder(sort_keys=True).encode(model))
         for node in (*posted["data"], *back["data"]):
             # The SDK's builders write no `datasource` name, and its queries default to what is left out.
-            node["model"] = {
-                key: node["model"][key] for key in ("refId", "type", "expr", "expression") if key in node["model"]
-            }
+            node["model"] = {key: text for key, text in node["model"].items() if key in NODE}
         assert back == posted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -49,25 +48,7 @@ def test_names_are_plain(section: str) -> None:
         assert re.fullmatch(r"[\w.]+(\[0-9\]\+)?", name), name
 
 
-def test_go_reads_every_pattern_in_one_pass(patterns: list[re.Pattern[str]]) -> None:
-    """Less than a thousand instructions, no two branches that begin alike, and nothing after the end."""
-    assert len(patterns) == 3  # what a span costs depends on how many there are
-    for pattern in patterns:
-        assert len(re.findall(r"\\.|\[[^]]+\]|[^()?:\\\[]", pattern.pattern)) < 990
-        for branches in alternatives(pattern.pattern.removeprefix(r"(?i)^\s*")):
-            firsts = [branch[:2] if branch[:1] == "\\" else branch[:1] for branch in branches]
-            assert len(set(firsts)) == len(firsts), branches
-
-
-def alternatives(pattern: str) -> Iterator[list[str]]:
-    """The branches of each group of a pattern."""
-    opened = [""]
-    for token in re.findall(r"\(\?s:.\*\)|\(\?:|\\.|.", pattern):
-        if token == "(?:":
-            opened.append("")
-        elif token == ")":
-            branches = opened.pop()
-            yield branches.split("\0")
-            opened[-1] += branches.replace("\0", "")
-        else:
-            opened[-1] += "\0" if token == "|" else token
+def test_go_is_fast_at_every_pattern(patterns: list[re.Pattern[str]]) -> None:
+    """With a thousand instructions it would no longer read in one pass; what a span costs is that times how many."""
+    assert len(patterns) == 3
+    assert all(len(re.findall(r"\\.|\[[^]]+\]|[^()?:\\\[]", each.pattern)) < 990 for each in patterns)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import itertools
+import math
+import random
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from endturn.generate import alerts as declared, dashboards, manifests, rules
+from endturn.generate import alerts as declared, manifests, rules
 from endturn.generate.alerts import Alert
-from endturn.generate.config import RuleConfig
+from endturn.generate.config import FAST, SLOW, TICKET, RuleConfig
 from endturn.generate.promql import selectors
 from endturn.telemetry import schema
+from tests.generate.test_dashboards import BY_NAME, PANELS
 from tests.support import promtool
 from tests.support.processes import REPOSITORY, require_stack
 
@@ -34,35 +39,24 @@ OTHERS = {"ALERTS": {"alertname", "alertstate"}, "": LABELS} | {name: {"job"} fo
 """Series that are not ours, and those that are read by a pattern for their names."""
 
 
-def test_six_counts_are_recorded_and_no_more() -> None:
-    """By service, provider and model, and by service; nobody has to read more than six lines."""
+def test_six_counts_are_recorded_and_alerts_are_few() -> None:
+    """By service, provider and model, and by service; nobody has to read more than six lines. Turns that a person
+    stopped are on neither side of a share.
+
+    One alert more has to be worth its reader's attention: say so where the number is raised. Half answers that reach
+    people page, and Collectors that are down, for then nobody could be told of those, and a full queue, for then
+    telemetry is lost.
+    """
     assert list(RECORDED) == [
         "endturn:turns:count5m", "endturn:turns_truncated:count5m", "endturn:turns_unfinished:count5m",
         "endturn:service_turns:count5m", "endturn:service_truncated:count5m", "endturn:service_unfinished:count5m",
     ]  # fmt: skip
-    assert all(len(expr.splitlines()) <= 6 for expr in RECORDED.values())
-    assert all(len(alert.expr.splitlines()) <= 6 for alert in ALERTS)
-
-
-def test_alerts_are_few() -> None:
-    """One more has to be worth its reader's attention: say so where the number is raised."""
-    assert len(ALERTS) <= 20  # a full queue wakes somebody, for what comes next is lost
-
-
-def test_who_pages() -> None:
-    """Half answers that reach people do, Collectors that are down, for then nobody could be told of those, and a full
-    queue, for then telemetry is lost."""
-    assert [alert.name for alert in ALERTS if alert.severity == "critical"] == [
-        "EndturnTurnsUnfinished",
-        "EndturnCollectorsDown",
-        "EndturnQueueFull",
-    ]
-
-
-def test_turns_that_a_person_stopped_are_nowhere() -> None:
-    """Cancelled and stopped turns are recorded on neither side of a share."""
-    for name in ("turns", "turns_truncated", "turns_unfinished"):
-        assert 'endturn_turn_outcome!~"cancelled|stopped"' in RECORDED[rules.name(name)]
+    assert all(len(expr.splitlines()) <= 6 for expr in (*RECORDED.values(), *(alert.expr for alert in ALERTS)))
+    named = [RECORDED[rules.name(name)] for name in ("turns", "turns_truncated", "turns_unfinished")]
+    assert all('endturn_turn_outcome!~"cancelled|stopped"' in expr for expr in named)
+    assert len(ALERTS) <= 20
+    pages = [alert.name for alert in ALERTS if alert.severity == "critical"]
+    assert pages == ["EndturnTurnsUnfinished", "EndturnCollectorsDown", "EndturnQueueFull"]
 
 
 @pytest.mark.parametrize("expr", [*RECORDED.values(), *(alert.expr for alert in ALERTS)])
@@ -86,36 +80,36 @@ def test_alerts_lead_somewhere(alert: Alert) -> None:
     """To a runbook page that is committed, and a dashboard that there is."""
     page = REPOSITORY / "docs" / "runbooks" / alert.annotations["runbook_url"].rpartition("/")[2]
     assert page.read_text().splitlines()[2] == f"# {alert.name}"
-    uids = {json.loads(text)["uid"] for text in dashboards.files(CONFIG).values()}
-    assert alert.dashboard in uids
+    assert alert.dashboard in {board["uid"] for board in BY_NAME.values()}
     assert alert.annotations["dashboard_url"].startswith(f"{CONFIG.grafana}/d/{alert.dashboard}")
 
 
 def test_runbooks_name_panels_that_there_are() -> None:
     """What a runbook sets in italics is the beginning of a panel's title, or a dashboard's name."""
-    boards = [json.loads(text) for text in dashboards.files(CONFIG).values()]
-    panels = [inner for board in boards for panel in board["panels"] for inner in (panel, *panel.get("panels", []))]
-    titles = [panel["title"] for panel in panels] + [board["title"].removeprefix("endturn / ") for board in boards]
+    titles = [panel["title"] for panel in PANELS]
+    titles += [board["title"].removeprefix("endturn / ") for board in BY_NAME.values()]
     for alert in ALERTS:
         for named in re.findall(r"(?<!\*)\*([^*`]+)\*(?!\*)", " ".join((*alert.look, *alert.act))):
             assert any(title.startswith(named) for title in titles), (alert.name, named)
 
 
-def test_links_carry_the_environment_where_there_is_one() -> None:
-    """The dashboard opens on the service, provider, model and environment that the alert is about."""
-    [unknown] = [alert for alert in ALERTS if alert.name == "EndturnStopReasonUnknown"]
-    labels = {"job": "shop/agent", "deployment_environment_name": "prod eu", "gen_ai_request_model": "gpt-5"}
-    url = declared.shown(unknown, {"labels": labels, "shows": "3"})["dashboard_url"]
-    assert url.endswith("/d/endturn-stops?var-job=shop%2Fagent&var-environment=prod+eu&var-model=gpt-5")
-
-
-def test_the_page_of_a_cluster_opens_the_dashboard_on_it() -> None:
-    """Where there are no clusters, on everything."""
-    [down] = [alert for alert in ALERTS if alert.name == "EndturnCollectorsDown"]
-    urls = [
-        declared.shown(down, {"labels": labels, "shows": "0"})["dashboard_url"] for labels in ({"cluster": "a b"}, {})
-    ]
-    assert [url.rpartition("/")[2] for url in urls] == ["endturn-pipeline?var-cluster=a+b", "endturn-pipeline"]
+@pytest.mark.parametrize(
+    ("name", "labels", "leads"),
+    [
+        (
+            "StopReasonUnknown",
+            {"job": "shop/agent", "deployment_environment_name": "prod eu", "gen_ai_request_model": "gpt-5"},
+            "stops?var-job=shop%2Fagent&var-environment=prod+eu&var-model=gpt-5",
+        ),
+        ("CollectorsDown", {"cluster": "a b"}, "pipeline?var-cluster=a+b"),
+        ("CollectorsDown", {}, "pipeline"),
+    ],
+)
+def test_a_link_opens_the_dashboard_on_what_the_alert_is_about(name: str, labels: dict[str, str], leads: str) -> None:
+    """Service, provider, model, environment and cluster; where there is none of these, on everything."""
+    [alert] = [each for each in ALERTS if each.name == f"Endturn{name}"]
+    url = declared.shown(alert, {"labels": labels, "shows": "3"})["dashboard_url"]
+    assert url.endswith(f"/d/endturn-{leads}")
 
 
 def test_the_page_on_alerts_says_which_concern_the_platform() -> None:
@@ -150,41 +144,14 @@ def test_promtool_accepts_and_runs_the_committed_rules(program: Path) -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize(
-    ("values", "turns"),
-    [
-        pytest.param("0x40 0+10x40 400x60", 400, id="telemetry without a gap"),
-        pytest.param("0x40 _x12 400x90", 400, id="a gap of three minutes"),
-        pytest.param("0x40 _x38 400x90", 400, id="a gap of nearly ten minutes"),
-        pytest.param("7x40 _x80 400x90", 0, id="a gap of twenty: a new beginning"),
-        pytest.param("0 7 _x100", 7, id="a process that ends at once"),
-        pytest.param("_x3 7x100", 0, id="a first value that had no zero before it"),
-        # Two in a hundred may be missing then: `increase` sees no zero in its window.
-        pytest.param("0+10x40 400x19 0+10x10 100x60", 500, id="an id that begins anew"),
-        pytest.param("500x40 _x6 0+10x20 200x60", 200, id="an id that begins anew after a gap"),
-        pytest.param("0+12x40 480x20 0 0 0+12x40 480x60", 960, id="an id that begins anew and comes as far"),
-    ],
-)
-def test_each_turn_is_counted_once_whatever_gaps_there_are(values: str, turns: int, tmp_path: Path) -> None:
-    """`sum_over_time(rule[window]) / 5` is the number of turns, to within a fortieth."""
-    counted = f"round(sum_over_time(endturn:service_turns:count5m[2h]) / 5, {max(1, turns // 20)})"
-    series = {'endturn_turns_total{job="a",endturn_turn_outcome="completed"}': values}
-    rules = (RULES / "endturn.yaml").read_text()
-    promtool.evaluate(tmp_path, series, [(counted, "2h", {'{job="a"}': turns})], rules=rules)
-
-
-@pytest.mark.stack
 def test_a_service_apart_is_asked_what_its_section_says(tmp_path: Path) -> None:
     """One service is only watched, another has a milder objective, and nothing is asked of any staging environment."""
-    config = RuleConfig.model_validate(
-        {
-            "services": {
-                "shop/watched": {"page": False},
-                "shop/rough": {"objective": 0.95},
-                "*": {"environments": {"staging": {"page": False, "tickets": False}}},
-            }
-        }
-    )
+    services = {
+        "shop/watched": {"page": False},
+        "shop/rough": {"objective": 0.95},
+        "*": {"environments": {"staging": {"page": False, "tickets": False}}},
+    }
+    config = RuleConfig.model_validate({"services": services})
     series = {}
     for job, environment in (("agent", "prod"), ("agent", "staging"), ("watched", "prod"), ("rough", "prod")):
         labels = f'job="shop/{job}",deployment_environment_name="{environment}",instance="one"'
@@ -194,11 +161,83 @@ def test_a_service_apart_is_asked_what_its_section_says(tmp_path: Path) -> None:
         f'count by (alertname, job, deployment_environment_name) (ALERTS{{alertname="{name}",alertstate="firing"}})'
         for name in ("EndturnTurnsUnfinished", "EndturnBudgetBurning")
     )
-    fires = [
-        ("EndturnTurnsUnfinished", "shop/agent"),
-        *(("EndturnBudgetBurning", job) for job in ("shop/agent", "shop/rough", "shop/watched")),
-    ]
-    expected = {f'{{alertname="{name}",job="{job}",deployment_environment_name="prod"}}': 1.0 for name, job in fires}
+    fires = [("TurnsUnfinished", "agent"), *(("BudgetBurning", job) for job in ("agent", "rough", "watched"))]
+    expected = {
+        f'{{alertname="Endturn{name}",job="shop/{job}",deployment_environment_name="prod"}}': 1.0 for name, job in fires
+    }
     text = manifests.files(config)[manifests.RULES]
     promtool.evaluate(tmp_path, series, [(looked, "1h30m", expected)], rules=text)
     promtool.run("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
+
+
+# --- A model of burn rates ----------------------------------------------------------------------------------------
+
+HOUR, DAY = 60, 24 * 60
+"""In minutes: what the model counts in, as the rules are evaluated once a minute."""
+PAIRS = {
+    "EndturnTurnsUnfinished": ((FAST, HOUR, 15), (SLOW, 6 * HOUR, 30)),
+    "EndturnBudgetBurning": ((TICKET, 3 * DAY, 6 * HOUR),),
+}
+"""Burn rate, long window, short window; alerts.yaml has the same."""
+Service = tuple[Sequence[int], Sequence[int]]
+"""A service's turns: at which minute each ended, and which of them were handed over unfinished."""
+
+
+def between(minutes: Sequence[int], end: int, window: int) -> int:
+    """How many lie in the window of so many minutes that ends with the minute."""
+    return bisect_right(minutes, end) - bisect_right(minutes, end - window)
+
+
+def holds(service: Service, at: int, name: str, at_least: int) -> bool:
+    """The alert's condition, in numbers."""
+    turns, unfinished = service
+
+    def share(window: int) -> float:
+        whole = between(turns, at, window)
+        return between(unfinished, at, window) / whole if whole else math.nan
+
+    return any(
+        between(unfinished, at, over) >= at_least
+        and share(over) > rate * CONFIG.limits.budget
+        and share(also) > rate * CONFIG.limits.budget
+        for rate, over, also in PAIRS[name]
+    )
+
+
+def counter(minutes: Sequence[int], length: int) -> str:
+    """A counter's values in promtool's notation, minute by minute."""
+    return " ".join(str(bisect_right(minutes, minute)) for minute in range(length + 1))
+
+
+@pytest.mark.stack
+def test_promtool_agrees_with_the_model(tmp_path: Path) -> None:
+    """For services of every kind, the rules' conditions hold exactly where the model says so, at several moments."""
+    rules = manifests.files(CONFIG)[manifests.RULES]
+    expressions = {rule["alert"]: rule["expr"] for rule in yaml.safe_load(rules)["groups"][1]["rules"]}
+    source, length, blur = random.Random(3), 9 * HOUR, 12
+    services: dict[str, Service] = {}
+    series = {}
+    for hourly, share in itertools.product((4, 30, 240), (0, 0.02, 0.1, 0.6)):
+        turns = sorted(source.randrange(20, length) for _ in range(hourly * 9))
+        # Trouble begins in the third hour and ends in the eighth: short windows are over before long ones are.
+        unfinished = [minute for minute in turns if 150 <= minute < 460 and source.random() < share]
+        job = f"s{len(services)}"
+        services[job] = turns, unfinished
+        labels = f'job="{job}",instance="one",gen_ai_provider_name="openai",gen_ai_request_model="m"'
+        series[f"endturn_turns_total{{{labels}}}"] = counter(turns, length)
+        series[f"endturn_truncation_exits_total{{{labels}}}"] = counter(unfinished, length)
+    checks: list[tuple[str, str, dict[str, float]]] = []
+    for name, at in itertools.product(PAIRS, (200, 300, 420, 520)):
+        # A count is recorded over five evaluations: a window's edge is that much blurred. Asked is about services of
+        # which the model says the same over the blur.
+        sure = {
+            job: {holds(service, at - back, name, few) for back in range(blur) for few in (9, 10, 11)}
+            for job, service in services.items()
+        }
+        unsure = [job for job, said in sure.items() if len(said) > 1]
+        assert len(unsure) <= len(services) // 2, "most services can be told"
+        kept = f'endturn:service_turns:count5m{{job!~"{"|".join(unsure) or "none"}"}}'
+        marked = f"count by (job) (({expressions[name]}) and on (job) {kept})"
+        checks.append((marked, f"{at}m", {f'{{job="{job}"}}': 1.0 for job, said in sure.items() if said == {True}}))
+    assert all(any(fires for expr, _, fires in checks if expressions[name] in expr) for name in PAIRS), "each is seen"
+    promtool.evaluate(tmp_path, series, checks, rules=rules, interval="1m")

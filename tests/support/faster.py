@@ -14,10 +14,14 @@ from endturn.generate.config import RuleConfig
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
+def seconds(text: str) -> int:
+    """A duration as PromQL writes it."""
+    return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+
+
 def milliseconds(text: str, times: int) -> str:
-    """A duration as PromQL writes it, divided."""
-    seconds = sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
-    return f"{max(seconds * 1000 // times, 1)}ms"
+    """The same divided."""
+    return f"{max(seconds(text) * 1000 // times, 1)}ms"
 
 
 def expression(text: str, times: int) -> str:

@@ -105,16 +105,28 @@ def _route(state: State, method: str, path: list[str], query: dict[str, list[str
             ]
         case "POST", "dashboards", "db":
             return _post_dashboard(state, body)
-        case _, "dashboards", "uid", uid, *rest:
-            return _dashboard(state, method, uid, rest)
+        case _, "dashboards", "uid", uid, *_ if uid not in state.dashboards:
+            return 404, {"message": "Dashboard not found"}
+        case "GET", "dashboards", "uid", uid, "versions":
+            newest = sorted(state.dashboards[uid]["versions"], key=lambda version: -version["version"])
+            return 200, {"continueToken": "", "versions": newest}
+        case "GET", "dashboards", "uid", uid:
+            meta = {"folderUid": state.dashboards[uid]["folder"], "provisioned": uid in state.provisioned}
+            return 200, {"dashboard": state.dashboards[uid]["model"], "meta": meta}
+        case "DELETE", "dashboards", "uid", uid:
+            del state.dashboards[uid]
+            return 200, {"message": "Dashboard deleted"}
         case "GET", "v1", "provisioning", "alert-rules":
             return 200, [_spelled(rule) for group in state.groups.values() for rule in group["rules"]]
         case "DELETE", "v1", "provisioning", "alert-rules", uid:
             for group in state.groups.values():
                 group["rules"] = [rule for rule in group["rules"] if rule["uid"] != uid]
             return 204, {}
-        case _, "v1", "provisioning", "folder", folder, "rule-groups", name:
-            return _group(state, method, folder, name, body)
+        case "PUT", "v1", "provisioning", "folder", folder, "rule-groups", name:
+            return _put_group(state, folder, name, body)
+        case "GET", "v1", "provisioning", "folder", folder, "rule-groups", name if (folder, name) in state.groups:
+            group = state.groups[folder, name]
+            return 200, group | {"rules": [_spelled(rule) for rule in group["rules"]]}
     return 404, {"message": "Not found"}
 
 
@@ -131,37 +143,15 @@ def _post_dashboard(state: State, body: dict[str, Any]) -> tuple[int, Any]:
     return 200, {"uid": model["uid"], "status": "success", "url": f"/d/{model['uid']}"}
 
 
-def _dashboard(state: State, method: str, uid: str, rest: list[str]) -> tuple[int, Any]:
-    kept = state.dashboards.get(uid)
-    if kept is None:
-        return 404, {"message": "Dashboard not found"}
-    match method, *rest:
-        case "GET", "versions":
-            newest = sorted(kept["versions"], key=lambda version: -version["version"])
-            return 200, {"continueToken": "", "versions": newest}
-        case ("GET",):
-            meta = {"folderUid": kept["folder"], "provisioned": uid in state.provisioned}
-            return 200, {"dashboard": kept["model"], "meta": meta}
-        case ("DELETE",):
-            del state.dashboards[uid]
-            return 200, {"message": "Dashboard deleted"}
-    return 404, {"message": "Not found"}
-
-
-def _group(state: State, method: str, folder: str, name: str, body: Any) -> tuple[int, Any]:
-    if method == "PUT":
-        missing = {"uid", "title", "condition", "data", "folderUID", "ruleGroup", "orgID", "for", "noDataState"}
-        for rule in body["rules"]:
-            if gone := missing - rule.keys():
-                return 400, {"message": f"invalid alert rule: {sorted(gone)} missing"}
-        if not isinstance(body["interval"], int):
-            return 400, {"message": "bad request data"}
-        state.groups[folder, name] = body
-        return 200, body
-    found = state.groups.get((folder, name))
-    if found is None:
-        return 404, {"message": "rule group not found"}
-    return 200, found | {"rules": [_spelled(rule) for rule in found["rules"]]}
+def _put_group(state: State, folder: str, name: str, body: Any) -> tuple[int, Any]:
+    missing = {"uid", "title", "condition", "data", "folderUID", "ruleGroup", "orgID", "for", "noDataState"}
+    for rule in body["rules"]:
+        if gone := missing - rule.keys():
+            return 400, {"message": f"invalid alert rule: {sorted(gone)} missing"}
+    if not isinstance(body["interval"], int):
+        return 400, {"message": "bad request data"}
+    state.groups[folder, name] = body
+    return 200, body
 
 
 def _spelled(rule: dict[str, Any]) -> dict[str, Any]:

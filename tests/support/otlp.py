@@ -35,11 +35,7 @@ class Sent:
 
 
 def spans(
-    every: Iterable[Sent],
-    *,
-    service: str = "agent",
-    scope: str = "test",
-    resource: Mapping[str, Value] | None = None,
+    every: Iterable[Sent], *, service: str = "agent", scope: str = "test", resource: Mapping[str, Value] | None = None
 ) -> bytes:
     """The spans as the body of one request; `resource` says more of the service, or otherwise."""
     now = time.time_ns()

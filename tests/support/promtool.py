@@ -42,7 +42,7 @@ def evaluate(
     series: Mapping[str, str],
     expected: Sequence[tuple[str, str, Mapping[str, float]]],
     *,
-    rules: str | None = None,
+    rules: str = "groups: []",
     interval: str = "15s",
 ) -> None:
     """Evaluate expressions over series in promtool's notation, one value each `interval`.
@@ -56,12 +56,11 @@ def evaluate(
         for expr, at, samples in expected
     ]
     inputs = [{"series": name, "values": values} for name, values in series.items()]
+    (folder / "rules.yaml").write_text(rules)
     test = {
+        "rule_files": ["rules.yaml"],
         "evaluation_interval": "1m",
         "tests": [{"interval": interval, "input_series": inputs, "promql_expr_test": checks}],
     }
-    if rules is not None:
-        (folder / "rules.yaml").write_text(rules)
-        test["rule_files"] = ["rules.yaml"]
     (folder / "test.yaml").write_text(yaml.safe_dump(test))
     run("test", "rules", "test.yaml", cwd=folder)

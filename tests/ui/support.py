@@ -76,13 +76,6 @@ class Served:
         headers = {"Content-Type": "application/json"} | ({"Content-Encoding": "gzip"} if zipped else {})
         return self.ask(f"/v1/{signal}", gzip.compress(written(request)) if zipped else written(request), headers)
 
-    def told(self, *attributes: Mapping[str, Any]) -> None:
-        """Tell it of calls, a second apart, with these attributes; the last has just begun."""
-        begun = time.time_ns() - (len(attributes) + 1) * SECOND
-        for number, each in enumerate(attributes, 1):
-            request = span(spanId=f"{number:016x}", start_ns=begun + number * SECOND, attributes=each)
-            assert self.post("traces", request).status == 200
-
 
 def turn_link(page: Served) -> str:
     """Where the one turn of the table leads."""
@@ -147,9 +140,9 @@ def counted(
     }
 
 
-def batch(*requests: dict[str, Any], count: int = 1, **columns: Any) -> Batch:
-    """Rows as they are stored, of requests of spans; `count` of each, with columns by their number: `"t{n}"`."""
-    rows = [row for request in requests for row in otlp.read("traces", otlp.JSON, written(request)).spans]
+def batch(request: dict[str, Any], *, count: int = 1, **columns: Any) -> Batch:
+    """The rows of a request of spans as they are stored; `count` of each, with columns by their number: `"t{n}"`."""
+    rows = otlp.read("traces", otlp.JSON, written(request)).spans
     given = {"span_id": "{n:016x}", **columns} if count > 1 else columns
     return Batch(
         spans=[

@@ -18,7 +18,8 @@ from endturn.ui.alerts import CONDITIONS, evaluate, measured
 from endturn.ui.numbers import Numbers, Scope
 from endturn.ui.rows import LABELS, Batch, Point, SeriesKey
 from endturn.ui.store import Store
-from tests.ui.support import SECOND, Served, point, write
+from tests.support.faster import seconds
+from tests.ui.support import SECOND, Answer, Served, point, write
 
 ALERTS = alerts(RuleConfig())
 EVERY = [
@@ -28,10 +29,6 @@ EVERY = [
     for examples, fires in ((alert.fires, True), (alert.quiet, False))
     for example in examples
 ]
-
-
-def _seconds(text: str) -> int:
-    return sum(int(number) * {"s": 1, "m": 60, "h": 3600}[unit] for number, unit in re.findall(r"(\d+)([smh])", text))
 
 
 def _series(text: str) -> SeriesKey:
@@ -56,8 +53,8 @@ def _values(text: str) -> Iterator[float | None]:
 @pytest.mark.parametrize(("alert", "example", "fires"), EVERY)
 def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, Any], fires: bool) -> None:
     """Each example of `alerts.yaml`, at its time."""
-    begun, after = time.time_ns() - 100 * 3600 * SECOND, _seconds(example["at"])
-    every = _seconds(example.get("every", "15s"))
+    begun, after = time.time_ns() - 100 * 3600 * SECOND, seconds(example["at"])
+    every = seconds(example.get("every", "15s"))
     with closing(Store()) as store:
         for text, values in example["series"].items():
             points = [
@@ -67,7 +64,7 @@ def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, 
             ]
             store.write(Batch(points=points))
         # A rule goes on firing for a while when its condition is over, which the page does not.
-        for ago in (0, _seconds(alert.keep)) if fires else (0,):
+        for ago in (0, seconds(alert.keep)) if fires else (0,):
             scope = Scope(start_ns=0, end_ns=begun + (after - ago) * SECOND)
             if found := evaluate(measured(Numbers(store, scope), alert.name, Limits().values)):
                 break
@@ -92,16 +89,14 @@ def test_a_row_says_how_far_it_is_from_its_limit(page: Served) -> None:
     """A quiet one its value, limit and least number; a true one leads to its turns."""
     outcome: dict[str, Any] = {schema.OUTCOME.label: "not_continued"}
 
-    def come(unfinished: int, instance: str) -> str:
-        truncated = {**outcome, schema.TRUNCATED.label: "true"}
-        write(page.store, point(schema.TURNS, 40, instance=instance, **truncated))
+    def come(unfinished: int, instance: str) -> Answer:
+        write(page.store, point(schema.TURNS, 40, instance=instance, **outcome | {schema.TRUNCATED.label: "true"}))
         write(page.store, point(schema.TRUNCATION_EXITS, unfinished, instance=instance, **outcome))
-        return page.ask("/alerts").words
+        return page.ask("/alerts")
 
-    text = come(4, "one")
+    text = come(4, "one").words
     assert "10.0% (limit 7.2%) · 4 (at least 10)" in text
     assert "Unfinished turns of turns 1 h 10.0% above 7.2%" in text
     assert "No condition is true" in text
     assert "make up" not in text
-    come(8, "two")
-    assert 'href="/turns?range=1h&amp;state=unfinished&amp;service=agent"' in page.ask("/alerts").text
+    assert 'href="/turns?range=1h&amp;state=unfinished&amp;service=agent"' in come(8, "two").text

@@ -33,11 +33,6 @@ def played() -> Iterator[tuple[Served, Any]]:
         yield Served(url, store), told
 
 
-def exported(page: Served, path: str) -> list[dict[str, str]]:
-    """The rows of a table as CSV."""
-    return list(csv.DictReader(io.StringIO(page.ask(f"/export/{path}").text)))
-
-
 # --- What is said of turns ----------------------------------------------------------------------------------------
 
 
@@ -138,17 +133,6 @@ def test_a_cut_call_of_others_ends_when_the_writer_looks(page: Served, monkeypat
 # --- Searches, choices, addresses ---------------------------------------------------------------------------------
 
 
-def test_the_vocabulary_is_searched_and_says_what_was_seen(played: tuple[Served, Any]) -> None:
-    """By value, by our word, by API; what has no row stands on top. The other ranges keep the search."""
-    page, _ = played
-    answer = page.ask("/reasons?range=all&q=pause_turn")
-    for says in ("anthropic.messages", "paused", "In no table: tokens_exhausted (2 times)"):
-        assert says in answer.words
-    assert [link for link in answer.links() if link.startswith("?") and "q=pause" not in link] == []
-    assert page.ask("/reasons").words.count("anthropic.messages") > 5
-    assert "No such value" in page.ask("/reasons?q=nonsense").text
-
-
 def test_many_turns_are_paged(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only under the newest are the next ones older; the last says how to see the others, however far one goes."""
     page.store.write(batch(span(), count=120, turn_id="{n:016x}"))
@@ -205,22 +189,18 @@ def test_a_page_runs_nothing_that_is_not_its_own(played: tuple[Served, Any], pat
     assert scripts == ['<script type="application/json" id="charts">'] * (path == "/")
 
 
-@pytest.mark.parametrize(
-    ("status", "headers"),
-    [
-        *((200, {"Host": host}) for host in ("127.0.0.1", "localhost:9", "[::1]:80")),
-        *((421, {"Host": host}) for host in ("evil.example", "127.0.0.1.evil.example", "")),
-        *((200, headers) for headers in ({}, {"Origin": "own"})),
-        *((403, {"Origin": origin}) for origin in ("http://evil.example", "null")),
-    ],
-    ids=str,
-)
-def test_another_site_neither_reads_nor_writes(page: Served, status: int, headers: dict[str, str]) -> None:
+HOSTS = {
+    "127.0.0.1": 200, "localhost:9": 200, "[::1]:80": 200, "evil.example": 421, "127.0.0.1.evil.example": 421, "": 421,
+}  # fmt: skip
+
+
+def test_another_site_neither_reads_nor_writes(page: Served) -> None:
     """Not by a name of its own for 127.0.0.1; nor where a page of it makes a browser post: its Origin gives it away."""
-    headers = {name: page.url if value == "own" else value for name, value in headers.items()}
-    body = None if "Host" in headers else b""
+    assert {host: page.ask("/", headers={"Host": host}).status for host in HOSTS} == HOSTS
     kind = {"Content-Type": "application/x-protobuf"}
-    assert page.ask("/" if body is None else "/v1/traces", body, kind | headers).status == status
+    assert page.ask("/v1/traces", b"", kind).status == 200
+    origins = {page.url: 200, "http://evil.example": 403, "null": 403}
+    assert {each: page.ask("/v1/traces", b"", kind | {"Origin": each}).status for each in origins} == origins
 
 
 # --- Tables to take away ------------------------------------------------------------------------------------------
@@ -229,21 +209,13 @@ def test_another_site_neither_reads_nor_writes(page: Served, status: int, header
 def test_tables_come_as_csv_and_parquet(played: tuple[Served, Any], tmp_path: Path) -> None:
     """All of them, within the view."""
     page, _ = played
-    rows = exported(page, "turns.csv?range=all&model=gpt-5")
+    answer = page.ask("/export/turns.csv?range=all&model=gpt-5")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["model"] for row in rows] == ["gpt-5"] * 8
     assert all(datetime.fromisoformat(row["started"]).tzinfo for row in rows)
-    said = page.ask("/export/turns.csv?range=all").headers["content-disposition"]
-    assert 'filename="endturn-turns.csv"' in said
+    assert 'filename="endturn-turns.csv"' in answer.headers["content-disposition"]
     for table in ("turns", "calls", "events", "numbers"):
         file = tmp_path / f"{table}.parquet"
         file.write_bytes(page.ask(f"/export/{table}.parquet?range=all").content)
         ((count,),) = duckdb.connect().execute(f"SELECT count(*) FROM '{file}'").fetchall()
         assert count >= 40
-
-
-def test_a_spreadsheet_runs_nothing_of_a_csv(page: Served) -> None:
-    """A text that would be a formula there begins with an apostrophe; a number does not."""
-    texts = ("=1+1", "@cmd", "+1", "-1", "plain = not")
-    page.told(*({"endturn.stop.raw": raw, "gen_ai.usage.output_tokens": -n} for n, raw in enumerate(texts, 1)))
-    written = {"'=1+1": "-1", "'@cmd": "-2", "'+1": "-3", "'-1": "-4", "plain = not": "-5"}
-    assert {row["raw"]: row["output_tokens"] for row in exported(page, "calls.csv")} == written

@@ -10,16 +10,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import duckdb
 import pytest
 
-from endturn import cli
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -31,17 +30,6 @@ from tests.ui.support import SECOND, TRUNCATED, Served, batch, log, numbers, poi
 
 NOW = point(schema.TURNS, 0).at_ns
 TURNS = INDICATORS["turns"].count
-
-
-def test_a_share_is_zero_where_nothing_bad_happened(page: Served) -> None:
-    """And nothing where nothing happened."""
-    share = INDICATORS["unfinished_share"]
-    assert numbers(page.store).share(share) == {}
-    write(page.store, point(schema.TURNS, 4, NOW, **TRUNCATED))
-    assert numbers(page.store).share(share) == {(): 0.0}
-    for outcome in ("not_continued", "cancelled"):
-        write(page.store, point(schema.TRUNCATION_EXITS, 1, NOW, **said(schema.OUTCOME, outcome)))
-    assert numbers(page.store).share(share, ("service", schema.REQUEST_MODEL.label)) == {("agent", "gpt-5"): 0.25}
 
 
 def test_both_generations_of_the_conventions_are_read(page: Served) -> None:
@@ -73,9 +61,11 @@ def test_a_file_keeps_what_was_told(tmp_path: Path) -> None:
             assert numbers(store).total(TURNS) == value
 
 
-@contextmanager
-def serving(path: Path) -> Iterator[tuple[subprocess.Popen[str], Served]]:
-    """`endturn ui` over a file, in a process of its own."""
+@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda told: told.name)
+def test_what_was_answered_is_kept_however_the_page_ends(tmp_path: Path, told: signal.Signals) -> None:
+    """A crash loses nothing. Ctrl-C, or who runs it as a service, ends it with status 0, though a page is open; the
+    file is whole then and let go of."""
+    path, clean = tmp_path / "page.duckdb", told is not signal.SIGKILL
     command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", "--file", str(path)]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
@@ -84,38 +74,20 @@ def serving(path: Path) -> Iterator[tuple[subprocess.Popen[str], Served]]:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found
-        yield process, Served(found[0], none)
-
-
-def kept(path: Path) -> list[tuple[int, ...]]:
-    """How many spans and turns of a file there are."""
-    with closing(Store(path)) as store:
-        return store.read("SELECT (SELECT count(*) FROM spans), (SELECT count(*) FROM turns)")
-
-
-def test_a_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
-    """SIGKILL in the middle of a stream of exports: each is there whole, or is the last and was not answered."""
-    path = tmp_path / "page.duckdb"
-    with serving(path) as (process, page):
-        page.told(*({"endturn.turn.id": f"t{n}"} for n in range(30)))
-        process.kill()
-    assert kept(path) == [(30, 30)]
-
-
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT], ids=lambda told: told.name)
-def test_a_signal_ends_it_cleanly(tmp_path: Path, told: signal.Signals) -> None:
-    """Ctrl-C, or who runs it as a service: with status 0, though a page is open; the file is whole and let go of."""
-    path = tmp_path / "page.duckdb"
-    with serving(path) as (process, page):
-        page.told({})
-        with closing(http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)) as open_page:
+        page = Served(found[0], none)
+        for n in range(1, 31):
+            told_of = span(spanId=f"{n:016x}", attributes={"endturn.turn.id": f"t{n}"})
+            assert page.post("traces", told_of).status == 200
+        with closing(http.client.HTTPConnection(urlsplit(page.url).netloc, timeout=20)) as open_page:
             open_page.request("GET", "/live")
             assert open_page.getresponse().readline().startswith(b"retry:")
             process.send_signal(told)
             _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (0, "")
-    assert not path.with_suffix(".duckdb.wal").exists()
-    assert kept(path) == [(1, 1)]
+    assert (process.returncode, errors) == (0 if clean else -told, "")
+    assert not (clean and path.with_suffix(".duckdb.wal").exists())
+    with closing(Store(path)) as store:
+        counts = "(SELECT count(*) FROM spans), (SELECT count(*) FROM turns)"
+        assert store.read(f"SELECT {counts}") == [(30, 30)]
 
 
 def test_nothing_is_stored_by_half(page: Served) -> None:
@@ -167,17 +139,6 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
     assert later == ["200", "200 [(1,)]", "FatalException 503", "[503, 200] [(2,)]"]
 
 
-def test_a_second_process_on_one_file_is_told_who_has_it(tmp_path: Path) -> None:
-    """With exit status 2, and the holder's process id."""
-    path = tmp_path / "page.duckdb"
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", str(path)]
-    with closing(Store(path)):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "is open in another process" in done.stderr
-    assert f"(pid {os.getpid()})" in done.stderr
-
-
 def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
     """Another page by its id; another program by its name and id, where the system tells."""
     with pytest.raises(UsageError, match=rf"an endturn page runs at {page.url} already \(pid {os.getpid()}\)"):
@@ -195,16 +156,14 @@ def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
         other.kill()
 
 
-@pytest.mark.parametrize("days", ["nan", "inf", "-1", "0", "1e9"])
-def test_a_time_to_keep_that_is_none_is_refused(days: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With exit status 2."""
-    assert cli.main(["ui", "--no-open", "--port", "0", f"--keep={days}"]) == 2
-    assert "--keep takes a number of days" in capsys.readouterr().err
-
-
 def test_another_s_file_is_refused(tmp_path: Path) -> None:
-    """Even where it has a table of the same name; it is not written to."""
-    path, text = tmp_path / "page.duckdb", tmp_path / "text"
+    """One that a second process has open, with its id; one with a table of the same name, which is not written to."""
+    held, path, text = tmp_path / "held.duckdb", tmp_path / "page.duckdb", tmp_path / "text"
+    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", str(held)]
+    with closing(Store(held)):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert re.search(rf"is open in another process.*\(pid {os.getpid()}\)", done.stderr, re.DOTALL)
     with duckdb.connect(str(path)) as other:
         other.execute("CREATE TABLE meta (key VARCHAR)")
     text.write_text("no database")
