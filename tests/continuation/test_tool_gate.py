@@ -67,14 +67,14 @@ def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch
 def test_a_tool_needs_a_declaration_and_a_function() -> None:
     """Only a host that runs its tools itself may have told the provider of others."""
     unknown = "there is no tool called 'search'; "
-    assert parse(GOOD, {"now": NOW}, runnable={"now"}) == Fault("unknown_tool", f"{unknown}the tools are: now")
+    assert parse(GOOD, TOOLS, runnable={"now"}) == Fault("unknown_tool", f"{unknown}the tools are: now")
     assert parse(GOOD, {}, runnable={"search"}) == Fault("unknown_tool", f"{unknown}no tools were offered")
     assert parse(GOOD, {}) == GOOD.but(arguments={"q": "x"})
 
 
 def test_a_text_is_a_summary_for_our_own_tools_alone() -> None:
     """As they are declared: a host may declare one of its own by that name."""
-    done = call("finish_task", "Done.")
+    done = call("finish_task", " Done. ")
     assert parse(done, TOOLS) == done.but(arguments={"summary": "Done."})
     own = FINISH_TASK.but(parameters=SEARCH.parameters)
     assert isinstance(parse(call("finish_task", '"x"'), {"finish_task": own}), Fault)
