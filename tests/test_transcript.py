@@ -33,7 +33,6 @@ from tests.turns.record import BEGINNINGS, line, scripted
 pytestmark = pytest.mark.behaviour(28)
 
 SECRET = "the-secret-of-the-user"
-
 SAID = json.loads((REPOSITORY / "tests/data/transcribed.json").read_text("utf-8"))
 SCRIPTS: dict[str, Sequence[Any]] = {name: [*map(scripted, script)] for name, script in SAID.items()}
 """What a provider says, in the words of tests/turns."""

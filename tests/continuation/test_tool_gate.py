@@ -70,6 +70,7 @@ def test_a_tool_needs_a_declaration_and_a_function() -> None:
     assert parse(GOOD, TOOLS, runnable={"now"}) == Fault("unknown_tool", f"{unknown}the tools are: now")
     assert parse(GOOD, {}, runnable={"search"}) == Fault("unknown_tool", f"{unknown}no tools were offered")
     assert parse(GOOD, {}) == GOOD.but(arguments={"q": "x"})
+    assert isinstance(parse(GOOD.but(arguments_raw='{"q": "ha'), TOOLS), Fault)  # the text counts
 
 
 def test_a_text_is_a_summary_for_our_own_tools_alone() -> None:
