@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from datetime import date
 from typing import Any
 
 import pytest
 
-from endturn.chat import Blocks, ChatResponse, Delta, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Delta, Request, ToolCall, Usage
 from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import UsageError
 from endturn.events import CallEnded, ToolEnded, TurnEnded, UsageEstimated
-from endturn.formats import capabilities, format_of
+from endturn.formats import format_of
 from endturn.scopes import Layer, current_turn, open_call
 from endturn.scripted import ScriptedProvider, reason, say
-from endturn.stop import Resume, Stop, StopReason
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
+from endturn.stop import Stop, StopReason
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
 
 SEARCHING = ask(tools=(SEARCH,))
 
@@ -52,32 +52,24 @@ SEARCHING = ask(tools=(SEARCH,))
             {"policy": ContinuationPolicy(on_context_exceeded=lambda request, response: "shorter")},
             "on_context_exceeded gives a Request",
         ),
+        (said, {"request": "a secret"}, r"starts with a Request, .* not a value of type str: Request\(model="),
     ],
 )
 def test_natural_mistakes_are_named(provider: Any, settings: dict[str, Any], message: str) -> None:
     """The error says what to give, and quotes neither the prompt nor the answer."""
+    given = {"request": ask("a secret", tools=(SEARCH,)), **settings}
+    request = given.pop("request")
     with pytest.raises(UsageError, match=message) as raised:
-        ContinuationController(provider, **settings).run(ask("a secret", tools=(SEARCH,)))
+        ContinuationController(provider, **given).run(request)
     assert "secret" not in str(raised.value)
     assert "Hello" not in str(raised.value)
-
-
-def test_a_turn_starts_with_a_request() -> None:
-    controller: Any = ContinuationController(Played(said("a")))
-    says = r"starts with a Request, .* not a value of type str: Request\(model="
-    with pytest.raises(UsageError, match=says) as raised:
-        controller.run("hello")
-    assert "hello" not in str(raised.value)
 
 
 # --- Tools ----------------------------------------------------------------------------------------------------------
 
 
-def circular() -> list[Any]:
-    """A list that holds itself."""
-    made: list[Any] = []
-    made.append(made)
-    return made
+CIRCULAR: list[Any] = []
+CIRCULAR.append(CIRCULAR)
 
 
 class Unspeakable:
@@ -89,7 +81,7 @@ class Unspeakable:
 
 @pytest.mark.behaviour(37)
 @pytest.mark.parametrize(
-    "answer", [object(), circular(), [{"a": object()}], [{"type": "text", "a": circular()}], Unspeakable(), b"\xff"]
+    "answer", [object(), CIRCULAR, [{"a": object()}], [{"type": "text", "a": CIRCULAR}], Unspeakable(), b"\xff"]
 )
 def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> None:
     """The call was run, and counts as run; the model reads one sentence, and nothing of the result."""
@@ -124,20 +116,6 @@ async def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) ->
     assert [each.content for each in result.tool_results] == ["found", content]
 
 
-@pytest.mark.behaviour(23)
-def test_signatures_stay_over_a_continuation() -> None:
-    """The joined answer holds both parts' thinking, signed, in its order: a tool loop with thinking needs it."""
-
-    def blocks(number: int, text: str) -> dict[str, Any]:
-        thinking = {"type": "thinking", "thinking": "Hm", "signature": f"S{number}"}
-        return {"reasoning": "Hm", "blocks": Blocks("anthropic", (thinking, {"type": "text", "text": text}))}
-
-    provider = Played(cut("One ", **blocks(1, "One ")), said("two.", **blocks(2, "two.")))
-    result = ContinuationController(provider, format="anthropic").run(ask(model="claude-opus-5", max_tokens=1000))
-    written = format_of("anthropic").encode(ask().but(messages=result.messages))["messages"][-1]
-    assert [block.get("signature", block.get("text")) for block in written["content"]] == ["S1", "One ", "S2", "two."]
-
-
 @pytest.mark.behaviour(24)
 @pytest.mark.parametrize("speaks", ["openai_chat", "anthropic", "gemini", "bedrock_converse", "ollama"])
 def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> None:
@@ -151,25 +129,6 @@ def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> N
 
 
 # --- Formats ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.behaviour(14)
-@pytest.mark.parametrize(
-    ("speaks", "dialect", "models", "prefills"),
-    [
-        ("anthropic", "", "claude-sonnet-4-5 claude-haiku-4-5@20251001 claude-3-opus-20240229", True),
-        ("bedrock_converse", "", "us.anthropic.claude-opus-4-1-20250805-v1:0", True),
-        ("anthropic", "", "claude-sonnet-4-6 claude-opus-4-6 claude-opus-4-10 claude-opus-5-5", False),
-        ("openai_chat", "vllm", "any", True),
-        ("openai_chat", "mistral", "mistral-large-latest", True),
-        ("completions", "", "any", True),
-        ("openai_chat", "", "gpt-5", False),
-        ("openai_responses", "", "gpt-5", False),
-        ("gemini", "", "gemini-3-pro", False),
-    ],
-)
-def test_the_record_of_who_takes_a_prefill(speaks: str, dialect: str, models: str, prefills: bool) -> None:
-    assert {capabilities.of(speaks, dialect, model).prefill for model in models.split()} == {prefills}
 
 
 @pytest.mark.behaviour(13)
@@ -188,58 +147,7 @@ def test_our_client_fetches_what_is_being_made(speaks: str, name: str, path: str
     assert [request.retrieve is not None for request in scripted.requests] == [False, True, True]
 
 
-@pytest.mark.behaviour(13)
-async def test_the_async_controller_waits_without_blocking() -> None:
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    provider = Played(paused("", Resume.RETRIEVE_SAME_ID, id="r"), said("Done."))
-    provider.retrieves = True  # type: ignore[attr-defined]  # what a provider function may say of itself
-    result = await AsyncContinuationController(provider, format="openai_responses", sleep=sleep).run(ask())
-    assert (result.text, slept) == ("Done.", [1.0])
-
-
-@pytest.mark.behaviour(41)
-def test_short_text_is_held_back_until_it_says_something() -> None:
-    """Where a trivial answer would be asked for again: ten characters are enough, then the rest streams as it comes."""
-    provider = Played(said("0123456789abc"), chunk=1)
-    controller = ContinuationController(provider, tools={}, policy=ContinuationPolicy(mode="response"))
-    with closing(controller.stream(ask())) as items:  # type: ignore[type-var]
-        first = [next(items) for _ in range(2)]
-    assert [item.text for item in first if isinstance(item, Delta)] == ["0123456789", "a"]
-
-
 # --- Interrupts -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.behaviour(18)
-@pytest.mark.parametrize("at", ["provider", "stream", "tool"])
-async def test_a_generator_exit_of_the_hosts_is_an_interrupt(at: str) -> None:
-    """It is raised as it is, with the partial turn; only the consumer's own ends a stream without a word."""
-
-    def left(*_: object) -> Any:
-        raise GeneratorExit
-
-    def provider(request: Request) -> Any:
-        return left() if at == "provider" and len(request.messages) > 1 else stream(request)
-
-    def stream(request: Request) -> Iterator[Delta | ChatResponse]:
-        yield Delta(text="a")
-        if at == "stream":
-            left()
-        yield calling(call(), text="a") if at == "tool" else cut("a")
-
-    with heard(TurnEnded) as ended:
-        with pytest.raises(GeneratorExit) as plain:
-            ContinuationController(provider, tools={"search": left}).run(SEARCHING)
-        with pytest.raises(GeneratorExit) as awaited:
-            await AsyncContinuationController(provider, tools={"search": left}).run(SEARCHING)
-    for caught in (plain, awaited):
-        result: TurnResult = caught.value.turn_result  # type: ignore[attr-defined]
-        assert (result.text, result.outcome) == ("a", "cancelled")
-    assert [record.error for record in ended] == [plain.value, awaited.value]
 
 
 @pytest.mark.behaviour(18)

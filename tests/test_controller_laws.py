@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from itertools import count, islice
 from typing import Any
 
@@ -102,9 +102,7 @@ def settings(policy: ContinuationPolicy, format: str, run: Callable[[ToolCall], 
 
 def provider(script: list[Any], chunk: int | None, *, retrieves: bool = False) -> Played:
     """A script from its beginning; its end repeats, more often than any policy of these tests allows."""
-    played = Played(*(script * 20)[:60], chunk=chunk)
-    played.retrieves = retrieves  # type: ignore[attr-defined]  # what a provider function may say of itself
-    return played
+    return Played(*(script * 20)[:60], chunk=chunk, retrieves=retrieves)
 
 
 async def whole(controller: Any, request: Request) -> TurnResult | None:
@@ -175,15 +173,18 @@ class Stopped(BaseException):
 class Stopping:
     """A script played in pieces; at its act of a given number (a call, a piece, a tool) the turn is stopped."""
 
-    def __init__(self, script: list[Any], at: int) -> None:
+    def __init__(self, script: list[Any], at: int, error: type[BaseException] = Stopped) -> None:
+        self.error = error
         self.played = provider(script, 3)
         self.acts = count()
         self.at = at
         self.open = 0
 
-    def act(self) -> None:
+    def act(self) -> str:
+        """One act more; what a tool's gives."""
         if next(self.acts) == self.at:
-            raise Stopped
+            raise self.error
+        return "found"
 
     def __call__(self, request: Request) -> Iterator[Delta | ChatResponse]:
         self.act()
@@ -209,50 +210,54 @@ class Stopping:
         finally:
             stream.close()  # type: ignore[attr-defined]
 
-    def settings(self, policy: ContinuationPolicy, format: str) -> dict[str, Any]:
-        """What both controllers are given; their tools count as acts."""
-
-        def run(call: ToolCall) -> str:
-            self.act()
-            return "found"
-
-        return settings(policy, format, run)
-
 
 @pytest.mark.behaviour(18)
-@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, at=st.integers(0, 40), plain=st.booleans())
+@given(
+    script=SCRIPTS,
+    policy=POLICIES,
+    asked=ASKED,
+    at=st.integers(0, 40),
+    way=st.sampled_from(["plain", "async", "left"]),
+    raised=st.sampled_from([Stopped, GeneratorExit]),
+)
 def test_a_turn_that_is_stopped_keeps_what_it_has(
-    script: list[Any], policy: ContinuationPolicy, asked: Asked, at: int, plain: bool
+    script: list[Any], policy: ContinuationPolicy, asked: Asked, at: int, way: str, raised: type[BaseException]
 ) -> None:
-    """Stopped at any act: no stream stays open, the turn ends once, its text is what was shown, it can be sent."""
+    """Stopped at any act, or its stream left after so many items: no stream stays open, the turn ends once, its text is
+    what was shown, it can be sent.
+    """
     format, request = asked
-    stopping = Stopping(script, at)
+    stopping = Stopping(script, -1 if way == "left" else at, raised)
+    given_to_both = settings(policy, format, lambda call: stopping.act())
     seen: list[Any] = []
 
     async def watched() -> None:
-        controller = AsyncContinuationController(stopping.asynchronous, **stopping.settings(policy, format))
+        controller = AsyncContinuationController(stopping.asynchronous, **given_to_both)
         async with aclosing(controller.stream(request)) as items:  # type: ignore[type-var]
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - what came before it was stopped counts
 
     result: TurnResult | None = None
+    stopped_by: BaseException | None = None
     with heard(TurnEnded) as ended:
         try:
-            if plain:
-                seen.extend(ContinuationController(stopping, **stopping.settings(policy, format)).stream(request))
-            else:
+            if way == "async":
                 asyncio.run(watched())
-        except Stopped as error:
-            result = error.turn_result  # type: ignore[attr-defined]
-            assert result is not None
-            assert result.outcome is TurnOutcome.CANCELLED
+            else:
+                stream = ContinuationController(stopping, **given_to_both).stream(request)
+                with closing(stream) as items:  # type: ignore[type-var]
+                    seen.extend(islice(items, at if way == "left" else None))
+        except (Stopped, GeneratorExit) as error:
+            result = error.turn_result  # type: ignore[union-attr]
+            stopped_by = error
         except ProviderError:
             pass
     assert stopping.open == 0
-    assert len(ended) == 1
+    assert len(ended) == (way != "left" or at > 0)
     if result is None:
         return
-    assert result.outcome is ended[0].outcome
+    assert result.outcome is ended[0].outcome is TurnOutcome.CANCELLED
+    assert ended[0].error is stopped_by
     assert not result.complete
     shown = "".join(item.text for item in seen)
     assert result.text.startswith(shown)
@@ -260,21 +265,3 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
         assert len(result.text) - len(shown) <= policy.max_overlap
     assert result.messages[: len(request.messages)] == request.messages
     assert_sendable(result.messages)
-
-
-@pytest.mark.behaviour(18)
-@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, items=st.integers(0, 20))
-def test_a_stream_that_is_left_closes_the_providers(
-    script: list[Any], policy: ContinuationPolicy, asked: Asked, items: int
-) -> None:
-    """Whoever leaves after any number of items leaves no stream open, and the turn ends once."""
-    format, request = asked
-    stopping = Stopping(script, -1)
-    with heard(TurnEnded) as ended:
-        stream = ContinuationController(stopping, **stopping.settings(policy, format)).stream(request)
-        with suppress(ProviderError):
-            for _ in islice(stream, items):
-                pass
-        stream.close()  # type: ignore[attr-defined]
-    assert stopping.open == 0
-    assert len(ended) == bool(items)

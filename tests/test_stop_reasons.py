@@ -127,6 +127,7 @@ class Reason(Enum):
     """As google-genai and others hold their reasons."""
 
     LENGTH = "length"
+    BLANK = " "
 
 
 def test_truncated_is_three_reasons() -> None:
@@ -172,11 +173,14 @@ def test_a_response_refuses_any_other_stop(given: Any, message: str) -> None:
 
 
 @pytest.mark.behaviour(1)
-@pytest.mark.parametrize("raw", [Reason.LENGTH, SimpleNamespace(type="length")], ids=["enum", "object"])
+@pytest.mark.parametrize(
+    "raw", [Reason.LENGTH, *(SimpleNamespace(**{at: "length"}) for at in ("value", "type", "reason"))]
+)
 def test_a_raw_value_may_be_an_object(raw: object) -> None:
     """As SDKs hold their reasons; what JSON can hold is in tests/functions."""
     stop = find_stop(raw, CHAT.reasons[""])
     assert (stop.reason, stop.raw, raw_text(raw)) == (StopReason.MAX_TOKENS, "length", "length")
+    assert raw_text(Reason.BLANK) is None
 
 
 # --- The files -----------------------------------------------------------------------------------------------------

@@ -23,13 +23,13 @@ from endturn.chat import ChatResponse, Delta, Request, ToolCall
 from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController, Resumption, TurnResult
-from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.errors import RequestRejected
 from endturn.events import COMPLETE, Strategy, TurnOutcome
 from endturn.formats import format_of
 from endturn.scopes import current_turn
 from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, ask, assert_sendable
-from tests.turns.record import asked as request_of, failure, response
+from tests.turns.record import asked as request_of, scripted
 
 TOKENS: Final = 10
 """What every request allows, and every response that is cut uses."""
@@ -49,30 +49,23 @@ class Waiting(BaseException):
     """The script has no further answer."""
 
 
-def answer(name: str, said: str, beginning: str = "") -> ChatResponse | Exception | str:
-    """What a provider gives that has this to say, after what a response that is fetched again said before; a text where
-    its stream breaks off.
-    """
-    given = json.loads(json.dumps(FILE["answers"][name]).replace("<text>", said))
-    if "lost" in given:
-        return beginning + str(given["lost"])
-    if "raises" in given:
-        error = failure(given)
-        if isinstance(error, ProviderUnavailable) and error.partial is not None:
-            error.partial = error.partial.but(text=beginning + error.partial.text)
-        assert isinstance(error, Exception)
-        return error
-    made = response({**given, "tokens": TOKENS})
-    return made.but(text=beginning + made.text)
+def answer(name: str, said: str, beginning: str = "") -> Any:
+    """What a provider gives that has this to say, after what a response that is fetched again said before."""
+    given = scripted(json.loads(json.dumps(FILE["answers"][name]).replace("<text>", said)))
+    if isinstance(given, list):
+        return [Delta(text=beginning + words(given))]
+    if isinstance(given, ChatResponse):
+        return given.but(text=beginning + given.text)
+    if words(given):
+        given.partial = given.partial.but(text=beginning + words(given))
+    return given
 
 
-def words(given: ChatResponse | Exception | str) -> str:
+def words(given: Any) -> str:
     """The text that arrived."""
-    if isinstance(given, str):
-        return given
     if isinstance(given, Exception):
-        given = getattr(given, "partial", None) or ChatResponse(stop="missing")
-    return given.text
+        given = getattr(given, "partial", None) or Delta()
+    return str(given[0].text if isinstance(given, list) else given.text)
 
 
 class World:
@@ -103,7 +96,7 @@ class Played:
 
     script: Iterator[str]
     calls: list[tuple[Request, Strategy | None]] = field(default_factory=list)
-    answers: list[ChatResponse | Exception | str] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
     ran: list[tuple[int, ToolCall]] = field(default_factory=list)
     shown: str = ""
     said: list[str] = field(default_factory=list)
@@ -138,7 +131,7 @@ def play(
         played.said.append(words(given) or beginning)
         if isinstance(given, Exception):
             raise given
-        return iter([Delta(text=given)]) if isinstance(given, str) else given
+        return iter(given) if isinstance(given, list) else given
 
     def run(call: ToolCall) -> str:
         if played.move(TOOLS) == "raised":

@@ -8,14 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from endturn.chat import Message, Request, ToolCall
-from endturn.continuation.policy import PROMPT, ContinuationPolicy, presets
-from endturn.controller import ContinuationController, TurnResult
+from endturn.chat import ToolCall
+from endturn.continuation.policy import ContinuationPolicy, presets
+from endturn.controller import ContinuationController
 from endturn.errors import UsageError
 from endturn.events import ContinuationAttempted
-from endturn.stop import StopReason
 from endturn.tables import lines
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, heard, said
+from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 from tests.turns.record import response
 
 REQUEST = ask(tools=(SEARCH, NOW))
@@ -40,33 +39,22 @@ class Row(NamedTuple):
 ROWS: Final = [Row(*cells) for _, cells in lines(Path(__file__).parent, "presets.tsv", range(6, 7))]
 
 
-def play(name: str, policy: ContinuationPolicy) -> tuple[Played, TurnResult, list[str], list[str]]:
-    """One turn: the provider, the result, what followed the first request, and the ids of the calls that ran."""
-    provider, ran = Played(*map(response, SCENARIOS[name]), said("never")), list[str]()
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.preset}: {row.scenario} ({row.source})")
+def test_a_preset_does_what_its_source_does(row: Row) -> None:
+    """What is sent, what runs, how the turn ends; nothing that did not run can be replayed."""
+    provider, ran = Played(*map(response, SCENARIOS[row.scenario]), said("never")), list[str]()
 
     def run(asked: ToolCall) -> str:
         ran.append(asked.id)
         return "found"
 
-    tools = {"search": run, "now": run}
-    controller = ContinuationController(provider, tools=tools, format="anthropic", policy=policy)
+    policy = ContinuationPolicy.preset(row.preset)
+    controller = ContinuationController(provider, tools={"search": run, "now": run}, format="anthropic", policy=policy)
     with heard(ContinuationAttempted) as attempts:
-        result = controller.run(JSON if name.startswith("JSON") else REQUEST)
-    asked = iter(attempts)
-    sent = []
-    for request in provider.requests[1:]:
-        last = request.messages[-1]
-        if last.role == "tool":
-            sent.append("errors" if last.is_error else "results")
-        else:
-            sent.append(next(asked).continuation.strategy.value)
-    return provider, result, sent, ran
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.preset}: {row.scenario} ({row.source})")
-def test_a_preset_does_what_its_source_does(row: Row) -> None:
-    """What is sent, what runs, how the turn ends; nothing that did not run can be replayed."""
-    _, result, sent, ran = play(row.scenario, ContinuationPolicy.preset(row.preset))
+        result = controller.run(JSON if row.scenario.startswith("JSON") else REQUEST)
+    strategies = (attempt.continuation.strategy.value for attempt in attempts)
+    answers = [request.messages[-1] for request in provider.requests[1:]]
+    sent = [next(strategies) if each.role != "tool" else ("errors" if each.is_error else "results") for each in answers]
     assert (" ".join(sent), " ".join(ran), result.outcome.value) == (row.sent, row.ran, row.outcome)
     answered = {message.tool_call_id for message in result.tool_results}
     assert {each.id for message in result.messages for each in message.tool_calls} <= answered
@@ -76,48 +64,6 @@ def test_a_preset_does_what_its_source_does(row: Row) -> None:
 def test_every_source_is_asked_about_every_scenario() -> None:
     cells = [(row.scenario, row.preset) for row in ROWS]
     assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in presets())
-
-
-def test_the_prompts_are_the_sources() -> None:
-    """Four lines, or one; always the last user message."""
-    for name, prompt in (("zeroclaw", PROMPT), ("forgeflare", "Continue from where you left off."), ("wave", PROMPT)):
-        provider, *_ = play("text cut", ContinuationPolicy.preset(name))
-        assert provider.requests[1].messages[-1] == Message(role="user", content=prompt, synthetic=True)
-
-
-@pytest.mark.behaviour(22, 25)
-def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_are_sent_again() -> None:
-    """A policy that keeps parts keeps those of a pause too; an empty one is none. A provider is sent one message."""
-    _, result, *_ = play("pause_turn", ContinuationPolicy.preset("forgeflare", continuation_max_resumes=1))
-    assert [message.text for message in result.messages] == ["hi", "Look", " here."]
-    again = (*result.messages, Message(role="user", content="And?"))
-    provider = Played(said("So."))
-    ContinuationController(provider, policy=ContinuationPolicy.preset("forgeflare")).run(
-        Request(model="m", messages=again)
-    )
-    assert [message.text for message in provider.requests[0].messages] == ["hi", "Look here.", "And?"]
-    _, result, *_ = play("empty max_tokens", ContinuationPolicy.preset("forgeflare"))
-    assert [message.text for message in result.messages] == ["hi"]
-
-
-@pytest.mark.behaviour(38)
-def test_calls_that_a_policy_does_not_promote_are_answered_by_nobody_and_not_replayed() -> None:
-    """A clean stop ends the turn with its text; the record of it has no call, the stop says what happened."""
-    _, result, *_ = play("stop with calls", ContinuationPolicy.preset("anthropic"))
-    assert (result.text, result.messages[-1].tool_calls, result.messages[-1].blocks) == ("So: ", (), None)
-    assert result.stop is not None
-    assert result.stop.promoted_from is StopReason.END_TURN
-
-
-@pytest.mark.behaviour(4)
-def test_a_null_reason_is_no_end_where_it_is_not_promoted() -> None:
-    """Complete calls without any reason are not run, and the turn is not called complete."""
-    silent = calling(call(), text="So: ").with_stop(promoted_from=StopReason.MISSING, raw=None)
-    controller = ContinuationController(
-        Played(silent), tools={"search": lambda asked: "found"}, policy=ContinuationPolicy.preset("anthropic")
-    )
-    result = controller.run(REQUEST)
-    assert (result.tool_results, result.outcome, result.complete) == ((), "stream_cut", False)
 
 
 # --- By name ------------------------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar, overload
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
@@ -12,8 +12,7 @@ from endturn.events import Record
 from endturn.formats.reading import arguments as parsed
 from endturn.stop import Resume, Stop, StopReason
 
-R = TypeVar("R")
-Scripted = ChatResponse | BaseException
+Scripted = ChatResponse | BaseException | list[Any]
 
 
 def ask(text: str = "hi", **fields: Any) -> Request:
@@ -51,9 +50,11 @@ def calling(*calls: ToolCall, text: str = "", **fields: Any) -> ChatResponse:
     return said(text, StopReason.TOOL_CALL, calls=calls, **fields)
 
 
-def call(name: str = "search", arguments: str | None = '{"q": "x"}', id: str = "call_1", **fields: Any) -> ToolCall:
-    """A call of a tool, with its arguments as text, and parsed as a format parses them."""
-    return ToolCall(id=id, name=name, arguments_raw=arguments, **{"arguments": parsed(arguments), **fields})
+def call(name: str = "search", arguments: Any = '{"q": "x"}', id: str = "call_1", **fields: Any) -> ToolCall:
+    """A call of a tool: its arguments as text, and parsed as a format parses them; or an object, as some send."""
+    is_object = isinstance(arguments, dict)
+    given = {"arguments": arguments if is_object else parsed(arguments)}
+    return ToolCall(id=id, name=name, arguments_raw=None if is_object else arguments, **given, **fields)
 
 
 SEARCH = Tool(
@@ -64,18 +65,20 @@ NOW = Tool(name="now")
 
 
 class Played:
-    """A provider function that plays responses in order; what is an exception is raised.
+    """A provider function that plays responses in order; an exception is raised, a list is a stream of its own.
 
     Args:
         chunk: None gives whole responses; a number streams them in deltas of so many characters.
+        says: what a provider function may say of itself: `format`, `retrieves`.
     """
 
-    def __init__(self, *script: Scripted, chunk: int | None = None) -> None:
+    def __init__(self, *script: Scripted, chunk: int | None = None, **says: Any) -> None:
         self.script = list(script)
         self.chunk = chunk
         self.requests: list[Request] = []
+        self.__dict__.update(says)
 
-    def _next(self, request: Request) -> ChatResponse:
+    def _next(self, request: Request) -> ChatResponse | list[Any]:
         self.requests.append(request)
         assert self.script, "one request too many"
         item = self.script.pop(0)
@@ -83,30 +86,30 @@ class Played:
             raise item
         return item
 
-    def _deltas(self, response: ChatResponse) -> Iterator[Delta | ChatResponse]:
-        assert self.chunk is not None
-        for start in range(0, len(response.text), self.chunk):
-            yield Delta(text=response.text[start : start + self.chunk])
-        yield response
+    def _stream(self, item: ChatResponse | list[Any]) -> Iterator[Delta | ChatResponse]:
+        if isinstance(item, ChatResponse):
+            size = self.chunk or len(item.text) + 1
+            item = [*(Delta(text=item.text[at : at + size]) for at in range(0, len(item.text), size)), item]
+        for each in item:
+            if isinstance(each, BaseException):
+                raise each
+            yield each
 
     def __call__(self, request: Request) -> ChatResponse | Iterator[Delta | ChatResponse]:
-        response = self._next(request)
-        return response if self.chunk is None else self._deltas(response)
+        item = self._next(request)
+        return item if self.chunk is None and isinstance(item, ChatResponse) else self._stream(item)
 
-    async def coroutine(self, request: Request) -> ChatResponse:
+    async def coroutine(self, request: Request) -> ChatResponse | list[Any]:
         """The same as a coroutine."""
         return self._next(request)
 
     async def asynchronous(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
         """The same as an async generator."""
-        for item in self._deltas(self._next(request)):
+        given = self(request)
+        for item in [given] if isinstance(given, ChatResponse) else given:
             yield item
 
 
-@overload
-def heard() -> AbstractContextManager[list[Record]]: ...
-@overload
-def heard(kind: type[R]) -> AbstractContextManager[list[R]]: ...
 @contextmanager
 def heard(kind: Any = object) -> Iterator[list[Any]]:
     """The records that are announced within the block, of one kind or all."""
@@ -139,15 +142,3 @@ def assert_sendable(messages: Sequence[Message]) -> None:
         elif message.role == "assistant":
             assert message.text.strip() or waiting or message.blocks
     assert not waiting
-
-
-def ticking(step: float = 1.0) -> Callable[[], float]:
-    """A clock that moves on by `step` seconds each time it is read."""
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += step
-        return now
-
-    return clock

@@ -23,7 +23,9 @@ import builtins
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
+from itertools import count
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +34,9 @@ from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, To
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.continuation.termination import FINISH_RESPONSE, FINISH_TASK
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.stop import Resume, Stop, StopReason
+from endturn.stop import Resume, StopReason
 from tests.replies.record import Json, plain, written
-from tests.support.turns import NOW, SEARCH, ask, call, heard, said
+from tests.support.turns import NOW, SEARCH, Played, ask, call, heard, said
 
 HERE: Final = Path(__file__).parent
 TOOLS: Final = {tool.name: tool for tool in (SEARCH, NOW, FINISH_TASK, FINISH_RESPONSE)}
@@ -64,9 +66,7 @@ def failure(case: Json) -> BaseException:
     kind = getattr(errors, case["raises"], None) or getattr(builtins, case["raises"])
     known = {name: case[name] for name in ("status",) if name in case}
     if "stop" in case:
-        known["stop"] = Stop(**{**case["stop"], "reason": StopReason(case["stop"]["reason"])})
-        if "resume" in case["stop"]:
-            known["stop"] = Stop(known["stop"].reason, known["stop"].raw, resume=Resume(case["stop"]["resume"]))
+        known["stop"] = ChatResponse(stop=case["stop"]).stop
     if "partial" in case:
         known["partial"] = response(case["partial"])
     error: BaseException = kind(case.get("message", "no"), **known)
@@ -80,45 +80,15 @@ def delta(case: Any) -> Delta:
     return Delta(**case | ({"call": CallFragment(*case["call"])} if "call" in case else {}))
 
 
-class Provider:
-    """A provider function that plays a script, whole or in pieces of so many characters."""
-
-    def __init__(self, case: Json, chunk: int | None) -> None:
-        self.script = iter(case["script"])
-        self.chunk = chunk
-        self.requests: list[Request] = []
-        self.__dict__.update(case.get("says", {}))
-
-    def _items(self, item: Json) -> Iterator[Delta | ChatResponse]:
-        yield from map(delta, item.get("deltas", ()))
-        last = item.get("then") if "deltas" in item else item
-        if last is not None and "raises" in last:
-            raise failure(last)
-        if last is not None:
-            whole = response(last)
-            if self.chunk and "deltas" not in item:
-                yield from (
-                    Delta(text=whole.text[at : at + self.chunk]) for at in range(0, len(whole.text), self.chunk)
-                )
-            yield whole
-
-    def __call__(self, request: Request) -> Any:
-        self.requests.append(request)
-        item = next(self.script, None)
-        assert item is not None, "one request too many"
-        if "raises" in item:
-            raise failure(item)
-        return self._items(item) if self.chunk or "deltas" in item else response(item)
-
-    async def asynchronous(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
-        """The same as an async generator."""
-        given = self(request)
-        for each in given if isinstance(given, Iterator) else [given]:
-            yield each
+def scripted(case: Json) -> Any:
+    """What a provider function does at one call: it returns a response, raises, or streams as the case says."""
+    if "deltas" in case:
+        return [*map(delta, case["deltas"]), *(scripted(case[name]) for name in ("then",) if name in case)]
+    return failure(case) if "raises" in case else response(case)
 
 
 def tool(gives: Any, ran: list[str]) -> Any:
-    """A tool's function, that gives the same each time or, of a list of lists, one after the other."""
+    """A tool's function, that gives the same each time, or of `each` one after the other."""
     answers = iter(gives["each"]) if isinstance(gives, dict) and "each" in gives else None
 
     def run(asked: ToolCall) -> Any:
@@ -226,15 +196,6 @@ def ended(result: TurnResult, base: Request) -> Json:
     return {"ended": found} | history | (segments if [*segments.values()] != [*history.values()] else {})
 
 
-class _Log(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
 def begin(case: Json, base: Request, ran: list[str], slept: list[float]) -> Json:
     """What a controller is given."""
     policy = dict(case.get("policy", {}))
@@ -245,10 +206,9 @@ def begin(case: Json, base: Request, ran: list[str], slept: list[float]) -> Json
         functions = {name: tool(gives, ran) for name, gives in case["tools"].items()}
         pairs = [(TOOLS[name], function) for name, function in functions.items()]
         given["tools"] = pairs if case.get("declared") else functions
-    ticks = iter(range(1, 1_000)) if case.get("ticking") else None
     return given | {
         "policy": ContinuationPolicy(**policy),
-        "clock": (lambda: float(next(ticks))) if ticks else (lambda: 0.0),
+        "clock": count(1.0).__next__ if case.get("ticking") else lambda: 0.0,
         "sleep": slept.append,
         "new_id": lambda: "turn-1",
     }
@@ -268,14 +228,18 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
     base = asked(case.get("request", {}))
     ran: list[str] = []
     slept: list[float] = []
-    provider, settings = Provider(case, chunk), begin(case, base, ran, slept)
-    log = _Log()
+    provider = Played(*map(scripted, case["script"]), chunk=chunk, **case.get("says", {}))
+    settings = begin(case, base, ran, slept)
+    log = BufferingHandler(1_000)
+    log.setLevel(logging.INFO)
     logging.getLogger("endturn").addHandler(log)
-    controller: Any
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    controller: Any = ContinuationController(provider, **settings)
     if asynchronous:
-        controller = AsyncContinuationController(provider.asynchronous, **settings)
-    else:
-        controller = ContinuationController(provider, **settings)
+        controller = AsyncContinuationController(provider.asynchronous, **settings | {"sleep": sleep})
     found: list[Json] = []
     calls: list[int] = []
     own = any("deltas" in item for item in case["script"])
@@ -284,7 +248,7 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
         before = len(provider.requests)
         ran.clear()
         slept.clear()
-        log.lines.clear()
+        log.buffer.clear()
         shown: list[Delta] = []
         failed = None
         with heard() as records:
@@ -307,16 +271,14 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
         turn: Json = {"sent": requests} if requests != [{}] else {}
         turn |= {"ran": list(ran)} if ran else {}
         turn |= {"slept": list(slept)} if slept else {}
-        turn |= (
-            {"shown": [each.text if each == Delta(text=each.text) else plain(each) for each in shown]} if own else {}
-        )
+        pieces = [each.text if each == Delta(text=each.text) else plain(each) for each in shown]
+        turn |= {"shown": pieces} if own else {}
         turn["announced"] = [line(each, calls) for each in records if not isinstance(each, BEGINNINGS)]
-        turn |= {"logged": list(log.lines)} if log.lines and case.get("log") else {}
+        turn |= {"logged": [each.getMessage() for each in log.buffer]} if log.buffer and case.get("log") else {}
         turn |= {"raises": fault(failed)} if failed is not None else {}
         found.append(turn | ended(result, base) if result is not None else turn)
     logging.getLogger("endturn").removeHandler(log)
-    left = len(list(provider.script))
-    return [*found, {"unasked": left}] if left else found
+    return [*found, {"unasked": len(provider.script)}] if provider.script else found
 
 
 # --- The files --------------------------------------------------------------------------------------------------------
