@@ -37,9 +37,11 @@ class Arriving:
 
     Attributes:
         closed: its connection is free.
+        ended: its generator has come to its end.
     """
 
     closed = False
+    ended = False
     left = False
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
@@ -57,6 +59,7 @@ class Arriving:
                 gc.collect(0)  # may run at any moment; what is there then stays in the order that it has here
                 yield piece
         except BaseException:
+            self.ended = True
             await self._leave()
             raise
 
@@ -104,13 +107,14 @@ WAYS = {
     "openai": (httpx2, STREAM, chatting),
     "anthropic": (httpx2, MESSAGES, traced),
     "httpx": (httpx, STREAM, plainly),
+    "httpx2": (httpx2, STREAM, plainly),
 }
 
 
 async def leave(how: str, stream: Any) -> None:
     """Leave a stream."""
-    is_plain = isinstance(stream, httpx.Response)
-    items, close = (stream.aiter_lines, stream.aclose) if is_plain else (stream.__aiter__, stream.close)
+    is_plain = isinstance(stream, httpx.Response | httpx2.Response)
+    items, close = (stream.aiter_bytes, stream.aclose) if is_plain else (stream.__aiter__, stream.close)
     reading = asyncio.Event()
 
     async def read() -> None:
@@ -135,24 +139,27 @@ async def leave(how: str, stream: Any) -> None:
         await close()
 
 
-async def left(way: str, how: str) -> tuple[list[str], list[bool]]:
-    """What the event loop reports while streams are left, and which of their connections became free."""
+async def left(way: str, how: str) -> tuple[list[str], list[bool], list[bool]]:
+    """What the event loop reports while streams are left, of which bodies the generator ended with its reader, and
+    which of their connections became free."""
     library, pieces, opens = WAYS[way]
     reports: list[str] = []
     bodies: list[Arriving] = []
+    at_once: list[bool] = []
     http = answering(library, [frame(event) for event in pieces], bodies)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda loop, context: reports.append(f"{context['message']}: {context['exception']!r}"))
     try:
         for _ in range(MANY):
             await leave(how, await opens(http))
+            at_once.append(bodies[-1].ended)
             for _ in range(3):
                 gc.collect()
                 for _ in range(20):
                     await asyncio.sleep(0)
     finally:
         loop.set_exception_handler(None)
-    return reports, [body.closed for body in bodies]
+    return reports, at_once, [body.closed for body in bodies]
 
 
 @pytest.mark.parametrize("how", ["breaks", "closes", "closes its reader", "never reads", "is cancelled"])
