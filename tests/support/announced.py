@@ -43,6 +43,10 @@ class Records(list[Record]):
         """Of the calls that have ended."""
         return [ended.stop.reason for ended in self.ended]
 
+    def told(self) -> list[str]:
+        """Of the turns that have ended: the agent, how many calls, the outcome."""
+        return [f"{ended.turn.agent} {ended.turn.iterations} {ended.outcome}" for ended in self.turns]
+
     def only(self) -> CallEnded:
         """The one call that was announced, started and ended once."""
         assert len(self.started) == 1, self.started

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import anthropic
 import httpx2
 import openai
-import pydantic
 from opentelemetry import trace
 
 from endturn.formats import Event
@@ -20,16 +20,13 @@ from endturn.telemetry.foreign_spans import AdoptedSpan
 from tests.formats.replies import DONE_EVENT, chat_body, chunk, usage_chunk
 from tests.support.announced import Records as Records
 
+T = TypeVar("T")
 ASK: dict[str, Any] = {"model": "gpt-5.6-mini", "messages": [{"role": "user", "content": "hi"}]}
 WHOLE = chat_body({"content": "Hello there."})
 CUT = chat_body({"content": "Hello the"}, "length")
 CHUNKS = [chunk({"role": "assistant", "content": ""}), *(chunk({"content": f"w{i} "}) for i in range(5))]
 STREAM = [*CHUNKS, chunk({}, "stop"), usage_chunk(), DONE_EVENT]
 CUT_STREAM = [*CHUNKS, chunk({}, "length"), usage_chunk(), DONE_EVENT]
-
-
-class Answer(pydantic.BaseModel):
-    value: int
 
 
 def adopting() -> AdoptedSpan:
@@ -73,7 +70,7 @@ def body(content: Any, status: int = 200, **headers: str) -> httpx2.Response:
     return httpx2.Response(status, headers={"content-type": "application/json", **headers}, stream=Body([data]))
 
 
-def answered(kind: Any, replies: Iterable[httpx2.Response | Exception], options: dict[str, Any]) -> Any:
+def answered(kind: Callable[..., T], *replies: httpx2.Response | Exception, **options: Any) -> T:
     """A client of an SDK's that gets these replies, in order."""
     left = list(replies)  # given away, and not kept: whoever drops an answer drops the last of it
 
@@ -92,21 +89,5 @@ def answered(kind: Any, replies: Iterable[httpx2.Response | Exception], options:
     return kind(**{"api_key": "none", "max_retries": 0, "http_client": http, **options})
 
 
-def chat(*replies: httpx2.Response | Exception, **options: Any) -> openai.OpenAI:
-    made: openai.OpenAI = answered(openai.OpenAI, replies, options)
-    return made
-
-
-def achat(*replies: httpx2.Response | Exception, **options: Any) -> openai.AsyncOpenAI:
-    made: openai.AsyncOpenAI = answered(openai.AsyncOpenAI, replies, options)
-    return made
-
-
-def claude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.Anthropic:
-    made: anthropic.Anthropic = answered(anthropic.Anthropic, replies, options)
-    return made
-
-
-def aclaude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.AsyncAnthropic:
-    made: anthropic.AsyncAnthropic = answered(anthropic.AsyncAnthropic, replies, options)
-    return made
+chat, achat = partial(answered, openai.OpenAI), partial(answered, openai.AsyncOpenAI)
+claude, aclaude = partial(answered, anthropic.Anthropic), partial(answered, anthropic.AsyncAnthropic)

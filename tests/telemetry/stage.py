@@ -1,12 +1,16 @@
-"""A stage for the recorder: counted ids, a clock that is stepped by hand, and exporters that keep what they get."""
+"""A stage for the recorder: counted ids, a time that is stepped by hand, and exporters that keep what they get."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
 
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -35,31 +39,20 @@ EVENTS = {event.name: {attribute.key for attribute in event.attributes} for even
 METRICS = {metric.name: metric for metric in schema.METRICS}
 
 
+STARTS = {each.name for each in fields(CallStarted)} - {"turn"}
+
+
 class CountedIds(IdGenerator):
     """1, 2, 3 … for spans; 101, 102 … for traces."""
 
     def __init__(self) -> None:
-        self._spans = count(1)
-        self._traces = count(101)
+        self.spans, self.traces = count(1), count(101)
 
     def generate_span_id(self) -> int:
-        return next(self._spans)
+        return next(self.spans)
 
     def generate_trace_id(self) -> int:
-        return next(self._traces)
-
-
-@dataclass
-class Clock:
-    """Nanoseconds that pass only when told to."""
-
-    ns: int = START
-
-    def __call__(self) -> int:
-        return self.ns
-
-    def step(self, seconds: float = 1.0) -> None:
-        self.ns += round(seconds * SECOND)
+        return next(self.traces)
 
 
 @dataclass
@@ -68,7 +61,7 @@ class Stage:
 
     options: Options = field(default_factory=Options)
     readers: Sequence[MetricReader] = field(default_factory=lambda: [InMemoryMetricReader()])
-    clock: Clock = field(default_factory=Clock)
+    ns: int = START
     sampler: Any = None
 
     def __post_init__(self) -> None:
@@ -82,12 +75,17 @@ class Stage:
         self.recorder = Recorder(self.tracers, self.meters, self.loggers, options=self.options, clock=self.clock)
         for reader in self.readers:
             reader.collect()
-        self._numbers = count(1)
-        self._turns = count(1)
+        self._numbers, self._turns = count(1), count(1)
 
     def providers(self) -> dict[str, Any]:
         """The arguments of `instrument`."""
         return {"tracer_provider": self.tracers, "meter_provider": self.meters, "logger_provider": self.loggers}
+
+    def clock(self) -> int:
+        return self.ns
+
+    def step(self, seconds: float = 1.0) -> None:
+        self.ns += round(seconds * SECOND)
 
     # What happens
 
@@ -96,7 +94,7 @@ class Stage:
 
     def turn(self, kind: TurnKind = TurnKind.IMPLICIT, **fields: Any) -> Turn:
         """A turn that begins now; an explicit one is announced."""
-        turn = Turn(kind=kind, id=f"turn-{next(self._turns)}", started_s=0.0, started_ns=self.clock.ns, **fields)
+        turn = Turn(kind=kind, id=f"turn-{next(self._turns)}", started_s=0.0, started_ns=self.ns, **fields)
         if kind is not TurnKind.IMPLICIT:
             self.tell(TurnStarted(turn=turn))
         return turn
@@ -104,49 +102,31 @@ class Stage:
     def start(self, turn: Turn, **fields: Any) -> CallStarted:
         """A call begins now."""
         turn.iterations += 1
-        started = CallStarted(
-            **{
-                "number": next(self._numbers),
-                "provider": "openai",
-                "model": "gpt-5",
-                "turn": turn,
-                "iteration": turn.iterations,
-                "started_ns": self.clock.ns,
-                "started_s": 0.0,
-                **fields,
-            }
-        )
-        self.activation = self.tell(started)
+        known = {"provider": "openai", "model": "gpt-5", "started_ns": self.ns, "started_s": 0.0, **fields}
+        started = CallStarted(number=next(self._numbers), turn=turn, iteration=turn.iterations, **known)
+        self.tell(started)
         return started
 
     def end(self, started: CallStarted, stop: Stop = DONE, **fields: Any) -> CallEnded:
         """A call has ended, now."""
-        duration = (self.clock.ns - started.started_ns) / SECOND
+        duration = (self.ns - started.started_ns) / SECOND
         ended = CallEnded(**{"started": started, "stop": stop, "duration_s": duration, **fields})
         started.turn.count(ended)
         self.tell(ended)
         return ended
 
-    def call(
-        self, turn: Turn, stop: Stop = DONE, *, seconds: float = 1.0, asked: Any = None, **fields: Any
-    ) -> CallEnded:
-        """A whole call; `asked` are the fields of its start, the others of its end."""
-        started = self.start(turn, **(asked or {}))
-        self.clock.step(seconds)
+    def call(self, turn: Turn, stop: Stop = DONE, *, seconds: float = 1.0, **fields: Any) -> CallEnded:
+        """A whole call, with fields of its start and of its end."""
+        started = self.start(turn, **{name: fields.pop(name) for name in STARTS & fields.keys()})
+        self.step(seconds)
         return self.end(started, stop, **fields)
 
     def close(self, turn: Turn, outcome: TurnOutcome = TurnOutcome.COMPLETED, **fields: Any) -> None:
         """A turn ends now."""
         turn.outcome = outcome
-        self.tell(
-            TurnEnded(
-                turn=turn,
-                outcome=outcome,
-                complete=outcome in events.COMPLETE and not turn.unfinished,
-                duration_s=(self.clock.ns - turn.started_ns) / SECOND,
-                **fields,
-            )
-        )
+        complete = outcome in events.COMPLETE and not turn.unfinished
+        duration = (self.ns - turn.started_ns) / SECOND
+        self.tell(TurnEnded(turn=turn, outcome=outcome, complete=complete, duration_s=duration, **fields))
 
     # What came of it
 
@@ -160,52 +140,71 @@ class Stage:
     def events(self) -> list[dict[str, Any]]:
         """The events emitted so far."""
         found = []
-        for one in self.logs.get_finished_logs():
-            record = one.log_record
+        for record in [one.log_record for one in self.logs.get_finished_logs()]:
             assert record.event_name is not None
             assert record.severity_number is not None
-            assert record.timestamp is not None
             assert set(record.attributes or ()) <= EVENTS[record.event_name]
             assert record.severity_text == record.severity_number.name
-            found.append(
-                {
-                    "name": record.event_name,
-                    "severity": record.severity_number.name,
-                    "at": seconds(record.timestamp),
-                    "span": record.span_id,
-                    **dict(record.attributes or {}),
-                }
-            )
+            head = {"name": record.event_name, "severity": record.severity_text, "at": seconds(record.timestamp)}
+            found.append({**head, "span": record.span_id, **dict(record.attributes or {})})
         return found
+
+    def collected(self, reader: MetricReader | None = None) -> MetricsData:
+        """What a collection gives."""
+        reader = reader or self.readers[0]
+        assert isinstance(reader, InMemoryMetricReader)
+        data = reader.get_metrics_data()
+        assert data is not None
+        return data
 
     def points(self, reader: MetricReader | None = None) -> dict[str, dict[tuple[Any, ...], Any]]:
         """Every point of a collection: by metric, by the values of its attributes in the schema's order."""
-        reader = reader or self.readers[0]
-        assert isinstance(reader, InMemoryMetricReader)
-        return points(reader.get_metrics_data())
+        return points(self.collected(reader))
+
+    def exported(self) -> bytes:
+        """Everything that leaves the process, as OTLP's bytes and as what a console shows."""
+        spans, logs, metrics = self.spans.get_finished_spans(), self.logs.get_finished_logs(), self.collected()
+        encoded = encode_spans(spans), encode_logs(logs), encode_metrics(metrics)
+        printed: list[Any] = [*spans, *logs, metrics]
+        shown = "".join(each.to_json() for each in printed)
+        return b"".join(each.SerializeToString() for each in encoded) + shown.encode()
 
 
 Recording = Callable[..., Stage]
 
 
+def in_a_child(work: Callable[[], object]) -> str:
+    """What this gives in a forked process."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(here, repr(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(here)
+    with os.fdopen(there) as pipe:
+        given = pipe.read()
+    os.waitpid(child, 0)
+    return given
+
+
 def points(data: MetricsData | None) -> dict[str, dict[tuple[Any, ...], Any]]:
     """A sum's value; of a histogram its count, its sum and its bounds."""
     found: dict[str, dict[tuple[Any, ...], Any]] = {}
-    for resource in data.resource_metrics if data is not None else ():
-        for scope in resource.scope_metrics:
-            for metric in scope.metrics:
-                declared = METRICS[metric.name]
-                assert metric.unit == declared.unit
-                for point in metric.data.data_points:
-                    attributes = dict(point.attributes or {})
-                    keys = [attribute.key for attribute in declared.attributes]
-                    assert set(attributes) <= set(keys)
-                    key = tuple(attributes.get(name) for name in keys)
-                    if isinstance(point, HistogramDataPoint):
-                        assert tuple(point.explicit_bounds) == tuple(declared.buckets)
-                        found.setdefault(metric.name, {})[key] = (point.count, round(point.sum, 6))
-                    else:
-                        found.setdefault(metric.name, {})[key] = point.value  # type: ignore[union-attr]
+    scopes = [scope for resource in (data.resource_metrics if data else ()) for scope in resource.scope_metrics]
+    for metric in [metric for scope in scopes for metric in scope.metrics]:
+        declared = METRICS[metric.name]
+        keys = [attribute.key for attribute in declared.attributes]
+        assert metric.unit == declared.unit
+        for point in metric.data.data_points:
+            attributes = dict(point.attributes or {})
+            assert set(attributes) <= set(keys)
+            value: Any = getattr(point, "value", None)
+            if isinstance(point, HistogramDataPoint):
+                assert tuple(point.explicit_bounds) == tuple(declared.buckets)
+                value = (point.count, round(point.sum, 6))
+            found.setdefault(metric.name, {})[tuple(map(attributes.get, keys))] = value
     return found
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from endturn import hooks
-from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
+from endturn.chat import ChatResponse, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.events import Content
 from endturn.formats import Context, format_of
@@ -23,12 +23,13 @@ from endturn.instrumentation.body import keep_content
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import uninstrument
 from endturn.scopes import Layer, open_call
-from endturn.scripted import ScriptedProvider, cut, fail, say
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import content, messages, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
-from tests.formats.replies import chat_body
-from tests.telemetry.mocked import adopting
+from tests.formats.replies import DONE_EVENT, anthropic_stream, chat_body, chunk, said as streamed
+from tests.support import turns
+from tests.support.turns import Played
+from tests.telemetry.mocked import adopting, body, chat, claude, events
 from tests.telemetry.stage import Recording, Stage
 
 INPUT, OUTPUT = schema.INPUT_MESSAGES.key, schema.OUTPUT_MESSAGES.key
@@ -48,18 +49,10 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_said", set())
 
 
-def chat(provider: ScriptedProvider) -> openai.OpenAI:
-    """The SDK's client, asking the provider in process."""
-    http = httpx2.Client(transport=provider.transport())
-    return openai.OpenAI(base_url="http://scripted/v1", api_key="none", max_retries=0, http_client=http)
-
-
 def spans(stage: Stage) -> list[dict[str, Any]]:
     """The content of each span, parsed."""
-    found = [
-        {key: span["attributes"][key] for key in SCHEMAS if key in span["attributes"]} for span in stage.finished()
-    ]
-    return [{key: json.loads(value) for key, value in each.items()} for each in found]
+    told = [span["attributes"] for span in stage.finished()]
+    return [{key: json.loads(each[key]) for key in SCHEMAS if key in each} for each in told]
 
 
 def said(stage: Stage) -> dict[str, Any]:
@@ -74,67 +67,62 @@ def details(stage: Stage) -> list[dict[str, Any]]:
     return [dict(record.attributes or {}) for record in records if record.event_name == DETAILS]
 
 
-def answered(text: str, **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": "stop", **more}
+def ask() -> None:
+    """One call, which is answered."""
+    chat(body(chat_body({"content": "So."}))).chat.completions.create(**ASK)
 
 
 QUESTION = {"role": "user", "parts": [{"type": "text", "content": "How?"}]}
-
+ANSWERED = {"role": "assistant", "parts": [{"type": "text", "content": "So."}], "finish_reason": "stop"}
 
 # --- Where -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("variables", "argument", "on_span", "events", "with_content"),
+    ("variables", "argument", "where"),
     [
-        ({CAPTURE: "NO_CONTENT"}, None, False, 0, False),
-        ({CAPTURE: "SPAN_ONLY"}, None, True, 0, False),
-        ({CAPTURE: "EVENT_ONLY"}, None, False, 1, True),
-        ({CAPTURE: " span_and_event "}, None, True, 1, True),
-        ({CAPTURE: "true"}, None, False, 0, False),  # an older generation's word, for something else
-        ({CAPTURE: "SPAN_ONLY"}, "NO_CONTENT", False, 0, False),
-        ({}, "SPAN_ONLY", True, 0, False),
-        ({}, " event_only ", False, 1, True),
+        ({CAPTURE: "NO_CONTENT"}, None, ""),
+        ({CAPTURE: "SPAN_ONLY"}, None, "span"),
+        ({CAPTURE: "EVENT_ONLY"}, None, "event"),
+        ({CAPTURE: " span_and_event "}, None, "span, event"),
+        ({CAPTURE: "true"}, None, ""),  # an older generation's word, for something else
+        ({CAPTURE: "SPAN_ONLY"}, "NO_CONTENT", ""),
+        ({}, "SPAN_ONLY", "span"),
+        ({}, " event_only ", "event"),
         # The event has a switch of its own: switched off, it takes the content along.
-        ({EMIT_EVENT: "true"}, "NO_CONTENT", False, 1, False),
-        ({EMIT_EVENT: "TRUE"}, "EVENT_ONLY", False, 1, True),
-        ({EMIT_EVENT: "false"}, "EVENT_ONLY", False, 0, False),
-        ({EMIT_EVENT: "perhaps"}, "SPAN_AND_EVENT", True, 1, True),
-        ({EMIT_EVENT: "perhaps"}, "NO_CONTENT", False, 0, False),
+        ({EMIT_EVENT: "true"}, "NO_CONTENT", "empty event"),
+        ({EMIT_EVENT: "TRUE"}, "EVENT_ONLY", "event"),
+        ({EMIT_EVENT: "false"}, "EVENT_ONLY", ""),
+        ({EMIT_EVENT: "perhaps"}, "SPAN_AND_EVENT", "span, event"),
+        ({EMIT_EVENT: "perhaps"}, "NO_CONTENT", ""),
     ],
 )
 def test_where_content_goes(
-    recording: Recording,
-    variables: dict[str, str],
-    argument: str | None,
-    on_span: bool,
-    events: int,
-    with_content: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    recording: Recording, variables: dict[str, str], argument: str | None, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The conventions' words, whatever their case, by variable or argument; nothing else captures anything."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     stage = recording(content=argument)
-    assert hooks.takes_content() is (on_span or with_content)
-    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
-    expected = {INPUT: [QUESTION], OUTPUT: [answered("So.")]}
-    assert said(stage) == (expected if on_span else {})
+    assert hooks.takes_content() is (where not in ("", "empty event"))
+    ask()
+    expected = {INPUT: [QUESTION], OUTPUT: [ANSWERED]}
+    assert said(stage) == (expected if "span" in where else {})
     found = details(stage)
-    assert len(found) == events
+    assert len(found) == ("event" in where)
     for event in found:
         structured = {key: event[key] for key in (INPUT, OUTPUT) if key in event}
-        assert json.loads(json.dumps(structured)) == (expected if with_content else {})
+        assert json.loads(json.dumps(structured)) == ({} if "empty" in where else expected)
         assert (event["gen_ai.request.model"], event["gen_ai.response.finish_reasons"]) == ("m", ("stop",))
 
 
 def test_mirrored_on_a_span_the_event_is_flat(recording: Recording) -> None:
     """Span events hold JSON, as spans do: not every SDK takes lists of objects there."""
     stage = recording(content="EVENT_ONLY", events="both")
-    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
+    ask()
     (span,) = stage.spans.get_finished_spans()
     (event,) = [event for event in span.events if event.name == DETAILS]
-    assert json.loads(str((event.attributes or {})[OUTPUT])) == [answered("So.")]
+    assert json.loads(str((event.attributes or {})[OUTPUT])) == [ANSWERED]
 
 
 # --- What --------------------------------------------------------------------------------------------------------
@@ -162,22 +150,16 @@ ANSWER = ChatResponse(
 PLAIN = ChatResponse(text="Look", stop=Stop(StopReason.MAX_TOKENS), id="r", model="m")
 
 
-class Scope:
-    """What a call is to those who gather."""
-
-    content: Any = None
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) -> None:
     """Texts, calls, results, thinking; placeholders for media; system prompts where they travelled; both directions."""
     speaks_as, body, expected = REQUESTS[name].values()
-    speaks, scope = format_of(speaks_as), Scope()
+    speaks, scope = format_of(speaks_as), SimpleNamespace()
     asked = speaks.request_summary(body)
     asked.stream = streamed
     context = Context("", "p", asked)
-    captured = keep_content(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
+    captured = keep_content(scope, speaks, body, context)  # type: ignore[arg-type]  # what a call is to who gathers
     plain = speaks_as in ("completions", "ollama")
     word = speaks.voice.words.get(ANSWER.stop.reason)
     answer = PLAIN if plain else ANSWER.but(stop=replace(ANSWER.stop, raw=word))
@@ -197,43 +179,32 @@ def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) 
     assert all(json.loads(text) for text in as_text(found).values())
 
 
-def test_several_choices_are_several_messages() -> None:
+def texts(stage: Stage) -> list[list[str]]:
+    """What was answered in each call."""
+    answers = [[part for message in each.get(OUTPUT, ()) for part in message["parts"]] for each in spans(stage)]
+    return [[part["content"] for part in parts] for parts in answers]
+
+
+def test_several_choices_are_several_messages(recording: Recording) -> None:
     """Each answer that was asked for, whole and streamed, in order."""
-    body = chat_body({"content": "one"})
-    body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": "two"}})
-    speaks = format_of("openai_chat")
-    for streamed in (False, True):
-        scope, asked = Scope(), speaks.request_summary({**ASK, "n": 2, "stream": streamed})
-        context = Context("", "p", asked)
-        captured = keep_content(scope, speaks, ASK, context)  # type: ignore[arg-type]
-        if streamed:
-            for index, text in ((1, "two"), (0, "one")):
-                captured.append({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})
-        else:
-            captured.append(body)
-        assert [each.text for each in scope.content(ANSWER.stop).responses] == ["one", "two"]
-
-
-def test_the_reason_is_that_of_the_record() -> None:
-    """LiteLLM reads no stream of Anthropic's to its `message_stop`: the reason had come before."""
-    speaks, scope = format_of("anthropic"), Scope()
-    context = Context("", "p", speaks.request_summary({**ASK, "stream": True}))
-    captured, watch = keep_content(scope, speaks, ASK, context), speaks.summarizer(context)  # type: ignore[arg-type]
-    reply = speaks.reply(ANSWER, stream=True)
-    assert isinstance(reply, list)
-    for event in reply[:-1]:
-        captured.append(event)
-        watch.feed(event)
-    stop = watch.close(left=True).stop
-    assert [each.stop for each in scope.content(stop).responses] == [stop]
-    assert stop.reason is ANSWER.stop.reason
+    stage = recording(content="SPAN_ONLY")
+    whole = chat_body({"content": "one"})
+    whole["choices"].append({**whole["choices"][0], "index": 1, "message": {"role": "assistant", "content": "two"}})
+    pieces = [chunk({"content": "two"}, "stop", index=1), chunk({"content": "one"}, "stop", index=0), DONE_EVENT]
+    chat(body(whole)).chat.completions.create(**ASK, n=2)
+    list(chat(events(*pieces)).chat.completions.create(**ASK, n=2, stream=True))
+    assert texts(stage) == [["one", "two"]] * 2
 
 
 def test_a_stream_that_breaks_keeps_what_came(recording: Recording) -> None:
-    """The part that arrived is the answer; a refused request has none; one left early has what was read."""
+    """The part that arrived is the answer; a refused request has none; one left early has what was read.
+
+    LiteLLM reads no stream of Anthropic's to its `message_stop`: the reason that had come before is the message's too.
+    """
     stage = recording(content="SPAN_ONLY")
-    provider = ScriptedProvider([cut("One two three", after=2), fail(400), say("One two three")])
-    client = chat(provider)
+    pieces = [chunk({"content": word}) for word in ("One", " two")]
+    broken = events(*pieces, error=httpx2.ReadError("gone"))
+    client = chat(broken, body({}, 400), events(*pieces, DONE_EVENT))
     with pytest.raises(openai.APIConnectionError):
         list(client.chat.completions.create(**ASK, stream=True))
     with pytest.raises(openai.BadRequestError):
@@ -241,14 +212,17 @@ def test_a_stream_that_breaks_keeps_what_came(recording: Recording) -> None:
     messages = list(ASK["messages"])
     left = client.chat.completions.create(model="m", messages=messages, stream=True)
     messages.append({"role": "user", "content": "later"})  # what a host changes later was not said
-    for chunk in left:
-        if chunk.choices and chunk.choices[0].delta.content:
-            break
+    next(left)
     left.close()
-    answers = [each.get(OUTPUT, ()) for each in spans(stage)]
-    texts = [[part["content"] for message in each for part in message["parts"]] for each in answers]
-    assert texts == [["One two"], [], ["One"]]
+    stream = claude(events(*anthropic_stream([streamed("One")], "max_tokens"))).messages.create(
+        **ASK, max_tokens=9, stream=True
+    )
+    while next(stream).type != "message_delta":
+        pass
+    stream.close()
+    assert texts(stage) == [["One two"], [], ["One"], ["One"]]
     assert all(each[INPUT] == [QUESTION] for each in spans(stage))
+    assert spans(stage)[-1][OUTPUT][0]["finish_reason"] == "length"
 
 
 def test_a_function_of_the_hosts_own_is_heard(recording: Recording) -> None:
@@ -257,23 +231,15 @@ def test_a_function_of_the_hosts_own_is_heard(recording: Recording) -> None:
     request = Request(model="m", messages=(Message(role="user", content="How?"),))
 
     @observe_provider_call(provider="p", format="openai_chat")
-    def body(history: list[Any], model: str) -> Any:
+    def theirs(history: list[Any], model: str) -> Any:
         return chat_body({"content": "So."})
 
-    @observe_provider_call(provider="p")
-    def ours(request: Request) -> ChatResponse:
-        return ChatResponse(text="So.", stop=Stop(StopReason.END_TURN, "stop"))
-
-    @observe_provider_call(provider="p")
-    def deltas(request: Request) -> Iterator[Delta]:
-        yield Delta(text="S")
-        yield Delta(text="o.")
-
-    body(ASK["messages"], "m")
-    ours(request)
-    list(deltas(request))
-    for provider in (ScriptedProvider([say("So.")]).complete, ScriptedProvider([say("So.")]).stream):
-        ContinuationController(provider).run(request)
+    observe: Any = observe_provider_call(provider="p")
+    theirs(ASK["messages"], "m")
+    observe(Played(turns.said("So.")))(request)
+    list(observe(Played(turns.said("So."), chunk=1))(request))
+    for size in (None, 1):
+        ContinuationController(Played(turns.said("So."), chunk=size)).run(request)
     told = [found for found in spans(stage) if found]
     assert [found[INPUT] for found in told] == [[QUESTION]] * 5
     assert [found[OUTPUT][0]["parts"] for found in told] == [[{"type": "text", "content": "So."}]] * 5
@@ -303,34 +269,29 @@ def attributes(*messages: Message, max_chars: int | None = None, redact: Any = N
 
 
 def test_a_text_is_cut_and_says_so() -> None:
-    """At the given length; the rest is counted, and an attribute tells without a look at the text."""
+    """At the given length; the rest is counted, and an attribute tells without a look at the text. Of a conversation
+    the newest messages are kept, in their order; what there is no room for is left out."""
     found = attributes(Message(role="user", content="x" * 1_010), max_chars=10)
     assert found[INPUT][0]["parts"][0]["content"] == "xxxxxxxxxx… [1,000 more characters]"
     assert found[CUT] is True
     assert CUT not in attributes(Message(role="user", content="x" * 10), max_chars=10)
-
-
-def test_all_of_a_conversation_is_bounded_too() -> None:
-    """The newest messages are kept, in their order; what there is no room for is left out."""
     history = [Message(role="user", content=f"{number:04} " + "x" * 95) for number in range(1_000)]
     found = attributes(*history, max_chars=100)
     kept = [message["parts"][0]["content"][:4] for message in found[INPUT]]
-    assert kept[-1] == "0999"
-    assert kept == sorted(kept)
+    assert (kept[-1], kept) == ("0999", sorted(kept))
     assert len(json.dumps(found[INPUT])) < 2_000
     assert found[CUT] is True
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"a": {"b": ["x" * 50_000, *range(50_000)]}},
-        {str(number): "" for number in range(50_000)},
-        [[[[[[]]]]]] * 50_000,
-        {"n": 10**400, "f": float("inf"), "u": "\ud800", "b": b"bytes"},
-    ],
-    ids=["numbers", "keys", "nothing", "what JSON lacks"],
-)
+ARGUMENTS: dict[str, Any] = {
+    "numbers": {"a": {"b": ["x" * 50_000, *range(50_000)]}},
+    "keys": {str(number): "" for number in range(50_000)},
+    "nothing": [[[[[[]]]]]] * 50_000,
+    "what JSON lacks": {"n": 10**400, "f": float("inf"), "u": "\ud800", "b": b"bytes"},
+}
+
+
+@pytest.mark.parametrize("value", ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments_are_bounded_whatever_they_are(value: Any) -> None:
     """Deep, wide, or none of JSON's: they become JSON of a bounded size, which UTF-8 can hold."""
     made = ToolCall(id="1", name="f", arguments={"given": value})
@@ -345,9 +306,9 @@ def test_arguments_are_bounded_whatever_they_are(value: Any) -> None:
     [
         (MAX_CHARS, "5", 5, None),
         (MAX_CHARS, "", 8192, None),
-        (MAX_CHARS, "-1", 8192, f"{MAX_CHARS} is no number of characters"),
-        (MAX_CHARS, "many", 8192, f"{MAX_CHARS} is no number of characters"),
-        (CAPTURE, "everything", 8192, f"{CAPTURE} is none of NO_CONTENT, SPAN_ONLY"),
+        (MAX_CHARS, "-1", 8192, "is no number of characters"),
+        (MAX_CHARS, "many", 8192, "is no number of characters"),
+        (CAPTURE, "everything", 8192, "is none of NO_CONTENT, SPAN_ONLY"),
         (CAPTURE, "false", 8192, None),
         (CAPTURE, "", 8192, None),
     ],
@@ -361,7 +322,7 @@ def test_a_variable_that_cannot_be_used_is_warned_of_once(
         policy = ContentPolicy.of(None if variable == CAPTURE else "SPAN_ONLY", None, None)
     assert policy.longest == longest
     assert len(caplog.records) == (warning is not None)
-    assert (warning or "") in caplog.text
+    assert warning is None or f"{variable} {warning}" in caplog.text
 
 
 # --- Redaction ---------------------------------------------------------------------------------------------------
@@ -375,27 +336,18 @@ def hide(text: str) -> str:
 def test_every_text_is_redacted() -> None:
     """In texts, arguments, their keys, numbers, results, tools, the answer; whole, before any cut."""
     made = ToolCall(id="1", name="f", arguments={"Ann": [{"card": 4111111111111111}, "of Ann"], "n": 1})
-    request = Request(
-        model="m",
-        messages=(
-            Message(role="system", content="Ann asks"),
-            Message(role="user", content="I am Ann"),
-            Message(role="assistant", tool_calls=(made,)),
-            Message(role="tool", tool_call_id="1", content=[{"type": "text", "text": "Ann paid"}]),
-        ),
+    history = (
+        Message(role="system", content="Ann asks"),
+        Message(role="user", content="I am Ann"),
+        Message(role="assistant", tool_calls=(made,)),
+        Message(role="tool", tool_call_id="1", content=[{"type": "text", "text": "Ann paid"}]),
     )
     answer = ChatResponse(text="Dear Ann", reasoning="Ann…", stop=Stop(StopReason.END_TURN))
-    capturing = ContentPolicy.of("SPAN_ONLY", 1_000, hide)
-    found = capturing.attributes(Content(request=request, beside=True, responses=(answer,)))
-    text = json.dumps(found)
-    assert text.count("[name]") == 7
-    assert "Ann" not in text
-    assert "4111" not in text
-    assert '"n": 1' in text
-    cut_short = ContentPolicy.of("SPAN_ONLY", 8, hide).attributes(
-        Content(request=Request(model="m", messages=(Message(role="user", content="card: 4111111111111111"),)))
-    )
-    assert "4111" not in json.dumps(cut_short)
+    said = Content(request=Request(model="m", messages=history), beside=True, responses=(answer,))
+    text = json.dumps(ContentPolicy.of("SPAN_ONLY", 1_000, hide).attributes(said))
+    assert [text.count(word) for word in ("[name]", "Ann", "4111", '"n": 1')] == [7, 0, 0, 1]
+    short = attributes(Message(role="user", content="card: 4111111111111111"), max_chars=8, redact=hide)
+    assert "4111" not in json.dumps(short)
 
 
 def failing(text: str) -> str:
@@ -414,15 +366,15 @@ def test_what_cannot_be_redacted_is_not_recorded(
     else:
         options["redact"] = redact
     stage = recording(content="SPAN_AND_EVENT", **options)
-    client = chat(ScriptedProvider([say("secret answer"), say("secret answer")]))
-    for _ in range(2):
-        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "secret question"}])
+    ask()
+    ask()
     assert spans(stage) == [{}, {}]
     assert [set(event) & set(SCHEMAS) for event in details(stage)] == [set(), set()]
     assert [span["attributes"]["endturn.stop.reason"] for span in stage.finished()] == ["end_turn"] * 2
     assert hooks.listener_failures() == {"redact": 2}
     assert sum("redaction" in record.getMessage() for record in caplog.records) == 1
-    assert "secret" not in caplog.text
+    assert "How?" not in caplog.text
+    assert "So." not in caplog.text
 
 
 def test_a_redaction_is_found_by_name(
@@ -444,6 +396,6 @@ def test_what_raises_while_it_is_recorded_costs_only_the_content(
     stage = recording(content="SPAN_AND_EVENT")
     monkeypatch.setattr(hooks, "_noted", set())
     monkeypatch.setattr(messages.MessageWriter, "answer", failing)
-    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
+    ask()
     assert len(spans(stage)) == len(details(stage)) == 1
     assert "recording what was said failed" in caplog.text

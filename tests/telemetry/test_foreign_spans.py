@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,16 +18,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, AlwaysRecordSampler
 from opentelemetry.trace import SpanKind, StatusCode
-from opentelemetry.util._once import Once
 
 import endturn
 from endturn import hooks
-from endturn.events import TurnOutcome
 from endturn.instrumentation import http_clients
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.telemetry import cleanup, foreign_spans, span_conventions
 from endturn.telemetry.attributes import error_of
-from tests.telemetry.mocked import ASK, WHOLE, Records, body, chat
+from tests.telemetry.mocked import ASK, Records
+from tests.telemetry.stage import in_a_child
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"}
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}
@@ -50,6 +48,7 @@ class World:
         self.provider.add_span_processor(self.processor)
         self.records = Records()
         self.stop = hooks.subscribe(self.records.append)
+        self.held: list[httpx.Response] = []
 
     def tracer(self, scope: str = "somebody") -> trace.Tracer:
         return self.provider.get_tracer(scope)
@@ -61,11 +60,19 @@ class World:
         ) as it:
             it.set_attributes(told)
 
-    def ask(self, *replies: Reply, stream: bool = False) -> None:
-        """Send a request for each reply, over HTTP."""
-        with httpx.Client(transport=ScriptedProvider(list(replies)).transport()) as client:
-            for _ in replies:
-                client.post("http://gateway/v1/chat/completions", json={**ASK, "model": "gpt-5", "stream": stream})
+    def agent(self) -> trace.Span:
+        """An agent's span that has had a call, and is open."""
+        span = self.tracer().start_span("agent", attributes=AGENT)
+        with trace.use_span(span, end_on_exit=False):
+            self.call(DONE)
+        return span
+
+    def ask(self, reply: Reply, stream: bool = False) -> httpx.Response:
+        """Send a request over HTTP; nothing of the answer has been read."""
+        client = httpx.Client(transport=ScriptedProvider([reply]).transport())
+        body = {**ASK, "model": "gpt-5", "stream": stream}
+        request = client.build_request("POST", "http://gateway/v1/chat/completions", json=body)
+        return client.send(request, stream=True)
 
     def reasons(self) -> list[str]:
         """Of the calls that have ended; with what they failed with, and whether the reason is suspected."""
@@ -73,11 +80,6 @@ class World:
             " ".join(filter(None, (ended.stop.reason, error_of(ended), "suspected" * ended.stop.suspected)))
             for ended in self.records.ended
         ]
-
-    def only(self) -> tuple[str, dict[str, Any]]:
-        """The scope and the attributes of the one span that has ended."""
-        (span,) = self.exporter.get_finished_spans()
-        return span_conventions.scope_of(span), dict(span.attributes or {})
 
     def close(self) -> None:
         self.provider.shutdown()
@@ -100,13 +102,18 @@ def world() -> Iterator[World]:
 RAISED: dict[str, type[BaseException]] = {
     "RuntimeError": RuntimeError, "CancelledError": asyncio.CancelledError, "KeyError": KeyError,
 }  # fmt: skip
-REPLIES = {"say": say("Hello"), "stream": say("Hello"), "cut": truncate("Hello there", after=1)}
+CUT = truncate("Hello there", after=1)
+REPLIES = {"say": say("Hello"), "stream": say("Hello"), "cut": CUT, "open": CUT}
 
 
 def play(world: World, step: Any) -> None:
     """Make a span and what is in it, or ask over HTTP."""
+    if step == "read":
+        world.held.pop().read()
+        return
     if isinstance(step, str):
-        world.ask(REPLIES.get(step) or fail(int(step.split()[1])), stream=step == "stream")
+        response = world.ask(REPLIES.get(step) or fail(int(step.split()[1])), step in ("stream", "open"))
+        world.held.append(response) if step == "open" else response.read()
         return
     span = world.tracer(step.get("scope", "somebody")).start_span(step["span"], attributes=step.get("known"))
     with nullcontext() if "apart" in step else trace.use_span(span):
@@ -130,17 +137,24 @@ def shown(spans: Sequence[ReadableSpan]) -> Iterator[str]:
         yield f"{span_conventions.scope_of(span)} {told}{calls}{within}" + " *" * bool(known.get("endturn.counted"))
 
 
+for scope, name, known in EMITTERS:  # whenever its span says what it is: no other is made beside it
+    for when in ("known", "late"):
+        made = {"span": name, "scope": scope, when: known, "do": ["cut"], "then": LENGTH}
+        told = {"reasons": ["max_tokens"], "spans": [f"{scope} max_tokens *"], "turns": ["None 1 not_continued"]}
+        SCENARIOS[f"an exchange adopts the span of {scope}, {when}"] = {"do": [made], **told}
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_becomes_of_spans(world: World, name: str) -> None:
-    """As spans.yaml says of them; no span of somebody else's is given a status by us."""
+def test_what_becomes_of_spans(world: World, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As spans.yaml says of them; no span of somebody else's is given a status by us, or written to after its end."""
     given = SCENARIOS[name]
     for step in given["do"]:
         play(world, step)
     spans, turns = world.exporter.get_finished_spans(), world.records.turns
+    assert not caplog.records
     assert world.reasons() == given["reasons"]
     assert given.get("spans", list(shown(spans))) == list(shown(spans))
-    told = [f"{turn.turn.agent} {turn.turn.iterations} {turn.outcome.value}" for turn in turns]
-    assert given.get("turns", told) == told
+    assert given.get("turns", world.records.told()) == world.records.told()
     for span in spans:
         if span_conventions.scope_of(span) != "endturn" and "raises" not in str(given):
             assert span.status.status_code is StatusCode.UNSET
@@ -149,46 +163,9 @@ def test_what_becomes_of_spans(world: World, name: str) -> None:
     assert {str(known["endturn.turn.id"]) for known in agents if known} <= {turn.turn.id for turn in turns}
 
 
-# --- A span that is of an exchange -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize(("scope", "name", "known"), EMITTERS)
-def test_an_exchange_adopts_the_span_that_is_made_of_it(
-    world: World, scope: str, name: str, known: dict[str, Any], late: bool
-) -> None:
-    """Whenever that says what it is: it is given the reason, none is made beside it, one response is counted."""
-    with world.tracer(scope).start_as_current_span(name, attributes=None if late else known) as span:
-        span.set_attributes(known)
-        world.ask(truncate("Hello there", after=1))
-        span.set_attributes(LENGTH)
-    by, found = world.only()
-    assert by == scope
-    assert (found[REASON], found["endturn.turn.iteration"], found["endturn.counted"]) == ("max_tokens", 1, True)
-    assert world.reasons() == ["max_tokens"]
-    assert len(world.records.turns) == 1
-
-
-def test_a_stream_that_is_handed_over_outlives_its_span(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Events and metrics alone tell of the end, once: a span that has ended is not written to."""
-    client = httpx.Client(transport=ScriptedProvider([truncate("Hello there", after=1)]).transport())
-    with world.tracer("opentelemetry.instrumentation.openai.v1").start_as_current_span("openai.chat"):
-        request = client.build_request(
-            "POST", "http://gateway/v1/chat/completions", json={**ASK, "model": "gpt-5", "stream": True}
-        )
-        response = client.send(request, stream=True)
-    assert world.reasons() == []
-    response.read()
-    _, found = world.only()
-    assert REASON not in found
-    assert found["endturn.counted"] is True
-    assert world.reasons() == ["max_tokens"]
-    assert not caplog.records
-
-
 def test_a_span_that_is_made_afterwards_is_known_by_the_response(world: World) -> None:
     """Of another model, by its name, but of the same response."""
-    world.ask(say("Hello"))
+    world.ask(say("Hello")).read()
     (ended,) = world.records.ended
     known = {**CHAT, **DONE, "gen_ai.request.model": "alias", "gen_ai.response.id": ended.response_id}
     start = ended.started.started_ns
@@ -197,24 +174,6 @@ def test_a_span_that_is_made_afterwards_is_known_by_the_response(world: World) -
     other = {**known, "gen_ai.response.id": "another"}
     world.tracer("theirs").start_span("chat", attributes=other, start_time=start).end()
     assert world.reasons() == ["end_turn"] * 2
-
-
-# --- Agents' spans ---------------------------------------------------------------------------------------------------
-
-
-def test_a_stream_that_is_read_after_the_agent_ended_is_its_turns(world: World) -> None:
-    """The turn ends with the stream; the agent's span has been written by then."""
-    client = httpx.Client(transport=ScriptedProvider([truncate("Hello there", after=1)]).transport())
-    with (
-        world.tracer().start_as_current_span("agent", attributes=AGENT),
-        client.stream("POST", "http://gateway/v1/chat/completions", json={**ASK, "stream": True}) as response,
-    ):
-        span = trace.get_current_span()
-        span.end()
-        assert not world.records.turns
-        response.read()
-    (turn,) = world.records.turns
-    assert turn.outcome is TurnOutcome.NOT_CONTINUED
 
 
 def test_an_observed_function_comes_before_an_agents_span(world: World) -> None:
@@ -230,13 +189,7 @@ def test_an_observed_function_comes_before_an_agents_span(world: World) -> None:
     run()
     with trace.use_span(spans[0], end_on_exit=True):
         world.call(LENGTH)
-    assert [(turn.turn.iterations, turn.outcome) for turn in world.records.turns] == [
-        (1, TurnOutcome.COMPLETED),
-        (1, TurnOutcome.NOT_CONTINUED),
-    ]
-
-
-# --- Spans alone -----------------------------------------------------------------------------------------------------
+    assert world.records.told() == ["None 1 completed", "helper 1 not_continued"]
 
 
 @pytest.mark.parametrize(("scope", "name", "known", "reason", "provider"), SPELLINGS)
@@ -249,7 +202,7 @@ def test_reasons_are_read_in_every_spelling(
         span.set_attributes(known)
     ended = world.records.only()
     assert (ended.stop.reason, ended.started.provider) == (reason, provider)
-    assert REASON not in world.only()[1]
+    assert [REASON in (span.attributes or {}) for span in world.exporter.get_finished_spans()] == [False]
 
 
 @pytest.mark.parametrize("always", [True, False])
@@ -261,36 +214,6 @@ def test_head_sampling_hides_calls_unless_every_span_is_recorded(always: bool) -
         assert len(world.records.ended) == always
         assert world.exporter.get_finished_spans() == ()
         world.close()
-
-
-# --- instrument() ----------------------------------------------------------------------------------------------------
-
-
-def test_a_provider_that_is_installed_later_is_found_at_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts set up OpenTelemetry after the line of instrumentation. Its functions are as they were."""
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
-    before = dict(vars(trace))
-    records = Records()
-    stop = hooks.subscribe(records.append)
-    endturn.instrument()
-    provider = TracerProvider(shutdown_on_exit=False)
-    tracer = provider.get_tracer("x")
-    try:
-        assert dict(vars(trace)) == before
-        trace.set_tracer_provider(provider)
-        client = chat(body(WHOLE), body(WHOLE))
-        client.chat.completions.create(**ASK)
-        with tracer.start_as_current_span("agent", attributes=AGENT):
-            client.chat.completions.create(**ASK)
-            tracer.start_span("chat", attributes={**CHAT, **LENGTH}).end()
-        assert [ended.stop.reason.value for ended in records.ended] == ["end_turn", "end_turn", "max_tokens"]
-        assert [turn.turn.iterations for turn in records.turns] == [1, 2]
-    finally:
-        endturn.uninstrument()
-    tracer.start_span("chat", attributes={**CHAT, **LENGTH}).end()
-    assert len(records.ended) == 3
-    stop()
 
 
 class Unhashable(TracerProvider):
@@ -324,24 +247,20 @@ def test_one_processor_is_enough_for_a_provider() -> None:
 
 def test_spans_that_nobody_ends_are_let_go_of(world: World) -> None:
     """A turn ends with the agent's span that its owner dropped, at the next safe moment: not in the destructor."""
-    agent = world.tracer().start_span("agent", attributes=AGENT)
-    with trace.use_span(agent, end_on_exit=False), world.tracer().start_as_current_span("step"):
-        world.call(DONE)
+    agent = world.agent()
     del agent
     gc.collect()
     assert not world.records.turns
     cleanup.run()
-    assert [turn.outcome for turn in world.records.turns] == [TurnOutcome.CANCELLED]
+    assert world.records.told() == ["helper 1 cancelled"]
 
 
 def test_no_more_spans_are_kept_than_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is given up where too many are open at once: an agent's turn ends with that."""
     monkeypatch.setattr(foreign_spans, "OPEN", 3)
-    agent = world.tracer().start_span("agent", attributes=AGENT)
-    with trace.use_span(agent, end_on_exit=False):
-        world.call(DONE)
+    agent = world.agent()
     spans = [world.tracer().start_span("x") for _ in range(5)]
-    assert [turn.outcome for turn in world.records.turns] == [TurnOutcome.CANCELLED]
+    assert world.records.told() == ["helper 1 cancelled"]
     for span in [agent, *spans]:
         span.end()
     assert len(world.records.turns) == 1
@@ -349,14 +268,13 @@ def test_no_more_spans_are_kept_than_allowed(world: World, monkeypatch: pytest.M
 
 def test_a_forked_child_has_nothing_open(world: World) -> None:
     """What its parent opened, its parent ends."""
-    agent = world.tracer().start_span("agent", attributes=AGENT)
-    with trace.use_span(agent, end_on_exit=False):
-        world.call(DONE)
-    child = os.fork()
-    if child == 0:
+    agent = world.agent()
+
+    def child() -> object:
         agent.end()
-        os._exit(len(world.records.turns))
-    assert os.waitpid(child, 0)[1] == 0
+        return world.records.told()
+
+    assert in_a_child(child) == "[]"
     agent.end()
     assert len(world.records.turns) == 1
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import count
@@ -18,7 +17,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import events, hooks
-from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
+from endturn.events import CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
 from endturn.scopes import Call, Layer, TurnScope, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
@@ -45,45 +44,39 @@ CONTINUE = user("Continue exactly from where you left off.")
 GOING_ON = [*HISTORY, {"role": "assistant", "content": HALF}, CONTINUE]
 
 
+def begin(history: list[Any] | RequestSummary, **asked: Any) -> Call:
+    """A call with this history."""
+    if isinstance(history, list):
+        history = RequestSummary(**{"model": "m", "history": history, "length": len(history), **asked})
+    call = open_call(Layer.CLIENT, history, provider="p", model=history.model)
+    assert call is not None
+    return call
+
+
+def end(call: Call, reason: str = "end_turn", text: str = REST, response_id: str | None = None) -> events.CallEnded:
+    """It is answered so."""
+    error = RuntimeError("503") if reason == "error" else None
+    stop = Stop(StopReason(reason))
+    ended = call.end(stop, tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
+    assert ended is not None
+    return ended
+
+
+def cut(history: list[Any]) -> CallStarted:
+    return end(begin(history), "max_tokens", HALF).started
+
+
+def finish(history: list[Any]) -> CallStarted:
+    return end(begin(history)).started
+
+
 class World:
-    """An inference that is in place, with a clock that is moved by hand, and calls made within it."""
+    """An inference that is in place, with a clock that is moved by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
         self.records = Records()
         self.inferring = TurnInference(clock=lambda: self.now)
-
-    def call(
-        self,
-        history: list[Any] | RequestSummary,
-        text: str = "",
-        reason: StopReason = StopReason.END_TURN,
-        *,
-        response_id: str | None = None,
-        during: Callable[[], object] = lambda: None,
-        **asked: Any,
-    ) -> events.CallEnded:
-        """Make a call with this history, which is answered so."""
-        call = self.open(history, **asked)
-        during()
-        error = RuntimeError("503") if reason is StopReason.ERROR else None
-        ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
-        assert ended is not None
-        return ended
-
-    def open(self, history: list[Any] | RequestSummary, **asked: Any) -> Call:
-        if isinstance(history, list):
-            history = RequestSummary(**{"model": "m", "history": history, "length": len(history), **asked})
-        call = open_call(Layer.CLIENT, history, provider="p", model=history.model)
-        assert call is not None
-        return call
-
-    def cut(self, history: list[Any], text: str = HALF, **more: Any) -> events.CallEnded:
-        return self.call(history, text, StopReason.MAX_TOKENS, **more)
-
-    @property
-    def outcomes(self) -> list[TurnOutcome]:
-        return [turn.outcome for turn in self.records.turns]
 
 
 @pytest.fixture
@@ -91,13 +84,11 @@ def world() -> Iterator[World]:
     made = World()
     stop = hooks.subscribe(made.records.append)
     infer_with(made.inferring)
-    try:
-        with hooks.strict():
-            yield made
-    finally:
-        infer_with(None)
-        stop()
-        made.inferring.forget()
+    with hooks.strict():
+        yield made
+    infer_with(None)
+    stop()
+    made.inferring.forget()
 
 
 # --- Calls one after another ---------------------------------------------------------------------------------------
@@ -153,36 +144,33 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
         elif "end" in step:
             scopes[step["end"]].end(TurnOutcome.COMPLETED)
         elif "withdraw" in step:
-            world.open(asked_in(step)).withdraw()
+            begin(asked_in(step)).withdraw()
         else:
             world.now += step.pop("after", 0.0)
             within = step.pop("in", None)
             if within is not None and within not in scopes:
                 scopes[within] = start_turn(Turn(kind=TurnKind.OBSERVED))
-            history, reason = asked_in(step), StopReason(step.pop("stop", "end_turn"))
-            text = step.pop("says", "the sun.")
+            answer = step.pop("stop", "end_turn"), step.pop("says", "the sun."), step.pop("response_id", None)
             with nullcontext() if within is None else scopes[within].step():
-                made = world.call(history, text, reason, **step)
-            started = made.started
-            if continues is None:
-                assert started.continuation is None
-                assert within is not None or started.turn not in [call.started.turn for call in calls]
+                made = end(begin(asked_in(step), **step), *answer)
+            started, link = made.started, made.started.continuation
+            numbers = [call.started.number for call in calls]
+            of = None if link is None or link.of is None else numbers.index(link.of)
+            assert (link and f"{link.strategy} {link.index} of {of}") == continues
+            earlier = [each for each in calls if each.started.turn is started.turn]
+            if of is None:
+                assert within is not None or not earlier
             else:
-                strategy, index, _, of = continues.split()
-                cut = calls[int(of)].started
-                assert started.continuation == Continuation(int(index), Strategy(strategy), cut.number)
-                assert started.turn is cut.turn
                 attempt = world.records.attempts[-1]  # said before the call that makes it, of what came before it
                 assert world.records.index(attempt) < world.records.index(started)
-                assert attempt.continuation is started.continuation
-                assert (attempt.provider, attempt.model) == (cut.provider, cut.model)
-                earlier = [each for each in calls if each.started.turn is started.turn]
+                assert (attempt.continuation, attempt.provider) == (link, "p")
+                assert (attempt.turn, attempt.model) == (started.turn, calls[of].started.model)
                 assert attempt.output_chars == sum(each.output_chars for each in earlier)
-                assert started.iteration == len(earlier) + 1
+                assert (earlier[0].started.turn, started.iteration) == (calls[of].started.turn, len(earlier) + 1)
             assert started.turn.inferred is (continues is not None and within is None)
             assert within is None or started.turn is scopes[within].turn
             calls.append(made)
-            ends = (["completed"] if reason is StopReason.END_TURN else []) if ends is None else ends
+            ends = ["completed"] * (answer[0] == "end_turn") if ends is None else ends
         assert [how(turn) for turn in world.records.turns[before:]] == (ends or [])
         assert expected_open is None or world.inferring.open_turns == expected_open
     steps = SCENARIOS[name]
@@ -194,62 +182,45 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
 
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
     """Of two calls that repeat a history at once, one continues; the turn does not end while it is under way."""
-    cut = world.cut(HISTORY)
-    seen: list[events.CallEnded] = []
-
-    def meanwhile() -> None:
-        world.now += IDLE_S + 1
-        world.inferring.sweep()
-        seen.append(world.call(HISTORY, "x"))
-
-    ended = world.call(HISTORY, REST, during=meanwhile)
-    assert ended.started.turn is cut.started.turn
-    assert seen[0].started.turn is not cut.started.turn
-    assert world.outcomes == [TurnOutcome.COMPLETED] * 2
+    turn = cut(HISTORY).turn
+    call = begin(HISTORY)
+    world.now += IDLE_S + 1
+    world.inferring.sweep()
+    assert finish(HISTORY).turn is not turn
+    assert end(call).started.turn is turn
+    assert world.records.told() == ["None 1 completed", "None 2 completed"]
 
 
 def test_what_the_host_appends_later_does_not_count(world: World) -> None:
     """The history is the host's own list; what it held at the time is what was asked."""
     history = list(HISTORY)
-    world.cut(history, during=lambda: history.append(user("appended while it ran")))
-    assert world.call(list(HISTORY)).started.continuation is not None
+    call = begin(history)
+    history.append(user("appended while it ran"))
+    end(call, "max_tokens", HALF)
+    assert finish(list(HISTORY)).continuation is not None
 
 
 def test_an_idle_turn_ends_before_a_collection(world: World) -> None:
     """A process that makes no further call still tells of it: with what the reader takes just then."""
     reader = InMemoryMetricReader()
     made = instruments_of(MeterProvider([reader], shutdown_on_exit=False))
-    world.cut(HISTORY)
-    world.cut([user("x")], "y")
+    cut(HISTORY)
+    cut([user("x")])
     reader.collect()
-    assert world.outcomes == []
+    assert not world.records.turns
     world.now += IDLE_S
     reader.collect()
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 2
+    assert world.records.told() == ["None 1 not_continued"] * 2
     assert made is not None
 
 
 def test_at_most_so_many_wait(world: World) -> None:
     """The oldest ends first."""
-    first = world.cut([user("first")])
+    first = cut([user("first")]).turn
     for number in range(OPEN_TURNS):
-        world.cut([user(str(number))])
+        cut([user(str(number))])
     assert world.inferring.open_turns == OPEN_TURNS
-    assert [turn.turn for turn in world.records.turns] == [first.started.turn]
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_does_not_end_its_parent_s_turns(world: World) -> None:
-    """Open turns stay with the parent; the child begins anew."""
-    world.cut(HISTORY)
-    child = os.fork()
-    if child == 0:
-        open_at_first = world.inferring.open_turns
-        world.cut([user("child")])
-        world.inferring.close()
-        os._exit(10 * open_at_first + len(world.outcomes))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    assert world.inferring.open_turns == 1
+    assert [turn.turn for turn in world.records.turns] == [first]
 
 
 def test_a_controller_says_itself_what_it_continues(world: World) -> None:
@@ -258,37 +229,26 @@ def test_a_controller_says_itself_what_it_continues(world: World) -> None:
     scope = start_turn(turn)
     going_on = [*GOING_ON[:-1], user("Bitte den Faden wieder aufnehmen.")]
     with scope.step():
-        world.cut(HISTORY)
-        assert world.call(HISTORY).started.continuation is None
+        cut(HISTORY)
+        assert finish(HISTORY).continuation is None
         turn.continuation = Continuation(1, Strategy.PROMPT, 1)
-        assert world.call(going_on).started.continuation is turn.continuation
+        assert finish(going_on).continuation is turn.continuation
     assert not world.records.attempts
-    world.cut(HISTORY)
-    assert world.call(going_on).started.continuation is not None
+    cut(HISTORY)
+    assert finish(going_on).continuation is not None
 
 
 def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ordinary call costs no hash."""
     monkeypatch.setattr("endturn.telemetry.turn_inference.digests", lambda *args: pytest.fail("hashed"))
-    world.call(HISTORY, "x")
+    finish(HISTORY)
 
 
 # --- Fingerprints --------------------------------------------------------------------------------------------------
 
 
-def test_a_question_in_parts_is_a_question() -> None:
-    """What tells questions apart reads Gemini's parts too."""
-    parts: list[list[Any]] = [[{"text": "One?"}], [{"text": "Two?"}], []]
-    asked = [RequestSummary(history=[{"role": "user", "parts": each}], length=1) for each in parts]
-    first, second, none = map(fingerprints.question_of, asked)
-    assert first != second
-    assert first is not None
-    assert none is None
-
-
 @pytest.mark.parametrize(
-    ("text", "is_one"),
-    [*((text, True) for text in TEXTS["asks to go on"]), *((text, False) for text in TEXTS["does not"])],
+    ("text", "is_one"), [(text, kind == "asks to go on") for kind in TEXTS for text in TEXTS[kind]]
 )
 def test_a_text_that_asks_to_go_on(text: str, is_one: bool) -> None:
     """What hosts send to have a cut answer finished, and what a person may well ask next."""
@@ -315,47 +275,27 @@ def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
 
 # --- Many at once --------------------------------------------------------------------------------------------------
 
+CALLS = 9
+
 
 def conversation(number: int, calls: list[tuple[events.CallEnded, events.CallEnded | None]]) -> Iterator[None]:
     """One host's loop, which knows what each of its calls continues. Another may come in between, in a call too.
 
     Half of them begin with one and the same prompt: their answers tell them apart.
     """
-    order = random.Random(number)
-    history = [user("Write a report." if number % 2 else f"Question {number}")]
-    for turn in range(4):
-        cut: events.CallEnded | None = None
-        ways = ("prompt", "prefill", "id", "resend", "whole", "leave")
-        way = order.choice(ways[:3] if number % 2 and not turn else ways)
-        asked, more = history, dict[str, Any](maximum=100)
-        for part in range(3):
-            given = RequestSummary(**{"model": "m", "history": asked, "length": len(asked), **more})
-            call = open_call(Layer.CLIENT, given, provider="p", model="m")
-            assert call is not None
-            yield
-            text = f"Conversation {number} says in its turn {turn} part {part} that the"
-            whole = way == "whole" or part == 2
-            stop = Stop(StopReason.END_TURN if whole else StopReason.MAX_TOKENS)
-            ended = call.end(stop, tail=text[-64:], output_chars=1, response_id=f"{number}.{turn}.{part}")
-            assert ended is not None
-            calls.append((ended, cut))
-            cut = ended
-            history_after = [*asked, {"role": "assistant", "content": text}]
-            match way:
-                case "prompt":
-                    asked = [*history_after, CONTINUE]
-                case "prefill" if part == 0:
-                    asked = history_after
-                case "prefill":
-                    asked = [*asked[:-1], {"role": "assistant", "content": asked[-1]["content"] + text}]
-                case "id":
-                    asked, more = [CONTINUE], {"previous_id": ended.response_id}
-                case "resend":
-                    more = {"maximum": 200 + part}
-                case _:
-                    break
-            yield
-        history = [*history, {"role": "assistant", "content": text}, user(f"Question {number}.{turn}")]
+    asked = [user("Write a report." if number % 2 else f"Question {number}")]
+    cut: events.CallEnded | None = None
+    for part in range(CALLS):
+        call = begin(asked)
+        yield
+        text = f"Conversation {number} says in its part {part} that the"
+        is_whole = part % 3 == 2
+        ended = call.end(Stop(StopReason.END_TURN if is_whole else StopReason.MAX_TOKENS), tail=text[-64:])
+        assert ended is not None
+        calls.append((ended, cut))
+        cut = None if is_whole else ended
+        asked = [*asked, {"role": "assistant", "content": text}, user(f"Why {part}?") if is_whole else CONTINUE]
+        yield
 
 
 @pytest.mark.parametrize("threads", [1, 16])
@@ -376,7 +316,7 @@ def test_many_conversations_at_once(world: World, threads: int) -> None:
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
     turns = {id(made.started.turn) for made, cut in calls if cut is None}
-    assert len(turns) == sum(cut is None for _, cut in calls) == 320 * 4
+    assert len(turns) == sum(cut is None for _, cut in calls) == 320 * CALLS // 3
     for made, cut in calls:
         of = made.started.continuation and made.started.continuation.of
         assert of == (cut and cut.started.number)

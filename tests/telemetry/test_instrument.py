@@ -1,13 +1,13 @@
-"""Putting instrumentation in place and taking it away; what it emits; and what happens when it fails."""
+"""Putting instrumentation in place, again, and taking it away; what it emits; and what happens when it fails."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import logging
-import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -16,33 +16,18 @@ import pytest
 from opentelemetry import trace
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.instrumentation.utils import suppress_instrumentation
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
 
 from endturn import hooks
-from endturn.instrumentation import instrument as instrument_module
+from endturn.errors import UsageError
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.telemetry import cleanup
 from tests.formats import replies_openai_responses as replies
-from tests.telemetry.mocked import (
-    ASK,
-    CHUNKS,
-    CUT,
-    STREAM,
-    WHOLE,
-    Answer,
-    Records,
-    achat,
-    body,
-    chat,
-    events,
-    settle,
-)
-from tests.telemetry.stage import Recording, Stage
+from tests.telemetry.mocked import ASK, CHUNKS, STREAM, WHOLE, Records, achat, body, chat, events, settle
+from tests.telemetry.stage import Recording, Stage, counted, in_a_child
+from tests.telemetry.test_observe import seen
 
 # --- Putting in place and taking away ------------------------------------------------------------------------------
-
 
 CLIENTS = (httpx2.Client, httpx2.AsyncClient)
 
@@ -61,51 +46,77 @@ def test_instrumenting_twice_is_one_patch_and_all_of_it_is_undone() -> None:
     uninstrument()
 
 
-def test_somebody_who_patched_later_keeps_their_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_who_patched_later_keeps_their_patch(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """What wraps ours is left alone; ours then lets every call through."""
-    kept = Records()
-    stop = hooks.subscribe(kept.append)
-    instrument()
     ours = vars(httpx2.Client)["send"]
     monkeypatch.setattr(httpx2.Client, "send", lambda *args, **kwargs: ours(*args, **kwargs))
     uninstrument()
     chat(body(WHOLE)).chat.completions.create(**ASK)
-    stop()
-    assert not kept
+    assert not records
     monkeypatch.undo()
     httpx2.Client.send = ours.__wrapped__  # type: ignore[method-assign]
 
 
-def test_without_a_sdk_the_remedy_is_said_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the first model call that goes unrecorded, and not before: a host may set up its providers after our line."""
-    monkeypatch.setattr(instrument_module, "_warned", False)
-    with caplog.at_level(logging.WARNING, "endturn"):
-        for number in range(2):
-            instrument()
-            assert len(caplog.records) == number
-            for _ in range(2):
-                chat(body(WHOLE)).chat.completions.create(**ASK)
-            uninstrument()
-    assert [("endturn.configure()" in message, "is not recorded" in message) for message in caplog.messages] == [
-        (True, True)
-    ]
+# --- Again: what is given takes the place of what was set before ----------------------------------------------------
+
+SECRET: dict[str, Any] = {**ASK, "messages": [{"role": "user", "content": "a secret of many words"}]}
 
 
-@pytest.mark.parametrize(
-    ("variable", "warns"),
-    [("service.name=a,service.instance.id=worker", True), ("service.name=a", False)],
-    ids=["configured", "random"],
-)
-def test_a_name_that_processes_share_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, warns: bool
+def hide(text: str) -> str:
+    return text.replace("secret", "[hidden]")
+
+
+def said(stage: Stage) -> str:
+    """What is recorded on its span of one call, as asked."""
+    chat(body(WHOLE)).chat.completions.create(**SECRET)
+    cleanup.run()
+    return str(stage.finished()[-1]["attributes"].get("gen_ai.input.messages"))
+
+
+def test_the_hosts_own_call_decides_where_the_process_was_started_observed(recording: Recording) -> None:
+    """Its redaction, and agents among the labels, take effect from then on; what it leaves out stays. A stream that
+    began before ends its span after it, and its response is counted once."""
+    stage = recording(events="spans", content="SPAN_ONLY")
+    assert "secret" in said(stage)
+    stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+    next(stream)
+    instrument(redact=hide, agent=True)
+    assert len(list(stream)) > 0
+    assert "a [hidden] of" in said(stage)
+    assert stage.finished()[-1]["events"]  # as the file said
+    observe_turn(agent="support")(lambda: said(stage))()
+    assert any("support" in key for key in stage.points()["endturn.turns"])
+    assert sum(stage.points()["endturn.responses"].values()) == 4 == len(stage.finished()) - 1
+
+
+def test_content_can_be_switched_on_and_off_while_calls_are_observed(recording: Recording) -> None:
+    """`announce` asks the recorder anew whether it takes what is said. A later call's mistakes change nothing."""
+    stage = recording()
+    assert said(stage) == "None"
+    instrument(content="SPAN_ONLY")
+    assert "secret" in said(stage)
+    instrument(content="no_content")
+    assert said(stage) == "None"
+    with pytest.raises(TypeError, match="redakt"):
+        instrument(redakt=hide)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="redact is a function"):
+        instrument(redact="hide", content="SPAN_ONLY")  # type: ignore[arg-type]
+    assert said(stage) == "None"
+
+
+def test_what_a_later_call_gives_takes_the_place_of_what_was_set(
+    recording: Recording, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A host's own provider that is named by a variable would mix the series of all its processes."""
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", variable)
-    instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider([InMemoryMetricReader()]))
-    uninstrument()
-    assert ("one service.instance.id" in caplog.text) is warns
+    """The rest stays; one that asks for the same, or for nothing, is silent."""
+    caplog.set_level(logging.INFO, "endturn")
+    stage, second = recording(events="logs", content="SPAN_ONLY", redact=hide), Stage()
+    instrument()
+    instrument(events="logs", content="SPAN_ONLY", tracer_provider=stage.tracers)
+    assert "recorded from now on" not in caplog.text
+    instrument(redact=str.upper, tracer_provider=second.tracers)
+    assert caplog.text.count("recorded from now on") == 1
+    assert "A SECRET OF MANY WORDS" in said(second)
+    assert not stage.finished()
 
 
 # --- Signals -------------------------------------------------------------------------------------------------------
@@ -117,12 +128,8 @@ def stage(recording: Recording) -> Stage:
     return recording()
 
 
-async def test_signals_of_every_form(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One span and one count for each attempt, streamed, left, cancelled; no span stays current anywhere."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    chat(body({}, 500), body({}, 500), body(WHOLE), max_retries=2).chat.completions.create(**ASK)
+async def test_no_span_stays_current(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither while a stream is read, nor after it was left, in whatever task; each is one span and one count."""
     for item in chat(events(*STREAM)).chat.completions.create(**ASK, stream=True):
         assert item
         assert not trace.get_current_span().get_span_context().is_valid
@@ -135,9 +142,8 @@ async def test_signals_of_every_form(
     await asyncio.sleep(0)
     assert not trace.get_current_span().get_span_context().is_valid
     reasons = Counter(span["attributes"]["endturn.stop.reason"] for span in stage.finished())
-    assert reasons == {"cancelled": 2, "end_turn": 2, "error": 2}
-    counts = {reason: count for (*_, reason), count in stage.points()["endturn.responses"].items() if count}
-    assert counts == reasons
+    assert reasons == {"cancelled": 2, "end_turn": 1}
+    assert {key[-1]: count for key, count in counted(stage.points()["endturn.responses"]).items()} == reasons
     assert "detach" not in caplog.text
 
 
@@ -178,28 +184,10 @@ def test_events_without_spans_are_of_the_hosts_trace() -> None:
 
 
 def test_a_call_in_which_a_process_forks_is_the_parents(stage: Stage) -> None:
-    """The child, too, is within the span that the parent exports, and exports none of that call itself."""
-    reading, writing = os.pipe()
-    process = os.getpid()
-
-    def hook(request: httpx2.Request) -> None:
-        child = os.fork()
-        if child:
-            os.waitpid(child, 0)
-        else:
-            os.write(writing, b"%d " % trace.get_current_span().get_span_context().span_id)
-
-    try:
-        ask_with(hook)
-    finally:
-        if os.getpid() != process:
-            os.write(writing, b"%d" % len(stage.finished()))
-            os._exit(0)
-    span_id, exported = os.read(reading, 100).split()
-    os.close(reading)
-    os.close(writing)
-    (made,) = stage.finished()
-    assert (int(span_id), int(exported)) == (made["span"], 0)
+    """The child, too, is within the span that the parent exports."""
+    within: list[str] = []
+    ask_with(lambda request: within.append(in_a_child(lambda: trace.get_current_span().get_span_context().span_id)))
+    assert within == [str(span["span"]) for span in stage.finished()]
 
 
 def test_a_span_is_adopted_though_instrumentation_is_suppressed(stage: Stage) -> None:
@@ -256,70 +244,46 @@ BREAKS = {
 }
 
 
-async def later(value: object) -> object:
-    return value
-
-
-def pieces(*values: object) -> Iterator[object]:
-    yield from values
-
-
-async def later_pieces(*values: object) -> AsyncIterator[object]:
-    for value in values:
-        yield value
-
-
-async def decorated() -> AsyncIterator[object]:
-    """The same of functions of every kind."""
-    for decorate in (observe_provider_call, observe_turn):
-        yield decorate(lambda: WHOLE)()
-        yield await decorate(later)(WHOLE)
-        yield list(decorate(pieces)(*(event.data for event in CHUNKS)))
-        yield [each async for each in decorate(later_pieces)("a", 1)]
-        with pytest.raises(ZeroDivisionError):
-            decorate(lambda: 1 // 0)()
+def result(ask: Callable[[], object]) -> object:
+    try:
+        return ask()
+    except Exception as error:
+        return type(error), str(error)
 
 
 def outcomes() -> Iterator[object]:
     """What a host sees of every form of call: types, contents, exceptions, and how much was read."""
-    yield chat(body(WHOLE)).chat.completions.create(**ASK).model_dump()
-    stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
-    yield type(stream)
-    yield [item.model_dump() for item in stream]
-    with chat(events(*STREAM)).chat.completions.create(**ASK, stream=True) as closed:
-        yield next(closed).model_dump()
-    yield chat(body(WHOLE)).chat.completions.with_raw_response.create(**ASK).parse().model_dump()
-    with chat(body(WHOLE)).chat.completions.with_streaming_response.create(**ASK) as raw:
-        yield raw.read()
-    with chat(events(*STREAM)).chat.completions.with_streaming_response.create(**ASK, stream=True) as lines:
-        yield list(lines.iter_lines())
-    for fails in (body({"error": {"message": "no"}}, 400), httpx2.ConnectError("refused"), body(CUT)):
-        try:
-            chat(fails).chat.completions.parse(**ASK, response_format=Answer)
-        except Exception as error:
-            yield type(error), str(error)
-    asked: Any = {"model": "m", "input": "hi"}
-    told = replies.named(*replies.begun(), *replies.said(0, "w0 "), replies.ended(replies.cut([])))
-    yield [item.model_dump() for item in chat(events(*told)).responses.create(**asked, stream=True)]
-    client = chat(body(replies.body([], "queued")), body(replies.body([], "in_progress")), body(replies.cut([])))
-    job = client.responses.create(**asked, background=True)
-    yield job.model_dump(), *(client.responses.retrieve(job.id).model_dump() for _ in range(2))
-    lost = chat(events(*CHUNKS, error=httpx2.ReadError("gone"))).chat.completions.create(**ASK, stream=True)
-    try:
-        yield [item.model_dump() for item in lost]
-    except Exception as error:
-        yield type(error), str(error)
+
+    def ask(reply: Any, **how: Any) -> Any:
+        return chat(reply).chat.completions.create(**ASK, **how)
+
+    for reply in (body(WHOLE), body({"error": {"message": "no"}}, 400), httpx2.ConnectError("refused")):
+        yield result(partial(ask, reply))
+    yield list(ask(events(*STREAM), stream=True))
+    with ask(events(*STREAM), stream=True) as closed:
+        yield type(closed), next(closed)
+    lost = ask(events(*CHUNKS, error=httpx2.ReadError("gone")), stream=True)
+    yield [next(lost) for _ in CHUNKS], result(lambda: next(lost))
+    states = ("queued", "in_progress", "completed")
+    client = chat(*(body(replies.body([], state)) for state in states))
+    job = client.responses.create(model="m", input="hi", background=True)
+    yield job, *(client.responses.retrieve(job.id) for _ in range(2))
 
 
 @pytest.mark.parametrize(("where", "what"), BREAKS.values(), ids=BREAKS.keys())
 async def test_telemetry_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch, where: str, what: Any) -> None:
     """Whatever of ours raises, the host sees what it would have seen without us."""
-    bare = [*outcomes(), *[each async for each in decorated()]]
+
+    async def everything() -> list[object]:
+        decorated = [[each async for each in seen(decorate)] for decorate in (observe_provider_call, observe_turn)]
+        return [*outcomes(), *decorated]
+
+    bare = await everything()
     stop = hooks.subscribe(lambda record: None)
     instrument()
     try:
         monkeypatch.setattr(where, what)
-        assert [*outcomes(), *[each async for each in decorated()]] == bare
+        assert await everything() == bare
     finally:
         monkeypatch.undo()
         uninstrument()

@@ -1,9 +1,11 @@
-"""Observed turns of several calls: which truncated response stands unfinished, and when a turn is over."""
+"""Observed turns: whose calls they have, which truncated response stands unfinished, and when a turn is over."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,35 +13,154 @@ import pytest
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
 from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
-from endturn.instrumentation.decorators import observe_turn
+from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import uninstrument
-from endturn.scopes import infer_with, start_turn
+from endturn.scopes import current_turn, infer_with, start_turn
 from endturn.stop import StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
-from tests.telemetry.mocked import CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events
+from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events, settle
 
 
-def asked(text: str) -> list[Any]:
-    return [{"role": "user", "content": text}]
+def asked(text: str) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}]}
 
 
-def test_a_turn_that_returns_a_stream_ends_with_it(records: Records) -> None:
+def model(*script: Any, chunk: int | None = None) -> Callable[..., Any]:
+    """A provider function of the host's own, observed."""
+    return observe_provider_call(provider="p")(Played(*script, chunk=chunk))
+
+
+def test_a_turn_and_its_calls(records: Records) -> None:
+    """Calls within belong to it; it names its agent and its conversation."""
+    complete = model(said("Half"), said("All."))
+
+    @observe_turn(agent="support", conversation_id=lambda question, session: session["id"])
+    def handle(question: str, session: dict[str, str]) -> Any:
+        complete(ask())
+        return complete(ask("Why?")).text
+
+    assert handle("hi", session={"id": "c9"}) == "All."
+    (ended,) = records.turns
+    assert records.told() == ["support 2 completed"]
+    assert (ended.turn.kind, ended.turn.conversation, ended.complete) == (TurnKind.OBSERVED, "c9", True)
+    assert {started.turn for started in records.started} == {ended.turn}
+    assert isinstance(records[0], TurnStarted)
+
+
+@observe_turn
+def fails(error: BaseException, *script: Any) -> None:
+    for response in script:
+        model(response)(ask())
+    raise error
+
+
+def test_a_turn_that_raises(records: Records) -> None:
+    """`provider_error`, with the error; `cancelled` where somebody stopped it; cut where the answer was cut."""
+    errors = [RuntimeError(), KeyboardInterrupt(), asyncio.CancelledError()]
+    for error in errors:
+        with pytest.raises(type(error)):
+            fails(error)
+    with pytest.raises(ValueError, match="no JSON"):
+        fails(ValueError("no JSON"), cut('{"half'))
+    assert records.told() == ["None 0 provider_error", *["None 0 cancelled"] * 2, "None 1 not_continued"]
+    assert records.turns[0].error is errors[0]
+
+
+# --- Generators and streams ----------------------------------------------------------------------------------------
+
+
+def test_a_generator_s_turn_is_current_only_while_it_runs(records: Records) -> None:
+    """What its consumer does between two items is not part of the turn; one that stops has cancelled."""
+    complete = model(said(), said())
+
+    @observe_turn
+    def handle() -> Iterator[str]:
+        yield complete(ask()).text
+        yield "never asked for"
+
+    for _ in handle():
+        assert current_turn() is None
+        complete(ask())
+        break
+    settle()
+    assert [started.turn.kind for started in records.started] == [TurnKind.OBSERVED, TurnKind.IMPLICIT]
+    assert records.turns[-1].outcome is TurnOutcome.CANCELLED
+
+
+async def test_an_async_generator_s_turn_is_current_only_while_it_runs(records: Records) -> None:
+    """The same; and it may be driven from several contexts."""
+    complete = model(said(), said())
+
+    @observe_turn
+    async def handle() -> AsyncIterator[str]:
+        yield complete(ask()).text
+        await asyncio.sleep(0)
+        yield complete(ask()).text
+
+    made = handle()
+    await asyncio.create_task(anext(made))  # type: ignore[arg-type] # an awaitable, as an async generator gives
+    assert current_turn() is None
+    await asyncio.create_task(anext(made), context=contextvars.Context())  # type: ignore[arg-type]
+    with pytest.raises(StopAsyncIteration):
+        await anext(made)
+    assert records.told() == ["None 2 completed"]
+
+
+def begun(stream: Any) -> tuple[Any]:
+    """One that has begun, where the decorator does not see it."""
+    next(stream)
+    return (stream,)
+
+
+HANDED_BACK: dict[str, tuple[Callable[[], Any], TurnOutcome]] = {
+    "an SDK's": (
+        lambda: chat(events(*CUT_STREAM)).chat.completions.create(**ASK, stream=True), TurnOutcome.NOT_CONTINUED,
+    ),
+    "a controller's": (
+        lambda: begun(ContinuationController(Played(said("abcd"), chunk=1)).stream(ask())), TurnOutcome.COMPLETED,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("leave", [list, lambda stream: stream.close()], ids=["read", "left"])
+@pytest.mark.parametrize(("work", "outcome"), HANDED_BACK.values(), ids=HANDED_BACK)
+def test_a_turn_that_hands_back_a_stream_ends_with_it(
+    records: Records, work: Any, outcome: TurnOutcome, leave: Any
+) -> None:
     """What a function hands back unread is read, or left, by its host: then the turn is over, and known."""
+    handed = observe_turn(work)()
+    (stream,) = handed if isinstance(handed, tuple) else (handed,)
+    next(stream)
+    assert not records.turns
+    leave(stream)
+    assert records.told() == [f"None 1 {outcome if leave is list else 'cancelled'}"]
+    (ended,) = records.turns
+    assert (ended.turn.model, ended.turn.provider) == (records.only().started.model, "openai")
 
-    @observe_turn(agent="support")
-    def answer(question: str) -> Any:
-        return chat(events(*CUT_STREAM)).chat.completions.create(model="big", messages=asked(question), stream=True)
 
-    leave: list[Any] = [list, lambda stream: stream.close()]
-    for ended, leaves in enumerate(leave):
-        handed_back = answer(f"Why {ended}?")
-        next(handed_back)
-        assert len(records.turns) == ended
-        leaves(handed_back)
-    assert [(turn.outcome, turn.turn.model, turn.turn.provider) for turn in records.turns] == [
-        (TurnOutcome.NOT_CONTINUED, "big", "openai"),
-        (TurnOutcome.CANCELLED, "big", "openai"),
-    ]
+def test_a_wrapped_stream_belongs_to_the_turn_it_began_in(records: Records) -> None:
+    """Also where it is read to its end after that turn's code has left."""
+    (stream,) = observe_turn(lambda: begun(model(cut("ab"), chunk=1)(ask())))()
+    list(stream)
+    assert records.only().started.turn.kind is TurnKind.OBSERVED
+
+
+async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
+    """Its turn lasts until what it returned has been read."""
+    client = achat(body(CUT))
+
+    async def pieces() -> Any:
+        yield await client.chat.completions.create(**ASK)
+
+    @observe_turn(agent="a")
+    async def agent() -> Any:
+        return pieces()
+
+    handed = await agent()
+    assert not records.turns
+    assert inspect.isasyncgen(handed)
+    assert len([each async for each in handed]) == 1
+    assert records.told() == ["a 1 not_continued"]
 
 
 # --- A controller within -------------------------------------------------------------------------------------------
@@ -48,23 +169,16 @@ def test_a_turn_that_returns_a_stream_ends_with_it(records: Records) -> None:
 def test_a_controllers_turn_within_is_a_part_of_the_observed_one(records: Records) -> None:
     """Over 500, 500, 200 one turn is counted, the outer: its calls, tokens, continuations; each record has its id."""
     provider = Played(cut("a ", tokens=500), cut("b ", tokens=500), said("c", tokens=200))
-
-    @observe_turn(agent="support", conversation_id="c")
-    def answer() -> str:
-        result = ContinuationController(provider, agent="inner").run(ask(max_tokens=500))
-        return result.text
-
-    assert answer() == "a b c"
+    controller = ContinuationController(provider, agent="inner")
+    turn_of: Any = observe_turn(agent="support", conversation_id="c")
+    assert turn_of(lambda: controller.run(ask(max_tokens=500)).text)() == "a b c"
+    assert records.told() == ["support 3 completed"]
     (ended,) = records.turns
     turn = ended.turn
-    assert (ended.outcome, ended.complete, turn.kind) == (TurnOutcome.COMPLETED, True, TurnKind.OBSERVED)
-    assert (turn.iterations, turn.continuations, turn.truncated) == (3, 2, True)
-    assert (turn.output_tokens, turn.answer_tokens) == (1200, 1200)
-    assert (turn.agent, turn.conversation, turn.open_streams) == ("support", "c", 0)
-    begun = [record for record in records if isinstance(record, TurnStarted)]
-    assert [record.turn for record in begun] == [turn]
-    assert {call.turn.id for call in records.started} == {turn.id}
-    assert {call.turn.agent for call in records.started} == {"support"}
+    assert (ended.complete, turn.kind, turn.continuations, turn.truncated) == (True, TurnKind.OBSERVED, 2, True)
+    assert (turn.output_tokens, turn.answer_tokens, turn.conversation, turn.open_streams) == (1200, 1200, "c", 0)
+    assert [record.turn for record in records if isinstance(record, TurnStarted)] == [turn]
+    assert {(call.turn.id, call.turn.agent) for call in records.started} == {(turn.id, "support")}
     assert [record.turn.id for record in records if isinstance(record, ContinuationAttempted)] == [turn.id] * 2
 
 
@@ -76,60 +190,36 @@ def run(*script: Any) -> object:
 
 
 GONE = ProviderUnavailable("gone")
-WITHIN: dict[str, tuple[Any, TurnOutcome, int]] = {
-    "given up": (lambda: run(*[cut("a ")] * 4), TurnOutcome.RETRY_LIMIT, 4),
-    "failed later": (lambda: run(cut("a "), GONE), TurnOutcome.PROVIDER_ERROR, 2),
-    "raised": (lambda: run(GONE), TurnOutcome.PROVIDER_ERROR, 1),
-    "refused": (lambda: run(said("", StopReason.REFUSED)), TurnOutcome.REFUSED, 1),
-    "asked elsewhere then": (
-        lambda: [run(GONE), chat(body(WHOLE)).chat.completions.create(model="m", messages=asked("hi"))],
-        TurnOutcome.COMPLETED,
-        2,
-    ),
-    "tried again": (lambda: [run(GONE), run(said("Yes"))], TurnOutcome.COMPLETED, 2),
+WITHIN: dict[str, tuple[Any, str]] = {
+    "given up": (lambda: run(*[cut("a ")] * 4), "4 retry_limit"),
+    "failed later": (lambda: run(cut("a "), GONE), "2 provider_error"),
+    "raised": (lambda: run(GONE), "1 provider_error"),
+    "refused": (lambda: run(said("", StopReason.REFUSED)), "1 refused"),
+    "asked elsewhere then": (lambda: [run(GONE), chat(body(WHOLE)).chat.completions.create(**ASK)], "2 completed"),
+    "tried again": (lambda: [run(GONE), run(said("Yes"))], "2 completed"),
 }
-"""What is done in an observed function, how its turn ends, and after how many calls."""
+"""What is done in an observed function, after how many calls its turn ends, and how."""
 
 
-@pytest.mark.parametrize(("work", "outcome", "calls"), WITHIN.values(), ids=WITHIN)
+@pytest.mark.parametrize(("work", "told"), WITHIN.values(), ids=WITHIN)
 def test_what_became_of_the_controllers_turn_is_what_became_of_the_outer(
-    records: Records, work: Any, outcome: TurnOutcome, calls: int
+    records: Records, work: Any, told: str
 ) -> None:
     """Where the function itself says nothing else; a host that asks again or elsewhere then has its answer."""
     observe_turn(work)()
-    (ended,) = records.turns
-    assert (ended.outcome, ended.turn.iterations) == (outcome, calls)
-    assert ended.complete is (outcome is TurnOutcome.COMPLETED)
-
-
-def test_a_turn_that_is_streamed_out_of_the_observed_function_ends_it(records: Records) -> None:
-    """The outer turn is over when the inner one is: read to its end, or left."""
-
-    @observe_turn
-    def begins() -> tuple[Any]:
-        items = ContinuationController(Played(said("abcd"), chunk=1)).stream(ask())
-        next(items)
-        return (items,)
-
-    (items,) = begins()
-    assert not records.turns
-    list(items)
-    (items,) = begins()
-    items.close()
-    assert [ended.outcome for ended in records.turns] == [TurnOutcome.COMPLETED, TurnOutcome.CANCELLED]
+    assert records.told() == [f"None {told}"]
+    assert records.turns[0].complete is ("completed" in told)
 
 
 def test_a_controller_that_a_tool_runs_has_its_own_turn(records: Records) -> None:
     """Another's question, another's answer."""
 
     def search(_: Any) -> str:
-        return ContinuationController(Played(said("found"))).run(ask()).text
+        return ContinuationController(Played(said("found")), agent="inner").run(ask()).text
 
     controller = ContinuationController(Played(calling(call()), said("Done.")), tools=[(SEARCH, search)])
-    observe_turn(lambda: controller.run(ask()))()
-    assert [(ended.turn.kind, ended.turn.iterations) for ended in records.turns] == [
-        (TurnKind.CONTROLLER, 1), (TurnKind.OBSERVED, 2),
-    ]  # fmt: skip
+    observe_turn(agent="outer")(lambda: controller.run(ask()))()
+    assert records.told() == ["inner 1 completed", "outer 2 completed"]
 
 
 # --- Turns in turns ------------------------------------------------------------------------------------------------
@@ -139,43 +229,20 @@ async def test_sub_agents_side_by_side(records: Records) -> None:
     """Each has a turn of its own, and what one leaves cut is its own: the agent that called it completes."""
     client = achat(*(body(CUT if number % 2 else WHOLE) for number in range(6)))
 
-    class Sub:
-        @observe_turn(agent="sub")
-        async def run(self, number: int) -> None:
-            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": str(number)}])
-            await asyncio.sleep(0)
-            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"again {number}"}])
+    @observe_turn(agent="sub")
+    async def sub(number: int) -> None:
+        await client.chat.completions.create(**asked(str(number)))
+        await asyncio.sleep(0)
+        await client.chat.completions.create(**asked(f"again {number}"))
 
     @observe_turn(agent="main")
     async def main() -> None:
-        await asyncio.gather(*(Sub().run(number) for number in range(3)))
+        await asyncio.gather(*(sub(number) for number in range(3)))
 
     await main()
-    *inner, outer = records.turns
-    assert [turn.turn.iterations for turn in inner] == [2, 2, 2]
-    assert (outer.turn.iterations, outer.outcome) == (0, TurnOutcome.COMPLETED)
+    assert [(ended.turn.agent, ended.turn.iterations) for ended in records.turns] == [*[("sub", 2)] * 3, ("main", 0)]
+    assert records.turns[-1].outcome is TurnOutcome.COMPLETED
     assert len({call.started.turn.id for call in records.ended}) == 3
-
-
-async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
-    """Its turn lasts until what it returned has been read."""
-    client = achat(body(CUT))
-
-    async def pieces() -> Any:
-        answer = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
-        yield answer.choices[0].message.content
-
-    @observe_turn(agent="a")
-    async def agent() -> Any:
-        return pieces()
-
-    handed = await agent()
-    assert not records.turns
-    assert inspect.isasyncgen(handed)
-    async for _ in handed:
-        pass
-    (turn,) = records.turns
-    assert (turn.outcome, turn.turn.iterations) == (TurnOutcome.NOT_CONTINUED, 1)
 
 
 @pytest.mark.parametrize("inferring", [True, False], ids=["inferred", "alone"])
@@ -184,12 +251,12 @@ async def test_a_turn_that_is_over_gives_way_to_the_one_around_it(records: Recor
     if not inferring:
         infer_with(None)
     client = achat(body(WHOLE), body(CUT))
-    inner_over, outer_over = asyncio.Event(), asyncio.Event()
+    inner_over, outer_over, called = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
         for over in (inner_over, outer_over):
             await over.wait()
-            await client.chat.completions.create(model="m", messages=asked("x"))
+            await client.chat.completions.create(**ASK)
             called.set()
 
     @observe_turn(agent="inner")
@@ -203,16 +270,11 @@ async def test_a_turn_that_is_over_gives_way_to_the_one_around_it(records: Recor
         await called.wait()
         return worker
 
-    called = asyncio.Event()
     worker = await outer()
     outer_over.set()
     await worker
     uninstrument()
-    assert [(turn.turn.agent, turn.turn.iterations, turn.outcome) for turn in records.turns] == [
-        ("inner", 0, TurnOutcome.COMPLETED),
-        ("outer", 1, TurnOutcome.COMPLETED),
-        (None, 1, TurnOutcome.NOT_CONTINUED),
-    ]
+    assert records.told() == ["inner 0 completed", "outer 1 completed", "None 1 not_continued"]
 
 
 def test_turns_that_start_each_other_are_not_kept(records: Records) -> None:

@@ -1,38 +1,98 @@
-"""Programs in processes of their own: how telemetry is set up, started without a line of code, and ended."""
+"""Programs in processes of their own: how telemetry is set up, started without a line of code, and ended; their
+workers lose nothing, and count nothing twice."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.configuration import load_config_file
+from opentelemetry.instrumentation import dependencies
+from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
 
 from endturn import run
-from endturn.errors import UsageError
+from endturn.instrumentation.zero_code import EndturnInstrumentor
+from endturn.scripted import ScriptedProvider, essay, say
+from endturn.scripted.script import Script
 from endturn.telemetry.otel_providers import Options
-from tests.support.agents import World, world
-from tests.support.processes import LOOPBACK, eventually, free_port
-from tests.support.receiver import receiving
+from tests.support.processes import LOOPBACK, REPOSITORY, eventually, free_port
+from tests.support.receiver import Receiver, receiving
 
+SCRIPT: Script = {
+    "done": [say("Done.")],
+    "cut": essay("Twelve short words make an answer that the limit of tokens will cut."),
+}
+"""`done` ends its turn; `cut` is cut off by any limit of less than 15 tokens."""
 PROGRAMS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text())
 PRELUDES = PROGRAMS.pop("preludes")
+POD = PROGRAMS.pop("pod")
 PYTHON = [sys.executable, "-W", "error", "-c"]
 INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
-OTHERS_OFF = {"OTEL_TRACES_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
+
+
+def flat(names: Mapping[str, Iterable[str]]) -> list[str]:
+    return [name for each in names.values() for name in each]
+
+
+@dataclass(frozen=True)
+class World:
+    """A provider and a receiver of telemetry.
+
+    Attributes:
+        provider: its address.
+        received: what has arrived.
+    """
+
+    provider: str
+    received: Receiver
+
+    def variables(self, **more: str) -> dict[str, str]:
+        """An agent's environment: nothing of ours or OpenTelemetry's but where signals go, and `more`."""
+        foreign = ("OTEL_", "ENDTURN_", "PYTHONPATH", "PYTHONWARNINGS")
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "OPENAI_BASE_URL": f"{self.provider}/v1",
+            "OPENAI_API_KEY": "sk-planted-secret",
+            "ANTHROPIC_BASE_URL": self.provider,
+            "ANTHROPIC_API_KEY": "sk-ant-planted-secret",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.received.url,
+            "OTEL_METRIC_EXPORT_INTERVAL": "600000",  # none of these agents lives that long
+            **more,
+        }
+
+    def saw(self, done: int, cut: int) -> None:
+        """Compare all that arrived with what the agents asked: each response once, in every signal."""
+        received, calls = self.received, done + cut
+        reasons = {reason: count for reason, count in (("end_turn", done), ("max_tokens", cut)) if count}
+        assert received.counts("endturn.responses", "endturn.stop.reason") == reasons
+        assert received.total("endturn.turns") == calls
+        assert received.total("endturn.truncation.exits") == cut
+        assert sorted(flat(received.spans)) == ["chat cut"] * cut + ["chat done"] * done
+        events = flat(received.events)
+        assert events.count("endturn.stop_reason_observed") == calls
+        assert events.count("endturn.continuation_terminated") == cut
 
 
 @pytest.fixture
 def agents() -> Iterator[World]:
-    with world() as made:
-        yield made
+    """A scripted provider over HTTP, and a receiver."""
+    with ScriptedProvider(SCRIPT, exhausted="last").serve() as url, receiving() as received:
+        yield World(url, received)
 
 
 def filled(value: Any, places: Mapping[str, object]) -> Any:
@@ -44,11 +104,9 @@ def filled(value: Any, places: Mapping[str, object]) -> Any:
     return [filled(each, places) for each in value] if isinstance(value, list) else value
 
 
-def flat(names: Mapping[str, Iterable[str]]) -> list[str]:
-    return [name for each in names.values() for name in each]
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * ("slow" in row)) for name, row in PROGRAMS.items()]
+)
 def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     """It does, says and sends what programs.yaml says of it."""
     places = {"tmp": tmp_path, "url": agents.received.url, "closed": f"{LOOPBACK}:{free_port()}", "pid": os.getpid()}
@@ -66,8 +124,11 @@ def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     command = [*given.get("command", PYTHON), *given.get("args", [])]
     if code is not None:
         command.insert(len(given.get("command", PYTHON)), "".join(PRELUDES[each] for each in preludes) + code)
-    done = agents.run(*command, status=given.get("status", 0), env=given.get("env"))
-
+    done = subprocess.run(
+        command, env=agents.variables(**given.get("env", {})), cwd=REPOSITORY, capture_output=True, text=True,
+        check=False, timeout=90,
+    )  # fmt: skip
+    assert done.returncode == given.get("status", 0), (done.returncode, done.stdout, done.stderr)
     out, err, received = done.stdout.splitlines(), done.stderr.splitlines(), agents.received
     assert given.get("tracebacks") or "Traceback" not in done.stderr, done.stderr
     assert given.get("says", [*out, *err]) == [*out, *err]
@@ -76,7 +137,10 @@ def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     if "saw" in given:
         agents.saw(*given["saw"])
     if "each" in given:
-        assert sorted(sums.get("endturn.responses", 0) for sums in received.sums.values()) == given["each"]
+        counts = [sums.get("endturn.responses", 0) for sums in received.sums.values()]
+        assert sorted(filter(None, counts)) == given["each"]
+    if "ids" in given:
+        assert all(INSTANCE.fullmatch(name) for name in received.sums)
     assert set(given.get("names", received.names)) == received.names
     assert given.get("spans", flat(received.spans)) == flat(received.spans)
     assert given.get("events", flat(received.events)) == flat(received.events)
@@ -85,53 +149,11 @@ def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     assert not [each for each in given.get("hides", []) if each.encode() in received.posted]
 
 
-# --- configure() ---------------------------------------------------------------------------------------------------
-
-
-def configured(agents: World, code: str, **variables: str) -> list[str]:
-    """What a program prints."""
-    return agents.run(*PYTHON, PRELUDES["call"] + code, env=variables).stdout.splitlines()
-
-
-def test_what_is_collected_at_the_end_of_a_short_process(agents: World) -> None:
-    """Everything is 0 first, and what it is then; back ends that keep milliseconds tell the two apart."""
-    code = PRELUDES["kept"] + "sys.argv.append('detailed')\nconfigure()\ncall(); call()"
-    _, first, earlier, _, second, later = configured(agents, code, **OTHERS_OFF)
-    *size, total = first.split()
-    assert total == "0"
-    assert second.split()[:2] == size
-    assert int(later) > int(earlier)
-
-
-def test_what_the_sdk_drops_is_counted(agents: World) -> None:
-    """By the SDK's own metrics, exported like all others; what it counts for each span stays off."""
-    code = """
-from opentelemetry import trace
-telemetry = endturn.configure()
-tracer = trace.get_tracer("shop")
-for _ in range(500):
-    tracer.start_span("work").end()
-telemetry.shutdown()
-"""
-    configured(agents, code, OTEL_BSP_MAX_QUEUE_SIZE="20", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="10")
-    [found] = agents.received.points.values()
-    processed = found["otel.sdk.processor.span.processed"].items()
-    assert sum(value for labels, value in processed if ("error.type", "queue_full") in labels) > 400
-    assert not {"otel.sdk.span.started", "otel.sdk.exporter.operation.duration"} & found.keys()
-
-
 @pytest.mark.slow
 def test_spans_and_events_outlive_a_collector_that_is_away(agents: World) -> None:
     """For longer than an exporter waits by itself; the metrics say all in their next export."""
-    code = """
-telemetry = endturn.configure()
-for _ in range(600):
-    call()
-sys.stdout.write("called")
-sys.stdout.flush()
-sys.stdin.readline()
-telemetry.shutdown()
-"""
+    code = "telemetry = endturn.configure()\nfor _ in range(600):\n    call()\n"
+    code += "sys.stdout.write('called')\nsys.stdout.flush()\nsys.stdin.readline()\ntelemetry.shutdown()"
     port = free_port()
     variables = agents.variables(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{LOOPBACK}:{port}")
     pipe = subprocess.PIPE
@@ -149,15 +171,78 @@ telemetry.shutdown()
             assert received.total("endturn.responses") == 600
 
 
+def test_the_documented_file_is_one(tmp_path: Path) -> None:
+    """What docs/zero-code.md shows has the file's schema, and our options."""
+    shown = (REPOSITORY / "docs" / "zero-code.md").read_text().split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "otel.yaml").write_text(shown)
+    loaded = load_config_file(tmp_path / "otel.yaml").instrumentation_development
+    assert loaded is not None
+    assert loaded.python is not None
+    options = Options(**loaded.python["endturn"])
+    assert options.events == "both"
+    assert options.prices is not None
+    assert list(options.prices["gpt-5-mini"]) == [0.25, 2.0]
+
+
+def test_we_are_never_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever of the instrumented libraries is there, in a version of whatever age."""
+    api = distribution("opentelemetry-api").version  # a dependency of ours
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return installed[name]
+
+    assert get_dist_dependency_conflicts(distribution("endturn")) is None
+    monkeypatch.setattr(dependencies, "version", version)
+    for there in ([], ["openai"], ["httpx", "openai"]):
+        installed = {"opentelemetry-api": api, **dict.fromkeys(there, "0.0.1b1")}
+        assert get_dist_dependency_conflicts(distribution("endturn")) is None
+    (found,) = entry_points(group="opentelemetry_instrumentor", name="endturn")
+    assert found.load() is EndturnInstrumentor
+    required = distribution("endturn").requires or []
+    assert any("instruments-any" in each and each.startswith("openai") for each in required)
+
+
+def gets(url: str) -> str:
+    """What answers, by its process; nothing as long as nobody does."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
 @pytest.mark.parametrize(
-    "given",
-    [{"prices": {"m": 3}}, {"prices": {"m": (1,)}}, {"prices": {"m": ("a", 2)}}, {"prices": "cheap"},
-     {"prices": {"m": (1.0, -2)}}, {"agent": "yes"}, {"counted": "no"}, {"gen_ai_metrics": 1},
-     {"semconv": "new"}, {"content": "some"}, {"content": "true"}, {"content_max_chars": 0}, {"content_max_chars": "9"},
-     {"redact": "strict"}],
-    ids=str,
-)  # fmt: skip
-def test_options_that_cannot_be_used_are_refused(given: dict[str, Any]) -> None:
-    """At once, and not where a continuation is counted."""
-    with pytest.raises(UsageError, match=next(iter(given))):
-        Options(**given).check()
+    ("start", "preload"),
+    [
+        pytest.param([], True, id="one line, preload"),
+        pytest.param([], False, id="one line in each worker", marks=pytest.mark.slow),
+        pytest.param(["endturn", "run"], False, id="endturn run"),
+        pytest.param(
+            ["opentelemetry-instrument"], True, id="opentelemetry-instrument, preload", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, start: list[str], preload: bool) -> None:
+    """gunicorn's workers: each counts its own requests, and exports them when the server is told to stop."""
+    variables = {} if start else {"CONFIGURE": "1"}
+    port = free_port()
+    command = [*start, "gunicorn", "--workers=2", f"--bind={LOOPBACK}:{port}", "--no-control-socket"]
+    command += ["--preload"] * preload + ["tests.apps.web:app"]
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        server = subprocess.Popen(command, env=agents.variables(**POD, **variables), stdout=sink, stderr=sink)
+        try:
+            eventually(lambda: gets(f"http://{LOOPBACK}:{port}/"), what="gunicorn to answer")
+            with ThreadPoolExecutor(4) as pool:
+                served = list(
+                    pool.map(lambda path: gets(f"http://{LOOPBACK}:{port}/{path}"), ["done", "done", "cut"] * 4)
+                )
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    agents.saw(done=8, cut=4)
+    counted = [sums.get("endturn.responses", 0) for sums in agents.received.sums.values()]
+    assert sorted(filter(None, counted)) == sorted(served.count(worker) for worker in set(served))

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import builtins
 import gc
-import os
+import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from opentelemetry import metrics, trace
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, HistogramDataPoint, InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from endturn import events, hooks
+from endturn.cardinality import bound, bounds
 from endturn.chat import Usage
-from endturn.errors import ProviderUnavailable
-from endturn.events import CallStarted, Continuation, Strategy, ToolEnded, ToolStarted, Turn, TurnKind, TurnOutcome
+from endturn.events import Continuation, Strategy, ToolEnded, ToolStarted, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import instruments
-from endturn.telemetry.instruments import instruments_of
+from endturn.telemetry import instruments, schema
+from endturn.telemetry.instruments import LENGTH, instruments_of
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from tests.telemetry.mocked import adopting
-from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted
+from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, in_a_child, points
+from tests.turns.record import failure
 
 RECORDED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("recorded.yaml").read_text())
 EVERYTHING = RECORDED["a turn of everything"]["do"]
@@ -43,7 +42,6 @@ DELTA: dict[type, AggregationTemporality] = dict.fromkeys(
 # --- What is told, and what comes of it: recorded.yaml --------------------------------------------------------------
 
 STOPS = {"done": DONE, "cut": CUT, "paused": PAUSED, "tool": Stop(StopReason.TOOL_CALL, "tool_calls")}
-STARTS = {each.name for each in fields(CallStarted)} - {"turn"}
 
 
 def stop_of(said: Any) -> Stop:
@@ -55,14 +53,6 @@ def stop_of(said: Any) -> Stop:
     return Stop(**parts)
 
 
-def error_of(said: str) -> BaseException:
-    name, _, status = said.partition(" ")
-    if name == "ProviderUnavailable":
-        return ProviderUnavailable("planted", status=int(status) if status else None)
-    error: BaseException = getattr(builtins, name)("planted")
-    return error
-
-
 def fields_of(step: Any) -> dict[str, Any]:
     """The fields of a record, as YAML has them."""
     found: dict[str, Any] = {}
@@ -70,7 +60,8 @@ def fields_of(step: Any) -> dict[str, Any]:
     if "usage" in found:
         found["usage"] = Usage(**step["usage"]) if isinstance(step["usage"], dict) else Usage(*step["usage"])
     if "error" in found:
-        found["error"] = error_of(found["error"])
+        name, _, status = found["error"].partition(" ")
+        found["error"] = failure({"raises": name, "message": "planted", **({"status": int(status)} if status else {})})
     if "again" in found:
         strategy, index, _, of = found.pop("again").split()
         found["continuation"] = Continuation(int(index), Strategy(strategy), int(of))
@@ -88,9 +79,7 @@ def play(stage: Stage, steps: Sequence[Any], turn: Turn | None = None) -> Turn |
             case {"turn": kind, **about}:
                 turn = stage.turn(TurnKind(kind), **fields_of(about))
             case {"call": stop, **about}:
-                found = fields_of(about)
-                asked = {name: found.pop(name) for name in STARTS & found.keys()}
-                stage.call(turn or stage.turn(), stop_of(stop), asked=asked, **found)
+                stage.call(turn or stage.turn(), stop_of(stop), **fields_of(about))
             case {"close": outcome, **about}:
                 assert turn is not None
                 found = fields_of(about)
@@ -100,7 +89,7 @@ def play(stage: Stage, steps: Sequence[Any], turn: Turn | None = None) -> Turn |
                 assert turn is not None
                 tool = ToolStarted(number=99, turn=turn, name=name, call_id="call_1")
                 stage.tell(tool)
-                stage.clock.step()
+                stage.step()
                 stage.tell(ToolEnded(started=tool, error=fields_of(about).get("error"), duration_s=1.0))
             case {"tell": name, **about}:
                 assert turn is not None
@@ -197,8 +186,9 @@ def test_how_bad_the_end_of_a_truncated_turn_is(stage: Stage, outcome: TurnOutco
         assert told == ([("endturn.continuation_terminated", severity)] if severity else [])
 
 
-def test_sums_are_born_at_zero(stage: Stage) -> None:
-    """From a model's first call on, before anything has been counted: the first increment is seen as one."""
+def test_sums_are_born_at_zero(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a model's first call on, before anything has been counted: the first increment is seen as one. Failures of
+    listeners are counted by name."""
     stage.start(stage.turn())
     found = stage.points()
     assert found["endturn.responses"] == {(*OPENAI, reason.value): 0 for reason in StopReason}
@@ -207,6 +197,8 @@ def test_sums_are_born_at_zero(stage: Stage) -> None:
     assert found["endturn.continuations"] == {(*OPENAI, strategy.value): 0 for strategy in Strategy}
     assert found["endturn.listener.failures"] == {("Recorder",): 0}
     assert set(found["endturn.series.capped"].values()) == {0}
+    monkeypatch.setattr(hooks, "_failed", {"Recorder": 2, "mine": 1})
+    assert stage.points()["endturn.listener.failures"] == {("Recorder",): 2, ("mine",): 1}
 
 
 def test_an_error_is_not_kept_until_the_collection(stage: Stage) -> None:
@@ -224,10 +216,7 @@ def test_an_error_is_not_kept_until_the_collection(stage: Stage) -> None:
 
 def exemplars(stage: Stage) -> dict[str, set[int | None]]:
     """The spans that the histograms of a collection lead to."""
-    reader = stage.readers[0]
-    assert isinstance(reader, InMemoryMetricReader)
-    data = reader.get_metrics_data()
-    assert data is not None
+    data = stage.collected()
     return {
         metric.name: {exemplar.span_id for point in metric.data.data_points for exemplar in point.exemplars}
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
@@ -236,31 +225,85 @@ def exemplars(stage: Stage) -> dict[str, set[int | None]]:
 
 
 def test_exemplars_lead_to_the_call(stage: Stage) -> None:
-    """A histogram's exemplar is the call's span; an implicit turn's is its truncated call, whose trace is kept."""
+    """A histogram's exemplar is the call's span; an implicit turn's is its truncated call, whose trace is kept. A call
+    without a span has none, whatever is current where the metrics are collected."""
     turn = stage.turn()
     stage.call(turn, CUT)
     stage.call(turn, usage=USAGE)
     stage.close(turn)
     found = exemplars(stage)
     assert (found["endturn.turn.duration"], found["gen_ai.client.token.usage"]) == ({1}, {2})
+    other = Stage()
+    other.recorder = Recorder(trace.NoOpTracerProvider(), other.meters, other.loggers, clock=other.clock)
+    other.call(other.turn())
+    with other.tracers.get_tracer("host").start_as_current_span("a request"):
+        assert set().union(*exemplars(other).values()) == set()
 
 
-def test_no_exemplar_of_whoever_collects(stage: Stage) -> None:
-    """A call without a span has none, whatever is current where the metrics are collected."""
-    stage.recorder = Recorder(trace.NoOpTracerProvider(), stage.meters, stage.loggers, clock=stage.clock)
-    stage.call(stage.turn())
-    with stage.tracers.get_tracer("host").start_as_current_span("a request"):
-        assert set().union(*exemplars(stage).values()) == set()
+# --- The number of series is bounded by a formula, whatever names come ----------------------------------------------
+
+RUNS = 10_000
+SDK_LIMIT = 2_000
+"""Attribute sets of one instrument, in OpenTelemetry's SDK."""
+HOSTILE = ('"} 1\n# HELP x', "é" * 1_000, "\x00", "a\nb", "{}[],=~\\", "\u202e", " ", "🦀" * 300)
 
 
-# --- Caps and size: the bounds are in test_cardinality --------------------------------------------------------------
+def attacked() -> Stage:
+    """A process that was told 10,000 names of everything that is open, in every combination with what is closed."""
+    stage = Stage(options=Options(agent=True, semconv="gen_ai_latest_experimental/dup"))
+    chosen = random.Random(7)
+    outcomes, reasons = [*TurnOutcome], [*StopReason]
+    for number in range(RUNS):
+        name = f"{chosen.choice(HOSTILE)}{number}" if number % 2 else f"{number}{chosen.choice(HOSTILE)}"
+        provider = chosen.choice(("openai", "anthropic", name))
+        asked: dict[str, Any] = {
+            "provider": provider,
+            "model": name,
+            "server_address": f"{name}.example",
+            "maximum": 100,
+        }
+        asked["server_port"] = number % 65_536
+        turn = stage.turn(TurnKind.OBSERVED, agent=chosen.choice((None, name)))
+        error = type(name.replace("\x00", "") or "E", (Exception,), {})() if number % 3 else None
+        stop = Stop(chosen.choice(reasons), "raw", incomplete=chosen.random() < 0.5)
+        stage.call(turn, stop, usage=USAGE, error=error, first_chunk_s=0.1, chunk_gaps_s=(0.1,), **asked)
+        turn.continuations = chosen.randrange(3)
+        stage.close(turn, chosen.choice(outcomes))
+    return stage
+
+
+def test_no_names_take_a_metric_above_its_bound() -> None:
+    """Nor the whole process; and what came is counted, if under `other`. No label is longer than the cut, and the SDK's
+    own encoder takes them all."""
+    data = attacked().collected()
+    found = points(data)
+    assert {name for name, sets in found.items() if len(sets) > bound(METRICS[name]).sets} == set()
+    series = sum(len(sets) * bound(METRICS[name]).series for name, sets in found.items())
+    assert series <= sum(each.total for each in bounds("gen_ai_latest_experimental/dup"))
+    assert sum(found["endturn.responses"].values()) == sum(found["endturn.turns"].values()) == RUNS
+    assert sum(count for count, _ in found["gen_ai.client.operation.duration"].values()) == RUNS
+    capped = {key[0]: value for key, value in found["endturn.series.capped"].items()}
+    assert {label for label, value in capped.items() if value} == set(schema.CAPPED.values)
+    labels = {each for sets in found.values() for key in sets for each in key if isinstance(each, str)}
+    assert max(map(len, labels)) == LENGTH
+    assert encode_metrics(data).ByteSize() > 0
+
+
+def test_a_bound_is_the_product_of_its_labels() -> None:
+    """By hand, for a metric that stays below the limit of sets, and for one that does not. Every bound is below the
+    SDK's own limit: beyond that a set without any label would take what comes."""
+    strategies = bound(schema.CONTINUATIONS_METRIC)
+    assert strategies.sets == strategies.total == (100 + 32 + 1) * len(schema.STRATEGY.values)
+    assert bound(schema.TURNS).sets == 1_400 + 2 * 2 * 2 * 2 * len(TurnOutcome)
+    assert bound(schema.TURN_DURATION).total == 133 * 2 * 2 * (12 + 3)
+    assert max(each.sets for each in bounds("gen_ai_latest_experimental/dup")) < SDK_LIMIT
 
 
 def test_the_size_of_one_model(stage: Stage) -> None:
     """A process that meets all that commonly happens has at most 150 series of ours per provider and model."""
     play(stage, EVERYTHING)
     for reason in StopReason:
-        stage.call(stage.turn(), Stop(reason), usage=USAGE, asked={"maximum": 100})
+        stage.call(stage.turn(), Stop(reason), usage=USAGE, maximum=100)
     for stop, outcomes in (
         (DONE, ("COMPLETED", "PROVIDER_ERROR", "SAFETY_BLOCKED", "REFUSED")),
         (CUT, ("NOT_CONTINUED", "RETRY_LIMIT", "TOKEN_BUDGET", "CANCELLED")),
@@ -314,12 +357,6 @@ def test_a_full_queue_loses_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatc
     assert found["endturn.turn.output"] == {(*OPENAI, True): (800, 16_000)}
 
 
-def test_failures_of_listeners_are_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the listener's name."""
-    monkeypatch.setattr(hooks, "_failed", {"Recorder": 2, "mine": 1})
-    assert stage.points()["endturn.listener.failures"] == {("Recorder",): 2, ("mine",): 1}
-
-
 def test_threads_that_find_a_provider_at_once_make_one_set_of_instruments() -> None:
     """The SDK would never ask a second set of observable instruments: what it counted would be lost.
 
@@ -365,50 +402,21 @@ def test_a_forked_child_counts_its_own(temporality: dict[type, AggregationTempor
     stage.points()
     open_call = stage.start(stage.turn())
     stage.call(stage.turn(), CUT, usage=USAGE)
-    there, here = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            stage.call(stage.turn(), usage=USAGE)
-            stage.end(open_call)
-            found = stage.points()
-            told = (
-                counted(found["endturn.responses"]),
-                (*OPENAI, "refused") in found["endturn.responses"],
-                found["gen_ai.client.token.usage"]["chat", *OPENAI, None, None, None, "input"],
-                len(stage.finished()),
-            )
-            os.write(here, repr(told).encode())
-        finally:
-            os._exit(0)
-    os.close(here)
-    with os.fdopen(there) as pipe:
-        said = pipe.read()
-    os.waitpid(pid, 0)
+
+    def child() -> object:
+        stage.call(stage.turn(), usage=USAGE)
+        stage.end(open_call)
+        found = stage.points()
+        return (
+            counted(found["endturn.responses"]),
+            (*OPENAI, "refused") in found["endturn.responses"],
+            found["gen_ai.client.token.usage"]["chat", *OPENAI, None, None, None, "input"],
+            len(stage.finished()),
+        )
+
     # The call that was under way in the parent is counted where it ends; its span is the parent's.
-    assert said == repr(({(*OPENAI, "end_turn"): 2}, True, (1, 100), 3))
+    assert in_a_child(child) == repr(({(*OPENAI, "end_turn"): 2}, True, (1, 100), 3))
     assert counted(stage.points()["endturn.responses"])[*OPENAI, "max_tokens"] == 1
-
-
-# --- Where nothing is installed -------------------------------------------------------------------------------------
-
-
-def test_without_an_sdk_the_recorder_sleeps(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
-    """It says so to whoever would announce, and keeps nothing; providers that come later wake it."""
-    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
-    monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
-    stage.recorder = recorder = Recorder(clock=stage.clock)
-    assert not recorder.awake()
-    stop = hooks.subscribe(recorder)
-    assert not hooks.listening()
-    play(stage, EVERYTHING)
-    monkeypatch.setattr(metrics, "get_meter_provider", lambda: stage.meters)
-    monkeypatch.setattr(metrics._internal, "_METER_PROVIDER", stage.meters)
-    assert hooks.listening()
-    stop()
-    stage.call(stage.turn())
-    assert not stage.finished()
-    assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
 
 
 def test_a_reader_that_comes_later_is_believed_once_it_has_collected() -> None:
@@ -428,9 +436,3 @@ def test_a_call_that_never_ends_is_let_go(stage: Stage, monkeypatch: pytest.Monk
     for started in [stage.start(stage.turn()) for _ in range(15)]:
         stage.end(started)
     assert len(stage.finished()) == 10
-
-
-def test_disabled_providers_are_no_providers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OTEL_SDK_DISABLED leaves an SDK that makes nothing."""
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    assert not Recorder(TracerProvider(), MeterProvider(), None).awake()
