@@ -58,9 +58,7 @@ def process(number: int) -> Stage:
                 attempt = {"provider": "openai", "model": asked["model"], "output_tokens": 311, "output_chars": 1500}
                 stage.tell(ContinuationAttempted(turn=turn, continuation=continuation, **attempt))
                 asked |= {"continuation": continuation}
-            stage.call(
-                turn, stop, usage=USAGE, asked=asked, response_model=asked["model"], response_id=f"r-{each:032x}"
-            )
+            stage.call(turn, stop, usage=USAGE, response_model=asked["model"], response_id=f"r-{each:032x}", **asked)
         stage.close(turn, TurnOutcome.COMPLETED)
     return stage
 
