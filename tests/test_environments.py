@@ -35,7 +35,7 @@ def test_each_file(env: Env, path: Path) -> None:
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-8_000:] + ran.stderr[-2_000:]

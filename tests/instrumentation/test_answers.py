@@ -20,8 +20,7 @@ from endturn.stop import StopReason
 from endturn.telemetry import attributes
 from tests.instrumentation.clients import ASK
 from tests.instrumentation.test_exchanges import seen
-from tests.support.announced import Records
-from tests.telemetry.mocked import settle
+from tests.support.announced import Records, settle
 
 __all__ = ["seen"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,12 @@ class Announced(Records):
         (span,) = self.spans
         assert (span.attributes or {})["endturn.stop.reason"] == call.stop.reason.value
         return call
+
+
+def settle() -> None:
+    """Have what was dropped noticed."""
+    gc.collect()
+    cleanup.run()
 
 
 @contextmanager

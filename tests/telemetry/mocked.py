@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
@@ -15,10 +14,9 @@ from opentelemetry import trace
 
 from endturn.formats import Event
 from endturn.formats.framing import frame
-from endturn.telemetry import cleanup
 from endturn.telemetry.foreign_spans import AdoptedSpan
 from tests.formats.replies import DONE_EVENT, chat_body, chunk, usage_chunk
-from tests.support.announced import Records as Records
+from tests.support.announced import Records as Records, settle as settle
 
 T = TypeVar("T")
 ASK: dict[str, Any] = {"model": "gpt-5.6-mini", "messages": [{"role": "user", "content": "hi"}]}
@@ -33,12 +31,6 @@ def adopting() -> AdoptedSpan:
     """The current span as that of a call."""
     span: Any = trace.get_current_span()
     return AdoptedSpan(span, (span.instrumentation_scope.name,), span.get_span_context().span_id)
-
-
-def settle() -> None:
-    """Have what was dropped noticed."""
-    gc.collect()
-    cleanup.run()
 
 
 class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):

@@ -15,8 +15,7 @@ from endturn.events import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
-from tests.support.announced import observed
-from tests.telemetry.mocked import settle
+from tests.support.announced import observed, settle
 
 pytestmark = [
     # Where aiohttp is installed, the SDK asks through a class of its own that aiohttp warns of.

@@ -26,7 +26,7 @@ from endturn.instrumentation.decorators import observe_provider_call, observe_tu
 from endturn.instrumentation.instrument import uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.telemetry import attributes
-from tests.telemetry.mocked import settle
+from tests.support.announced import settle
 from tests.telemetry.stage import Recording
 
 PIECE = 8
