@@ -213,7 +213,7 @@ def test_recorded_series_are_read_by_the_budget_alone_and_exemplars_are_of_bucke
 
 def test_what_the_collector_fills_says_so() -> None:
     """Only what reads nothing else of ours than responses, suspected truncations and unmapped reasons may claim it."""
-    filled = {each.prometheus for each in (schema.RESPONSES, schema.SUSPECTED_METRIC, schema.UNMAPPED)}
+    filled = {each.prometheus for each in schema.OF_SPANS}
     claims = set()
     for panel in PANELS:
         read = {name for each in targets(panel) for name, _ in selectors(each["expr"]) if name.startswith("endturn")}

@@ -54,7 +54,7 @@ def test_six_counts_are_recorded_and_alerts_are_few() -> None:
     assert all(len(expr.splitlines()) <= 6 for expr in (*RECORDED.values(), *(alert.expr for alert in ALERTS)))
     named = [RECORDED[rules.name(name)] for name in ("turns", "turns_truncated", "turns_unfinished")]
     assert all('endturn_turn_outcome!~"cancelled|stopped"' in expr for expr in named)
-    assert len(ALERTS) <= 20
+    assert len(ALERTS) <= 20, "one alert more: say above what it is worth, then raise the number"
     pages = [alert.name for alert in ALERTS if alert.severity == "critical"]
     assert pages == ["EndturnTurnsUnfinished", "EndturnCollectorsDown", "EndturnQueueFull"]
 

@@ -225,7 +225,6 @@ def _with_indicator(data: Json) -> Json:
     if data["of"] not in INDICATORS:
         raise UsageError(f"panel {data['id']}: there is no indicator {data['of']!r}")
     of = INDICATORS[data["of"]]
-    counted = (schema.RESPONSES, schema.SUSPECTED_METRIC, schema.UNMAPPED)
     limits = {"limits": [of.thresholds.look, of.thresholds.act]} if of.thresholds else {}
     return {
         "title": of.title,
@@ -234,7 +233,7 @@ def _with_indicator(data: Json) -> Json:
         "advice": of.advice,
         "unit": "percentunit" if of.whole else "locale",
         "decimals": 1 if of.whole else 0,
-        "needs": "responses" if of.count.metric in counted else "process",
+        "needs": "responses" if of.count.metric in schema.OF_SPANS else "process",
         **limits,
         **data,
     }
