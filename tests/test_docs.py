@@ -74,6 +74,7 @@ def test_operations_has_a_row_for_each_alert_of_the_pipeline() -> None:
     assert rows == {alert.name for alert in alerts(RuleConfig()) if alert.dashboard == "endturn-pipeline"}
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Every page has its place, and every link and anchor on it leads somewhere: mkdocs is strict."""
     build = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]
