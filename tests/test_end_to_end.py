@@ -29,7 +29,7 @@ TIMES = 30
 WINDOW = 315 / TIMES
 """What a recorded count looks back on."""
 OFFSET = 2
-"""How many seconds ago rules look (Prometheus' rule_query_offset)."""
+"""How many seconds ago rules look."""
 
 LONG = "Twelve short words make an answer that the limit of tokens will cut."  # 15 scripted tokens
 SCRIPT: Script = {
@@ -97,8 +97,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
             folder,
             rules=faster.rules(folder, TIMES),
             alertmanager=alertmanager.url,
-            rule_query_offset=f"{OFFSET}s",
-            scrapes={"collector-counts": f"127.0.0.1:{counts}"},
+            scrapes={"collector-counts": [f"127.0.0.1:{counts}"]},
         ) as prometheus,
         Collector(folder, prometheus=prometheus.url, counts_port=counts) as collector,
         ScriptedProvider(SCRIPT, exhausted="last").serve() as url,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import PARTITIONS, Kafka, Member
-from tests.support.processes import collector_files, eventually
+from tests.support.fleet import Kafka, Member, balanced
+from tests.support.processes import collector_files
 
 pytestmark = pytest.mark.stack
 
@@ -22,13 +22,6 @@ def test_gateways_without_an_id_share_the_partitions(tmp_path: Path, monkeypatch
         one, other = (Member(tmp_path, name, GATEWAY, ENDTURN_KAFKA=kafka.address) for name in ("one", "other"))
         for each in (one, other):
             del each.env["ENDTURN_COLLECTOR_ID"]
-
-        def shares() -> list[float]:
-            return [
-                each.own("otelcol_kafka_receiver_partition_start") - each.own("otelcol_kafka_receiver_partition_close")
-                for each in (one, other)
-            ]
-
         with one, other:
-            eventually(lambda: shares() == [PARTITIONS, PARTITIONS], what="balance", timeout=60)
+            balanced([one, other])
             assert "FENCED" not in one.log.read_text() + other.log.read_text()

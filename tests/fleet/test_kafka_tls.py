@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.fleet import USER, Kafka, Member, Store
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, require_stack, self_signed
+from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, require_stack
 
 pytestmark = pytest.mark.stack
 
@@ -21,13 +21,12 @@ GATEWAY = (*collector_files("kafka_gateway"), *TLS)
 
 def test_spans_go_through_a_kafka_that_asks_who_it_is(tmp_path: Path) -> None:
     """Encrypted, with SCRAM. A wrong password, and a certificate that nobody vouches for, let nothing through."""
-    certificate, key = self_signed(tmp_path)
     user, password = USER
-    with Kafka(tmp_path, certificate=(certificate, key)) as kafka, Store(tmp_path, 1) as store:
+    with Kafka(tmp_path) as kafka, Store(tmp_path) as store:
         kafka.create_topics()
         right = {
             "ENDTURN_KAFKA": kafka.secured,
-            "ENDTURN_KAFKA_CA": str(certificate),
+            "ENDTURN_KAFKA_CA": str(kafka.certificate),
             "ENDTURN_KAFKA_USER": user,
             "ENDTURN_KAFKA_PASSWORD": password,
         }
@@ -44,8 +43,8 @@ def test_spans_go_through_a_kafka_that_asks_who_it_is(tmp_path: Path) -> None:
                 assert post(f"{each.url}/v1/traces", spans([Sent(trace=traces[each.name])])) == 200
             eventually(lambda: "SASL_AUTHENTICATION_FAILED" in stranger.log.read_text(), what="a refusal")
             eventually(lambda: "certificate signed by unknown authority" in doubter.log.read_text(), what="a doubt")
-            eventually(lambda: store.spans(0), what="the span")
-            assert {span.trace for span in store.spans(0)} == {traces["agent"].hex()}
+            eventually(lambda: store.passed_on()[0], what="the span")
+            assert {span.trace for span in store.passed_on()[0]} == {traces["agent"].hex()}
             assert password not in agent.log.read_text()
 
 
