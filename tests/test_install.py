@@ -17,7 +17,7 @@ import yaml
 
 from endturn import cli, shipped
 from endturn.generate.config import RuleConfig
-from tests.support.grafana import DENIED, TOKEN, State, grafana as serving_grafana
+from tests.support.grafana import DENIED, SOURCES, TOKEN, State, grafana as serving_grafana
 from tests.support.processes import REPOSITORY
 
 BOARDS = {board["uid"]: board for board in shipped.dashboards(shipped.folder())}
@@ -264,18 +264,19 @@ def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: State
 # What goes wrong
 
 
-WRONG = [
+UNDECIDED = [source | {"isDefault": False} for source in SOURCES]
+WRONG: list[tuple[str, dict[str, Any]]] = [
     ("does not know the token (401)", {"token": "wrong"}),
-    ("it needs folders:read", {"denied": "POST /api/dashboards/db"}),
+    ("it needs folders:read", {"answers": {"POST /api/dashboards/db": DENIED}}),
     ("not found (404)", {"path": "/nowhere"}),
-    ("a proxy before Grafana answered 502", {"fails": "GET /api/folders/endturn"}),
+    ("a proxy before Grafana answered 502", {"answers": {"GET /api/folders/endturn": (502, None)}}),
     ("no token", {"token": ""}),
     ("copy it again", {"token": "glsa_sec ret"}),
     ("copy it again", {"token": "glsa_secr\u00e9t"}),
     ("copy it again", {"token": "glsa_secret\x7f"}),
-    ("a folder's uid is of letters", {"folder": "../admin"}),
-    ("there are: Mimir (P1), Old Prometheus (P2)", {"datasource": "prometheus=Loki"}),
-    ("say --datasource prometheus=NAME", {"default": "", "alerts": "yes"}),
+    ("a folder's uid is of letters", {"options": ["--folder", "../admin"]}),
+    ("there are: Mimir (P1), Old Prometheus (P2)", {"options": ["--datasource", "prometheus=Loki"]}),
+    ("say --datasource prometheus=NAME", {"sources": UNDECIDED, "options": ["--alerts"]}),
     ("holds dashboards that are not endturn's: other", {"stranger": "other"}),
 ]
 
@@ -287,22 +288,17 @@ def test_what_cannot_work_is_said_with_what_to_do(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: str,
-    spoil: dict[str, str],
+    spoil: dict[str, Any],
 ) -> None:
     """Each failure exits with 2 and one line that names the remedy; no dashboard is written, no token shown."""
     monkeypatch.setenv("GRAFANA_TOKEN", spoil.get("token", TOKEN))
-    if "denied" in spoil:
-        grafana.answers[spoil["denied"]] = DENIED
-    if "fails" in spoil:
-        grafana.answers[spoil["fails"]] = (502, None)
-    if "default" in spoil:
-        grafana.sources[0]["isDefault"] = False
+    grafana.answers |= spoil.get("answers", {})
+    grafana.sources = spoil.get("sources", grafana.sources)
     if "stranger" in spoil:
         (folder / "other.json").write_text(json.dumps(board(spoil["stranger"], "other")))
     url = grafana.url + spoil.get("path", "")
-    options = ["--folder", spoil.get("folder", "endturn"), "--datasource", spoil.get("datasource", "loki=Loki")]
-    options += ["--alerts"] * ("alerts" in spoil)
-    assert cli.main(["dashboards", "install", "--grafana", url, "--from", str(folder), *options]) == 2
+    command = ["dashboards", "install", "--grafana", url, "--from", str(folder), *spoil.get("options", ())]
+    assert cli.main(command) == 2
     err = capsys.readouterr().err
     assert words in err
     assert not [each for each in (TOKEN, "glsa_", "Traceback") if each in err]
