@@ -14,7 +14,7 @@ import socket
 import string
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -284,11 +284,6 @@ class Fleet:
         self._folder = folder
         self._stack = ExitStack()
 
-    def members(self) -> Iterator[Server]:
-        """In the order in which they are started."""
-        yield from (self.store, *self.receivers, self.query, self.rule, self.compared)
-        yield from (*self.writers, *self.gateways, *self.agents)
-
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             webhook = stack.enter_context(self.webhook)
@@ -296,7 +291,8 @@ class Fleet:
             self.rule.command.append(f"--alertmanagers.url={self.alertmanager.url}")
             stack.enter_context(self.kafka)
             self.kafka.create_topics()
-            for server in self.members():
+            behind: Sequence[Server] = (self.store, *self.receivers, self.query, self.rule, self.compared)
+            for server in (*behind, *self.writers, *self.gateways, *self.agents):
                 stack.enter_context(server)
             balanced(self.gateways)
             self._stack = stack.pop_all()
