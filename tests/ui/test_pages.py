@@ -30,7 +30,10 @@ def played() -> Iterator[tuple[Served, Any]]:
     """A page that the demo's agents have filled, and what the demo says of them: gzipped, and metrics as deltas."""
     how = {"COMPRESSION": "gzip", "METRICS_TEMPORALITY_PREFERENCE": "delta"}
     variables = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in how.items()}
-    variables["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
+    variables |= {
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+        "OTEL_METRIC_EXPORT_INTERVAL": "200",
+    }
     with closing(Store()) as store, server.serving(store, server.listen("127.0.0.1", 0)) as url:
         told = demo(url, **variables)
         yield Served(url, store), told
