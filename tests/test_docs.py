@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from endturn.generate.config import RuleConfig
 from endturn.instrumentation.sdk_providers import SIGNALS
 from endturn.scripted import ScriptedProvider, essay
 from endturn.telemetry.otel_providers import Options, OptionsGiven
+from tests.support.forked import forking
 from tests.support.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -36,22 +36,23 @@ LONG = " ".join(["An answer stops early when the limit of tokens is reached befo
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with ScriptedProvider(essay(LONG)).serve() as url:
-        yield url
+def run() -> Iterator[Callable[[str], None]]:
+    """Runs a program, with a provider at the address that the environment names."""
+    with forking() as run, ScriptedProvider(essay(LONG)).serve() as url:
+        yield lambda code: run(code, environment(url))
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_every_code_block_runs_as_it_stands(code: str, url: str) -> None:
-    """Each block is a whole program: it runs by itself, with a provider at the address that the environment names."""
+def environment(url: str) -> dict[str, str]:
     addresses = dict.fromkeys(("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"), url)
     keys = dict.fromkeys((f"{who}_API_KEY" for who in ("OPENAI", "ANTHROPIC", "GEMINI")), "none")
     keys |= {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
-    told = {"OPENAI_BASE_URL": f"{url}/v1", **addresses, **keys, "OTEL_SDK_DISABLED": "true"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=os.environ | told, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    return {"OPENAI_BASE_URL": f"{url}/v1", **addresses, **keys, "OTEL_SDK_DISABLED": "true"}
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_every_code_block_runs_as_it_stands(code: str, run: Callable[[str], None]) -> None:
+    """Each block is a whole program: it runs by itself."""
+    run(code)
 
 
 def test_the_instrumented_agent_takes_fifteen_lines_at_most() -> None:
@@ -73,6 +74,7 @@ def test_operations_has_a_row_for_each_alert_of_the_pipeline() -> None:
     assert rows == {alert.name for alert in alerts(RuleConfig()) if alert.dashboard == "endturn-pipeline"}
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Every page has its place, and every link and anchor on it leads somewhere: mkdocs is strict."""
     build = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ TIMES = 30
 WINDOW = 315 / TIMES
 """What a recorded count looks back on."""
 OFFSET = 2
-"""How many seconds ago rules look (Prometheus' rule_query_offset)."""
+"""How many seconds ago rules look."""
 
 LONG = "Twelve short words make an answer that the limit of tokens will cut."  # 15 scripted tokens
 SCRIPT: Script = {
@@ -66,13 +65,8 @@ RESPONSES = {
 }
 
 
-@dataclass(frozen=True)
-class Path_:
-    """The running path, after the agents have run and ended."""
-
-    prometheus: Prometheus
-    collector: Collector
-    webhook: Webhook
+Path_ = tuple[Prometheus, Collector, Webhook]
+"""The running path, after the agents have run and ended."""
 
 
 def play(collector: Collector, url: str, job: str, turns: list[list[Any]], *, export_interval_s: float) -> None:
@@ -97,8 +91,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
             folder,
             rules=faster.rules(folder, TIMES),
             alertmanager=alertmanager.url,
-            rule_query_offset=f"{OFFSET}s",
-            scrapes={"collector-counts": f"127.0.0.1:{counts}"},
+            scrapes={"collector-counts": [f"127.0.0.1:{counts}"]},
         ) as prometheus,
         Collector(folder, prometheus=prometheus.url, counts_port=counts) as collector,
         ScriptedProvider(SCRIPT, exhausted="last").serve() as url,
@@ -110,7 +103,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
         prometheus.client.wait_for(f"sum(endturn_responses_total) == {sum(RESPONSES.values())}")
         # An event stays in the counts for one window; then every rule has counted it as often as it ever will.
         time.sleep(max(0.0, ended + WINDOW + OFFSET + 2 * 60 / TIMES - time.time()))
-        yield Path_(prometheus, collector, webhook)
+        yield prometheus, collector, webhook
 
 
 def test_responses_and_turns_are_counted_as_the_script_implies(path: Path_) -> None:
@@ -119,8 +112,10 @@ def test_responses_and_turns_are_counted_as_the_script_implies(path: Path_) -> N
     A cut turn that nobody took up is not_continued; one that a plain loop took up is recognised, and complete.
     """
 
+    prometheus, *_ = path
+
     def found(expression: str, *labels: str) -> dict[tuple[str, ...], float]:
-        series = path.prometheus.client.query(expression)
+        series = prometheus.client.query(expression)
         return {tuple(each.labels.get(label, "") for label in labels): each.value for each in series}
 
     model = "gen_ai_request_model"
@@ -148,13 +143,14 @@ def test_responses_and_turns_are_counted_as_the_script_implies(path: Path_) -> N
 
 def test_uncontinued_truncations_reach_the_webhook_and_healthy_turns_do_not(path: Path_) -> None:
     """The central alert fires, through Alertmanager, for the job that left answers unfinished, no healthy one."""
+    *_, webhook = path
     name = "EndturnTurnsUnfinished"
     [alert, *_] = eventually(
-        lambda: [alert for alert in path.webhook.alerts if alert["labels"]["alertname"] == name],
+        lambda: [alert for alert in webhook.alerts if alert["labels"]["alertname"] == name],
         what="the alert at the webhook",
         timeout=60,
     )
-    firing = [each["labels"] for each in path.webhook.alerts if each["status"] == "firing"]
+    firing = [each["labels"] for each in webhook.alerts if each["status"] == "firing"]
     assert {labels.get("job") for labels in firing if labels["alertname"] == name} == {"sick"}
     assert "healthy" not in {labels.get("job") for labels in firing}
     assert re.match(r"6\d(\.\d+)?% of the turns of sick", alert["annotations"]["summary"])  # 13 of 20
@@ -164,8 +160,9 @@ def test_uncontinued_truncations_reach_the_webhook_and_healthy_turns_do_not(path
 
 def test_traces_and_events_arrive_and_carry_no_content(path: Path_) -> None:
     """One span for each call, one stop_reason_observed for each response, linked continuations; no text, no key."""
-    eventually(lambda: len(path.collector.spans()) >= sum(RESPONSES.values()), what="all spans")
-    written = path.collector.spans()
+    _, collector, _ = path
+    eventually(lambda: len(collector.spans()) >= sum(RESPONSES.values()), what="all spans")
+    written = collector.spans()
     ours = [span for span in written if "endturn.stop.reason" in span["attributes"]]
     assert len(ours) == sum(RESPONSES.values())
     # Anthropic's SDK makes its own span; ours is written onto it instead of beside it.
@@ -173,9 +170,9 @@ def test_traces_and_events_arrive_and_carry_no_content(path: Path_) -> None:
     continued = [span for span in ours if "endturn.continuation.index" in span["attributes"]]
     assert len(continued) == 6
     assert all(span["links"] for span in continued)
-    events = path.collector.log_records()
+    events = collector.log_records()
     observed = [event for event in events if event.get("eventName") == "endturn.stop_reason_observed"]
     assert len(observed) == sum(RESPONSES.values())
-    everything = path.collector.file("traces").read_text() + path.collector.file("logs").read_text()
+    everything = collector.file("traces").read_text() + collector.file("logs").read_text()
     for secret in ("planted-secret", "Twelve short words", "sick 1"):
         assert secret not in everything

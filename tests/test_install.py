@@ -17,7 +17,7 @@ import yaml
 
 from endturn import cli, shipped
 from endturn.generate.config import RuleConfig
-from tests.support.grafana import TOKEN, FakeGrafana, State
+from tests.support.grafana import DENIED, SOURCES, TOKEN, State, grafana as serving_grafana
 from tests.support.processes import REPOSITORY
 
 BOARDS = {board["uid"]: board for board in shipped.dashboards(shipped.folder())}
@@ -26,10 +26,10 @@ GROUP = json.loads((Path(__file__).parent / "data" / "grafana_group.json").read_
 
 
 @pytest.fixture
-def grafana(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGrafana]:
+def grafana(monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
     monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
-    with FakeGrafana() as server:
-        yield server
+    with serving_grafana() as state:
+        yield state
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def board(uid: str, title: str) -> dict[str, Any]:
     }
 
 
-def run(grafana: FakeGrafana, *arguments: str | Path) -> int:
+def run(grafana: State, *arguments: str | Path) -> int:
     return cli.main(["dashboards", "install", "--grafana", grafana.url, *map(str, arguments)])
 
 
@@ -77,10 +77,9 @@ def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, caps
     A dashboard is one version with our message. A rule asks the default Prometheus, and its links lead to this Grafana.
     """
     monkeypatch.setenv("GRAFANA_TOKEN", f" {TOKEN}\r\n")  # read from a file, it ends in a newline
-    with FakeGrafana("/monitoring") as grafana:
-        command = ["dashboards", "install", "--grafana", f"{grafana.url}/", "--alerts"]
+    with serving_grafana("/monitoring") as state:
+        command = ["dashboards", "install", "--grafana", f"{state.url}/", "--alerts"]
         assert cli.main(command) == 0
-        state = grafana.state
         assert state.folders == {"endturn": "endturn"}
         stored = {uid: kept["model"] | {"id": None} for uid, kept in state.dashboards.items()}
         assert stored == {uid: board | {"id": None, "version": 1} for uid, board in BOARDS.items()}
@@ -92,7 +91,7 @@ def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, caps
         assert {rule["missingSeriesEvalsToResolve"] for rule in rules} == {1}
         assert not {"keepFiringFor", "missing_series_evals_to_resolve"} & {key for rule in rules for key in rule}
         assert "$$" not in json.dumps([rule["labels"] for rule in rules])
-        assert all(rule["annotations"]["dashboard_url"].startswith(f"{grafana.url}/d/endturn-") for rule in rules)
+        assert all(rule["annotations"]["dashboard_url"].startswith(f"{state.url}/d/endturn-") for rule in rules)
         assert RuleConfig().grafana == shipped.GRAFANA
         assert shipped.GRAFANA not in json.dumps(rules)
         for uid in [*BOARDS, *(rule["uid"] for rule in rules)]:
@@ -193,52 +192,52 @@ AGAIN = [
 
 
 @pytest.mark.parametrize("case", AGAIN)
-def test_the_second_time(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str], case: Again) -> None:
+def test_the_second_time(grafana: State, folder: Path, capsys: pytest.CaptureFixture[str], case: Again) -> None:
     """What differs becomes ours again, what is no more goes, somebody else's stays; a third time writes nothing."""
-    state, arguments = grafana.state, ("--from", folder, "--alerts")
+    arguments = ("--from", folder, "--alerts")
     run(grafana, *arguments)
-    first = dict(state.groups["endturn", "endturn-alerts"]["rules"][0])
-    case.change(state, folder)
+    first = dict(grafana.groups["endturn", "endturn-alerts"]["rules"][0])
+    case.change(grafana, folder)
     capsys.readouterr()
     assert run(grafana, *arguments) == 0
     assert lines(capsys) == case.said
-    assert {uid: len(kept["versions"]) for uid, kept in state.dashboards.items()} == case.versions
-    ours, *others = state.groups["endturn", "endturn-alerts"]["rules"]
+    assert {uid: len(kept["versions"]) for uid, kept in grafana.dashboards.items()} == case.versions
+    ours, *others = grafana.groups["endturn", "endturn-alerts"]["rules"]
     assert ours.items() >= (first | (THEIRS if case.change in (in_our_group, mended) else {})).items()
     assert all(rule.items() >= FOREIGN.items() for rule in others)
-    rules = [rule for group in state.groups.values() for rule in group["rules"]]
+    rules = [rule for group in grafana.groups.values() for rule in group["rules"]]
     assert {rule["uid"] for rule in rules} == {"endturn-unknown", *case.further}
-    writes = len(state.writes)
+    writes = len(grafana.writes)
     assert run(grafana, *arguments) == 0
-    assert len(state.writes) == writes
+    assert len(grafana.writes) == writes
 
 
-def test_a_dry_run_only_reads(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_only_reads(grafana: State, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--dry-run` says what would be done, alerts included. `--folder` creates that folder, and moves what there is."""
     assert run(grafana, "--from", folder, "--alerts", "--dry-run") == 0
-    assert grafana.state.writes == []
+    assert grafana.writes == []
     assert [line.split()[:3] for line in lines(capsys)] == [["would", "be", "created"]] * 4
     run(grafana, "--from", folder)
     assert run(grafana, "--from", folder, "--folder", "llm") == 0
-    assert grafana.state.folders == {"endturn": "endturn", "llm": "llm"}
-    assert {kept["folder"] for kept in grafana.state.dashboards.values()} == {"llm"}
+    assert grafana.folders == {"endturn": "endturn", "llm": "llm"}
+    assert {kept["folder"] for kept in grafana.dashboards.values()} == {"llm"}
 
 
 # Data sources and alert rules
 
 
-def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: FakeGrafana, folder: Path) -> None:
+def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: State, folder: Path) -> None:
     """A name is looked up; the variable starts with its uid, fixed references and alerts follow it, and others stay.
 
     A file's group becomes the API's: seconds, renamed fields, plain dollars in labels.
     """
     sources = ("--datasource", "prometheus=Old Prometheus", "--datasource", "loki=L1")
     assert run(grafana, "--from", folder, "--alerts", *sources) == 0
-    model = grafana.state.dashboards["endturn-overview"]["model"]
+    model = grafana.dashboards["endturn-overview"]["model"]
     assert [variable["current"]["value"] for variable in model["templating"]["list"]] == ["P2", "L1"]
     assert [panel["datasource"]["uid"] for panel in model["panels"]] == ["${prometheus_datasource}", "L1"]
     assert model["annotations"]["list"][0]["datasource"]["uid"] == "-- Grafana --"
-    [((where, name), group)] = grafana.state.groups.items()
+    [((where, name), group)] = grafana.groups.items()
     assert (where, name, group["interval"], group["folderUid"]) == ("endturn", "endturn-alerts", 60, "endturn")
     [rule] = group["rules"]
     assert rule.items() >= {
@@ -250,88 +249,83 @@ def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: FakeGr
         "labels": {"severity": "warning", "service": "{{ $labels.job }}"},
     }.items()  # fmt: skip
     assert [query["datasourceUid"] for query in rule["data"]] == ["P2", "__expr__"]
-    headers = {asked[:2]: sent for asked, sent in zip(grafana.state.asked, grafana.state.headers, strict=True)}
-    assert headers["PUT", "/api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"]["X-Disable-Provenance"]
+    [put] = [asked for asked in grafana.writes if asked.path.endswith("/rule-groups/endturn-alerts")]
+    assert put.headers["X-Disable-Provenance"]
 
 
-def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: FakeGrafana, folder: Path) -> None:
+def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: State, folder: Path) -> None:
     """A token that may not list them can still say which uid to use."""
-    grafana.state.denied.add("GET /api/datasources")
+    grafana.answers["GET /api/datasources"] = DENIED
     assert run(grafana, "--from", folder, "--datasource", "prometheus=P9") == 0
-    variables = grafana.state.dashboards["endturn-overview"]["model"]["templating"]["list"]
+    variables = grafana.dashboards["endturn-overview"]["model"]["templating"]["list"]
     assert [variable["current"]["value"] for variable in variables] == ["P9", "default"]
 
 
 # What goes wrong
 
 
-WRONG = [
+UNDECIDED = [source | {"isDefault": False} for source in SOURCES]
+WRONG: list[tuple[str, dict[str, Any]]] = [
     ("does not know the token (401)", {"token": "wrong"}),
-    ("it needs folders:read", {"denied": "POST /api/dashboards/db"}),
+    ("it needs folders:read", {"answers": {"POST /api/dashboards/db": DENIED}}),
     ("not found (404)", {"path": "/nowhere"}),
-    ("a proxy before Grafana answered 502", {"fails": "GET /api/folders/endturn"}),
+    ("a proxy before Grafana answered 502", {"answers": {"GET /api/folders/endturn": (502, None)}}),
     ("no token", {"token": ""}),
     ("copy it again", {"token": "glsa_sec ret"}),
     ("copy it again", {"token": "glsa_secr\u00e9t"}),
     ("copy it again", {"token": "glsa_secret\x7f"}),
-    ("a folder's uid is of letters", {"folder": "../admin"}),
-    ("there are: Mimir (P1), Old Prometheus (P2)", {"datasource": "prometheus=Loki"}),
-    ("say --datasource prometheus=NAME", {"default": "", "alerts": "yes"}),
+    ("a folder's uid is of letters", {"options": ["--folder", "../admin"]}),
+    ("there are: Mimir (P1), Old Prometheus (P2)", {"options": ["--datasource", "prometheus=Loki"]}),
+    ("say --datasource prometheus=NAME", {"sources": UNDECIDED, "options": ["--alerts"]}),
     ("holds dashboards that are not endturn's: other", {"stranger": "other"}),
 ]
 
 
 @pytest.mark.parametrize(("words", "spoil"), [pytest.param(*row, id=row[0]) for row in WRONG])
 def test_what_cannot_work_is_said_with_what_to_do(
-    grafana: FakeGrafana,
+    grafana: State,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: str,
-    spoil: dict[str, str],
+    spoil: dict[str, Any],
 ) -> None:
     """Each failure exits with 2 and one line that names the remedy; no dashboard is written, no token shown."""
     monkeypatch.setenv("GRAFANA_TOKEN", spoil.get("token", TOKEN))
-    if "denied" in spoil:
-        grafana.state.denied.add(spoil["denied"])
-    if "fails" in spoil:
-        grafana.state.answers[spoil["fails"]] = (502, None)
-    if "default" in spoil:
-        grafana.state.sources[0]["isDefault"] = False
+    grafana.answers |= spoil.get("answers", {})
+    grafana.sources = spoil.get("sources", grafana.sources)
     if "stranger" in spoil:
         (folder / "other.json").write_text(json.dumps(board(spoil["stranger"], "other")))
     url = grafana.url + spoil.get("path", "")
-    options = ["--folder", spoil.get("folder", "endturn"), "--datasource", spoil.get("datasource", "loki=Loki")]
-    options += ["--alerts"] * ("alerts" in spoil)
-    assert cli.main(["dashboards", "install", "--grafana", url, "--from", str(folder), *options]) == 2
+    command = ["dashboards", "install", "--grafana", url, "--from", str(folder), *spoil.get("options", ())]
+    assert cli.main(command) == 2
     err = capsys.readouterr().err
     assert words in err
     assert not [each for each in (TOKEN, "glsa_", "Traceback") if each in err]
-    assert grafana.state.dashboards == {}
+    assert grafana.dashboards == {}
 
 
 def test_what_grafana_refuses_does_not_stop_the_others(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+    grafana: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A provisioned dashboard and one whose title is taken are refused by name, the rest is installed; exit 1.
 
     So it goes with a group of rules that Grafana answers 409 for.
     """
     rules = "PUT /api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"
-    grafana.state.answers[rules] = (409, {"message": "conflict"})
+    grafana.answers[rules] = (409, {"message": "conflict"})
     (folder / "turns.json").write_text(json.dumps(board("endturn-turns", "turns")))
-    state: State = grafana.state
-    state.folders["endturn"] = "endturn"
-    state.save(board("endturn-overview", "overview"), "endturn", "")
-    state.provisioned.add("endturn-overview")
-    state.save(board("somebodys", "stops"), "endturn", "")
+    grafana.folders["endturn"] = "endturn"
+    grafana.save(board("endturn-overview", "overview"), "endturn", "")
+    grafana.provisioned.add("endturn-overview")
+    grafana.save(board("somebodys", "stops"), "endturn", "")
     assert run(grafana, "--from", folder, "--alerts") == 1
     said = lines(capsys)
     assert said[3] == "refused rules endturn-alerts: conflict"
     assert said[0].startswith("refused dashboard endturn-overview: it is provisioned from a file")
     assert said[1].startswith("refused dashboard endturn-stops: it collides with another (")
     assert said[2].startswith("created dashboard endturn-turns")
-    assert state.dashboards["somebodys"]["model"]["title"] == "endturn / stops"
+    assert grafana.dashboards["somebodys"]["model"]["title"] == "endturn / stops"
 
 
 # What is shipped

@@ -35,7 +35,7 @@ CONSTANTS = {each.name: each.value for each in plan.CONSTANTS}
 
 # --- A fleet in miniature -----------------------------------------------------------------------------------------
 
-TURNS, PROCESSES, MODELS, CALLS, TRUNCATED = 400, 2, 3, 2, 0.1
+TURNS, PROCESSES, MODELS, CALLS, TRUNCATED = 100, 2, 3, 2, 0.1
 """Of each process so many turns; in each turn so many calls; one turn in ten is cut, and continued once."""
 USAGE = Usage(input_tokens=812, output_tokens=311)
 DONE, CUT = Stop(StopReason.END_TURN, "stop"), Stop(StopReason.MAX_TOKENS, "length", incomplete=True)

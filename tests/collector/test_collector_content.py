@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,33 +77,24 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGURATIONS)
-def collector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """Each of them, after everything planted has gone through it."""
-    folder, token = tmp_path_factory.mktemp("content"), {"ENDTURN_COLLECTOR_TOKEN": "token"}
-    with Collector(folder, config=CONFIGURATIONS[request.param], environment=token) as running:
+@pytest.mark.parametrize("config", CONFIGURATIONS.values(), ids=list(CONFIGURATIONS))
+def test_nothing_planted_passes_and_what_is_no_content_stays(config: Sequence[Path], tmp_path: Path) -> None:
+    """On spans, events, records, bodies, resources and scopes, in each place that somebody is known to use.
+
+    Names, models, classes of errors and stop reasons are there afterwards, and so is an application's own line.
+    """
+    with Collector(tmp_path, config=config, environment={"ENDTURN_COLLECTOR_TOKEN": "token"}) as collector:
         for kind, content in signals().items():
             path = {"spans": "traces", "logRecords": "logs"}.get(kind, kind)
-            assert post(f"{running.url}/v1/{path}", content, headers={"Authorization": "Bearer token"}) == 200
-        eventually(
-            lambda: running.spans() and running.log_records() and running.metrics(), what="everything that was sent"
-        )
-        yield running
-
-
-def test_nothing_planted_passes(collector: Collector) -> None:
-    """On spans, events, records, bodies, resources and scopes, in each place that somebody is known to use."""
+            assert post(f"{collector.url}/v1/{path}", content, headers={"Authorization": "Bearer token"}) == 200
+        every = (collector.spans, collector.log_records, collector.metrics)
+        eventually(lambda: all(read() for read in every), what="everything that was sent")
+        [span], records, _ = (read() for read in every)
     written = "".join(collector.file(kind).read_text() for kind in ("traces", "logs", "metrics"))
     assert [part.partition(">")[0] for part in written.split("planted<")[1:]] == []
-
-
-def test_what_is_no_content_stays(collector: Collector) -> None:
-    """Names, models, classes of errors and stop reasons are there afterwards, and so is an application's own line."""
-    [span] = collector.spans()
     assert [key for key in KEPT if key not in span["attributes"]] == []
     assert span["status"]["code"] == 2
     assert [event["name"] for event in span["events"]] == [*PROGRAMS, "exception"]
-    records = collector.log_records()
     assert any(KEPT[0] in record["attributes"] for record in records)
     [plain] = [record for record in records if "message" in record["attributes"]]
     assert plain["body"] == {"stringValue": "listening"}

@@ -83,13 +83,8 @@ def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
     first, second = (
         Collector(tmp_path / name, environment={"ENDTURN_COLLECTOR_ID": name}) for name in ("first", "second")
     )
-    prometheus = Prometheus(tmp_path / "prometheus", scrapes={"collector-counts": first.counts_address})
-    file = tmp_path / "prometheus" / "prometheus.yml"
-    config = yaml.safe_load(file.read_text())
-    [counts] = [each for each in config["scrape_configs"] if each["job_name"] == "collector-counts"]
-    counts["static_configs"][0]["targets"].append(second.counts_address)
-    written(file, config)
-    with first, second, prometheus:
+    addresses = [first.counts_address, second.counts_address]
+    with first, second, Prometheus(tmp_path / "prometheus", scrapes={"collector-counts": addresses}) as prometheus:
         for collector, count in ((first, 36), (second, 39)):
             send(collector, "agent", ROWS["a truncated answer"] | {"times": count})
         prometheus.client.wait_for(f"sum({RESPONSES}) == 75")

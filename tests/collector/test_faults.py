@@ -289,12 +289,11 @@ def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path) -> None:
 ROLES = {"agent": (*ALL_IN_ONE, *collector_files("kafka_agent")), "gateway": collector_files("kafka_gateway")}
 
 
-@pytest.mark.parametrize("brokers", [1, 2])
 @pytest.mark.parametrize("role", ROLES)
-def test_each_address_of_kafka_is_asked(role: str, brokers: int, tmp_path: Path) -> None:
+def test_each_address_of_kafka_is_asked(role: str, tmp_path: Path) -> None:
     """Until one answers as Kafka does, which none does here."""
     with ExitStack() as stack:
-        listening = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(brokers)]
+        listening = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(2)]
         addresses = ",".join(f"{LOOPBACK}:{each.getsockname()[1]}" for each in listening)
         member = stack.enter_context(Member(tmp_path, role, ROLES[role], ENDTURN_KAFKA=addresses))
         if role == "agent":  # it asks when there is something to send
@@ -305,6 +304,6 @@ def test_each_address_of_kafka_is_asked(role: str, brokers: int, tmp_path: Path)
             for each in select.select(listening, [], [], 0)[0]:
                 each.accept()[0].close()
                 asked.add(each)
-            return len(asked) == brokers
+            return len(asked) == len(listening)
 
         eventually(every, what="a connection to each address", timeout=60)

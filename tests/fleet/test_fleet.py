@@ -83,7 +83,7 @@ def misplaced(played: Played) -> Sequence[object]:
     And spans that are there more often than as themselves and, where they were cut off, as their copies.
     """
     by_gateway = traces(played.fleet)
-    every = [span for n in range(len(by_gateway)) for span in played.fleet.store.spans(n)]
+    every = [span for spans in played.fleet.store.passed_on() for span in spans]
     copied = {span.id for span in every if span.copied}
     times = Counter(span.id for span in every)
     found: list[object] = [span for span in times if times[span] != 1 + (span in copied)]

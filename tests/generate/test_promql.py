@@ -12,33 +12,18 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-from endturn.errors import UsageError
 from endturn.generate import manifests, promql
 from endturn.generate.promql import UnknownName
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import Count
-from endturn.telemetry.schema import Attribute
 from tests.support.processes import REPOSITORY, Prometheus
 from tests.support.promtool import evaluate
 
 
-def test_what_the_schema_lacks_is_refused_with_the_nearest_name() -> None:
-    """Metrics in either spelling, labels, those of a metric, values of a closed set, labels to sum by."""
-    with pytest.raises(UnknownName, match=r"no metric 'endturn\.turnz'; the nearest is 'endturn\.turns'"):
-        promql.metric("endturn.turnz")
-    with pytest.raises(UnknownName, match="no label 'endturn_turn_outcom'"):
-        promql.label(Attribute("endturn.turn.outcom", "string", ""))
+def test_a_count_has_only_labels_of_its_metric() -> None:
+    """Either spelling names the metric; what else the schema lacks is refused in tests/functions/promql.json."""
     with pytest.raises(UnknownName, match=r"endturn\.turns declares no label"):
         promql.select(Count(schema.TURNS, only=((schema.REASON, frozenset({"end_turn"})),)))
-    with pytest.raises(UnknownName, match="declares no value 'max_token'; the nearest is 'max_tokens'"):
-        promql.matching(schema.REASON, ["max_token"])
-    with pytest.raises(UnknownName, match="declares no value 'yes'"):
-        promql.matching(schema.COMPLETE, ["yes"], never=True)
-    # A histogram has no series of its own name, and a counter has no parts.
-    with pytest.raises(UsageError, match="is a histogram"):
-        promql.select(schema.TURN_DURATION)
-    with pytest.raises(UsageError, match="is a counter"):
-        promql.select(schema.TURNS, part="bucket")
     assert promql.metric("endturn.turns") is promql.metric("endturn_turns_total") is schema.TURNS
 
 
@@ -59,20 +44,6 @@ def test_prometheus_names_the_metrics_as_they_are_declared(tmp_path: Path) -> No
     told = {re.sub("_(bucket|sum|count)$", "", name) for name in found if name.startswith(("endturn_", "gen_ai_"))}
     assert told == {each.prometheus for each in schema.METRICS}
     assert {name.lower() for name in told} == told
-
-
-@pytest.mark.parametrize(
-    ("attribute", "values", "never", "written"),
-    [
-        (schema.TRUNCATED, ["true"], False, 'endturn_turn_truncated="true"'),
-        (schema.OUTCOME, ["stopped", "cancelled"], True, 'endturn_turn_outcome!~"cancelled|stopped"'),
-        (schema.PROVIDER, ["gcp.gemini"], False, 'gen_ai_provider_name="gcp.gemini"'),
-        (schema.PROVIDER, ["openai", "x.ai"], False, 'gen_ai_provider_name=~"openai|x\\\\.ai"'),
-    ],
-)
-def test_conditions_are_quoted(attribute: Attribute, values: list[str], never: bool, written: str) -> None:
-    """With the right operator and escapes."""
-    assert promql.matching(attribute, values, never=never) == written
 
 
 def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:

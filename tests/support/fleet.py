@@ -1,7 +1,7 @@
 """A fleet on one machine: agents, Kafka, a group of gateways, a hash ring of Thanos receivers, and what asks them.
 
     with Fleet(tmp_path) as fleet:
-        ...  # send OTLP to fleet.agents[0].url, look at fleet.store.spans(1), ask fleet.query.client
+        ...  # send OTLP to fleet.agents[0].url, look at fleet.store.passed_on(), ask fleet.query.client
 
 Every part runs as itself, with the configurations that are shipped. Only addresses, ports and intervals differ. In
 place of Tempo and Loki stands one Collector that writes what comes from each gateway to a file of its own.
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import socket
+import string
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
-
-import yaml
 
 from stack import build
 from tests.support import faster
@@ -27,6 +26,8 @@ from tests.support.processes import (
     LOOPBACK,
     REPOSITORY,
     Alertmanager,
+    Collector,
+    Engine,
     PrometheusClient,
     Server,
     Webhook,
@@ -34,12 +35,14 @@ from tests.support.processes import (
     collector_files,
     eventually,
     free_port,
-    metric,
     require_stack,
+    scraping,
+    self_signed,
+    shipped,
 )
 
 PARTITIONS: Final = 12
-"""Four for each gateway."""
+GATEWAYS: Final = 3
 TURNS, TRUNCATED = "endturn.turns", "endturn.truncated"
 USER = ("endturn", "planted-password")
 """Whom Kafka lets in where it asks."""
@@ -50,59 +53,31 @@ OFFSET: Final = 2
 
 
 class Kafka(Server):
-    """One broker that is its own controller, in KRaft mode, with the two topics. It deletes once a second."""
+    """One broker, with the two topics; at `secured` it lets in `USER` alone."""
 
-    def __init__(self, folder: Path, *, certificate: tuple[Path, Path] | None = None) -> None:
-        """With a certificate and its key it also listens at `secured`, for `USER`."""
+    def __init__(self, folder: Path) -> None:
         require_stack("kafka")
-        self.port, secured, controller = free_port(), free_port(), free_port()
-        self.address, self.secured = f"{LOOPBACK}:{self.port}", f"{LOOPBACK}:{secured}"
-        self._java = ["java", "-Xmx256m", "-Xlog:disable", "-cp", f"{build.recipes()['kafka'].folder}/*"]
+        ports = {each: free_port() for each in ("plain", "secured", "controller")}
+        addresses = {name: f"{LOOPBACK}:{port}" for name, port in ports.items()}
+        self.address, self.secured = addresses["plain"], addresses["secured"]
         folder.mkdir(parents=True, exist_ok=True)
+        self.certificate, key = self_signed(folder)
+        (folder / "kafka.pem").write_text(key.read_text() + self.certificate.read_text())
         file = folder / "kafka.properties"
-        listeners = [f"PLAINTEXT://{self.address}", f"CONTROLLER://{LOOPBACK}:{controller}"]
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
-            "log.dirs": str(folder / "kafka"),
-            "auto.create.topics.enable": "false",
-            "offsets.topic.replication.factor": "1",
-            "offsets.topic.num.partitions": "3",
-            "group.initial.rebalance.delay.ms": "2000",
-            "log.retention.check.interval.ms": "1000",
-        }
+        template = string.Template((REPOSITORY / "tests" / "data" / "kafka.properties").read_text())
+        file.write_text(template.substitute(addresses, folder=folder))
+        self._java = ["java", "-Xmx256m", "-Xlog:disable", "-cp", f"{build.recipes()['kafka'].folder}/*"]
+        name, password = USER
+        user = ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         format_ = [*self._java, "kafka.tools.StorageTool", "format", "-t", "endturnendturnendturnA", "-c", str(file)]
-        if certificate is not None:
-            listeners.append(f"SASL_SSL://{self.secured}")
-            both = folder / "kafka.pem"
-            both.write_text("".join(part.read_text() for part in reversed(certificate)))
-            settings |= {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": str(both),
-                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-                "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
-                    "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-                ),
-            }
-            name, password = USER
-            format_ += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
-        settings["listeners"] = ",".join(listeners)
-        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        subprocess.run(format_, check=True, capture_output=True)
-        super().__init__(
-            "kafka",
-            [*self._java, "kafka.Kafka", str(file)],
-            log=folder / "kafka.log",
-            ready=self._listens,
-            timeout=60.0,
-        )
+        subprocess.run([*format_, *user], check=True, capture_output=True)
 
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex((LOOPBACK, self.port)) == 0
+        def listens() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex((LOOPBACK, ports["plain"])) == 0
+
+        command = [*self._java, "kafka.Kafka", str(file)]
+        super().__init__("kafka", command, log=folder / "kafka.log", ready=listens, timeout=60.0)
 
     def create_topics(self) -> None:
         """As an operator does, once."""
@@ -143,32 +118,17 @@ class Kafka(Server):
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-class Member(Server):
+class Member(Collector):
     """A Collector of the fleet, as it is shipped. It waits a second at most between attempts."""
 
     def __init__(self, folder: Path, name: str, configs: Sequence[Path], **environment: str) -> None:
-        self.ports = {each: free_port() for each in ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS")}
-        self.url = f"http://{LOOPBACK}:{self.ports['HTTP']}"
-        self.metrics_address = f"{LOOPBACK}:{self.ports['METRICS']}"
-        self.counts_address = f"{LOOPBACK}:{self.ports['COUNTS']}"
-        super().__init__(
-            name,
-            [require_stack("collector")["otelcol"], *(f"--config={config}" for config in configs)],
-            log=folder / f"{name}.log",
-            ready=f"http://{LOOPBACK}:{self.ports['HEALTH']}/",
-            env={f"ENDTURN_COLLECTOR_{key}_PORT": str(port) for key, port in self.ports.items()}
-            | {
-                "ENDTURN_COLLECTOR_HOST": LOOPBACK,
-                "ENDTURN_COLLECTOR_ID": name,
-                "ENDTURN_COLLECTOR_DATA": str(folder / name),
-                "ENDTURN_RETRY_SECONDS": "1",
-            }
-            | environment,
-        )
+        own = {"ENDTURN_COLLECTOR_ID": name, "ENDTURN_RETRY_SECONDS": "1"}
+        super().__init__(folder / name, name, config=configs, to_files=False, environment=own | environment)
 
-    def own(self, name: str, **labels: str) -> float:
-        """What it counts of itself: the sum of a metric's samples that carry these labels, 0 without any."""
-        return metric(self.metrics_address, name, **labels)
+    def partitions(self) -> float:
+        """How many partitions it reads, of both topics."""
+        opened, closed = (self.own(f"otelcol_kafka_receiver_partition_{what}") for what in ("start", "close"))
+        return opened - closed
 
 
 class Span(NamedTuple):
@@ -182,60 +142,28 @@ class Span(NamedTuple):
     """A copy of it comes through the topic of what was cut off."""
 
 
-class Store(Server):
+class Store(Collector):
     """In place of Tempo and Loki: a Collector with a way in, and a file, for each gateway; one for all logs."""
 
-    def __init__(self, folder: Path, gateways: int) -> None:
-        self.ports = [free_port() for _ in range(gateways)]
-        self.logs_port, metrics, health = free_port(), free_port(), free_port()
-        self.loki = f"http://{LOOPBACK}:{self.logs_port}"
-        ways = [f"gateway_{n}" for n in range(gateways)]
-        taken = {"protocols": {"http": {"endpoint": f"{LOOPBACK}:{self.logs_port}", "logs_url_path": "/otlp/v1/logs"}}}
-        config = {
-            "receivers": {
-                f"otlp/{way}": {"protocols": {"grpc": {"endpoint": f"{LOOPBACK}:{port}"}}}
-                for way, port in zip(ways, self.ports, strict=True)
-            }
-            | {"otlp/logs": taken},
-            "exporters": {
-                f"file/{way}": {"path": str(folder / f"{way}.json"), "append": True, "flush_interval": "100ms"}
-                for way in [*ways, "logs"]
-            },
-            "extensions": {"health_check": {"endpoint": f"{LOOPBACK}:{health}"}},
-            "service": {
-                "extensions": ["health_check"],
-                "pipelines": {
-                    f"traces/{way}": {"receivers": [f"otlp/{way}"], "exporters": [f"file/{way}"]} for way in ways
-                }
-                | {"logs": {"receivers": ["otlp/logs"], "exporters": ["file/logs"]}},
-                "telemetry": {
-                    "metrics": {
-                        "readers": [{"pull": {"exporter": {"prometheus": {"host": LOOPBACK, "port": metrics}}}}]
-                    }
-                },
-            },
-        }
-        self._files = [Written(folder / f"{way}.json", "resourceSpans", "scopeSpans", "spans") for way in ways]
-        self._log = Written(folder / "logs.json", "resourceLogs", "scopeLogs", "logRecords")
-        self._spans: list[list[Span]] = [[] for _ in ways]
+    def __init__(self, folder: Path) -> None:
+        self.ports = [free_port() for _ in range(GATEWAYS)]
+        variables = {f"GATEWAY_{n}": f"{LOOPBACK}:{port}" for n, port in enumerate(self.ports)}
+        variables["FOLDER"] = str(folder)
+        file = REPOSITORY / "tests" / "data" / "store.yaml"
+        super().__init__(folder, "store", config=[file], to_files=False, environment=variables)
+        self._files = [Written(folder / f"gateway_{n}.json") for n in range(GATEWAYS)]
+        self._log = Written(folder / "logs.json")
+        self._spans: list[list[Span]] = [[] for _ in range(GATEWAYS)]
         self._told: Counter[tuple[str, str]] = Counter()
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "store.yaml"
-        file.write_text(yaml.safe_dump(config))
-        super().__init__(
-            "store",
-            [require_stack("collector")["otelcol"], f"--config={file}"],
-            log=folder / "store.log",
-            ready=f"http://{LOOPBACK}:{health}/",
-        )
 
-    def spans(self, gateway: int) -> list[Span]:
-        """Every span that a gateway has passed on."""
-        for span in self._files[gateway].read():
-            cut = bool(span["attributes"].get("endturn.stop.truncated"))
-            copied = cut or bool(span["attributes"].get("endturn.turn.truncated"))
-            self._spans[gateway].append(Span(span["traceId"], span["spanId"], cut, copied))
-        return self._spans[gateway]
+    def passed_on(self) -> list[list[Span]]:
+        """By gateway: every span that it has passed on."""
+        for file, spans in zip(self._files, self._spans, strict=True):
+            for span in file.read():
+                cut = bool(span["attributes"].get("endturn.stop.truncated"))
+                copied = cut or bool(span["attributes"].get("endturn.turn.truncated"))
+                spans.append(Span(span["traceId"], span["spanId"], cut, copied))
+        return self._spans
 
     def told(self) -> Counter[tuple[str, str]]:
         """How often any agent has told each event of each trace, by the trace's id and the event's name."""
@@ -260,7 +188,7 @@ class Thanos(Server):
         )
 
 
-class Metrics(Server):
+class Metrics(Engine):
     """Prometheus: as the agent beside a Collector (`stack/prometheus-agent.yml`), or whole, to compare with."""
 
     def __init__(
@@ -272,41 +200,27 @@ class Metrics(Server):
         scrapes: Mapping[str, Sequence[str]] | None = None,
         rules: Path | None = None,
     ) -> None:
-        address = f"{LOOPBACK}:{free_port()}"
-        self.url = f"http://{address}"
-        self.client = PrometheusClient(self.url)
-        config = yaml.safe_load((REPOSITORY / "stack" / "prometheus-agent.yml").read_text())
+        config = shipped("stack/prometheus-agent.yml")
         [write] = config["remote_write"]
         config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s"}
-        scrapes = scrapes or {}
         config["remote_write"] = [write | {"url": url} for url in writes]
-        config["scrape_configs"] = [
-            scrape | {"static_configs": [{"targets": scrapes[scrape["job_name"]]}]}
-            for scrape in config["scrape_configs"]
-            if scrape["job_name"] in scrapes
-        ]
-        features = ["--web.enable-otlp-receiver", "--enable-feature=created-timestamp-zero-ingestion,exemplar-storage"]
-        if writes:
-            features += ["--agent", f"--storage.agent.path={folder / name}"]
-        else:
-            features += ["--web.enable-remote-write-receiver", f"--storage.tsdb.path={folder / name}"]
+        config["scrape_configs"] = scraping(config, scrapes or {})
         if rules is not None:
             config["rule_files"] = [str(rules)]
             config["global"]["rule_query_offset"] = f"{OFFSET}s"
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{name}.yml"
-        file.write_text(yaml.safe_dump(config))
-        super().__init__(
-            name,
-            [
-                require_stack("prometheus")["prometheus"],
-                f"--config.file={file}",
-                f"--web.listen-address={address}",
-                *features,
-            ],
-            log=folder / f"{name}.log",
-            ready=f"{self.url}/-/ready",
-        )
+        flags = ["--web.enable-otlp-receiver", "--enable-feature=created-timestamp-zero-ingestion,exemplar-storage"]
+        if writes:
+            flags += ["--agent", f"--storage.agent.path={folder / name}"]
+        else:
+            flags += ["--web.enable-remote-write-receiver", f"--storage.tsdb.path={folder / name}"]
+        super().__init__(folder, "prometheus", config, *flags, name=name)
+        self.client = PrometheusClient(self.url)
+
+
+def balanced(gateways: Sequence[Member]) -> None:
+    """Wait until each reads its share of both topics."""
+    share = 2 * PARTITIONS // len(gateways)
+    eventually(lambda: all(each.partitions() == share for each in gateways), what="balance", timeout=90)
 
 
 class Fleet:
@@ -317,14 +231,13 @@ class Fleet:
         folder: Path,
         *,
         agents: int = 2,
-        gateways: int = 3,
-        receivers: int = 2,
+        gateways: int = GATEWAYS,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.kafka = Kafka(folder)
-        self.store = Store(folder, gateways)
+        self.store = Store(folder)
         self.webhook = Webhook()
-        self.receivers = _ring(folder, receivers)
+        self.receivers = _ring(folder)
         [rules] = faster.rules(folder, TIMES)
         self.compared = Metrics(folder, "prometheus", rules=rules)
         writes = [f"http://{self.receivers[0].remote_write}/api/v1/receive", f"{self.compared.url}/api/v1/write"]
@@ -343,7 +256,7 @@ class Fleet:
         self.agents: list[Member] = []
         files = (*ALL_IN_ONE, *collector_files("kafka_agent"))
         for n in range(agents):
-            agent = Member(folder, f"agent-{n}", files, ENDTURN_LOKI_URL=self.store.loki, **every)
+            agent = Member(folder, f"agent-{n}", files, ENDTURN_LOKI_URL=self.store.url, **every)
             beside = [agent, *(self.gateways if n == 0 else [])]
             scrapes = {
                 "collector": [each.metrics_address for each in beside],
@@ -371,11 +284,6 @@ class Fleet:
         self._folder = folder
         self._stack = ExitStack()
 
-    def members(self) -> Iterator[Server]:
-        """In the order in which they are started."""
-        yield from (self.store, *self.receivers, self.query, self.rule, self.compared)
-        yield from (*self.writers, *self.gateways, *self.agents)
-
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             webhook = stack.enter_context(self.webhook)
@@ -383,27 +291,15 @@ class Fleet:
             self.rule.command.append(f"--alertmanagers.url={self.alertmanager.url}")
             stack.enter_context(self.kafka)
             self.kafka.create_topics()
-            for server in self.members():
+            behind: Sequence[Server] = (self.store, *self.receivers, self.query, self.rule, self.compared)
+            for server in (*behind, *self.writers, *self.gateways, *self.agents):
                 stack.enter_context(server)
-            self.await_balance()
+            balanced(self.gateways)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *raised: Any) -> None:
         self._stack.__exit__(*raised)
-
-    def await_balance(self) -> None:
-        """Wait until every gateway reads its share of both topics."""
-        share = 2 * PARTITIONS // len(self.gateways)
-
-        def shares() -> list[float]:
-            return [
-                gateway.own("otelcol_kafka_receiver_partition_start")
-                - gateway.own("otelcol_kafka_receiver_partition_close")
-                for gateway in self.gateways
-            ]
-
-        eventually(lambda: shares() == [share] * len(self.gateways), what="balance", timeout=90)
 
 
 class Receiver(Thanos):
@@ -427,9 +323,8 @@ class Receiver(Thanos):
         self.command.append(f"--receive.local-endpoint={self.grpc}")
 
 
-def _ring(folder: Path, size: int) -> list[Receiver]:
-    folder.mkdir(parents=True, exist_ok=True)
+def _ring(folder: Path) -> list[Receiver]:
     hashring = folder / "hashring.json"
-    members = [Receiver(folder, f"receive-{n}", f"{LOOPBACK}:{free_port()}", hashring) for n in range(size)]
+    members = [Receiver(folder, f"receive-{n}", f"{LOOPBACK}:{free_port()}", hashring) for n in range(2)]
     hashring.write_text(json.dumps([{"endpoints": [member.grpc for member in members]}]))
     return members

@@ -56,7 +56,7 @@ def account(fleet: Fleet, own: Turns, plain: Turns, *, service: str, percent: in
     """Of a load that has ended: the turns that the library played, and those of an agent without."""
     client = fleet.query.client
     return compare(
-        [span for n in range(len(fleet.gateways)) for span in fleet.store.spans(n)],
+        [span for spans in fleet.store.passed_on() for span in spans],
         fleet.store.told(),
         own,
         plain,

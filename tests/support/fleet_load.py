@@ -165,10 +165,9 @@ def send(agent: Member, body: bytes) -> int:
 
 def traces(fleet: Fleet) -> list[dict[str, set[str]]]:
     """By gateway: the ids of each trace's spans that it has passed on."""
-    every = []
-    for n in range(len(fleet.gateways)):
-        found: dict[str, set[str]] = {}
-        for span in fleet.store.spans(n):
-            found.setdefault(span.trace, set()).add(span.id)
-        every.append(found)
+    every: list[dict[str, set[str]]] = []
+    for passed_on in fleet.store.passed_on():
+        every.append({})
+        for span in passed_on:
+            every[-1].setdefault(span.trace, set()).add(span.id)
     return every

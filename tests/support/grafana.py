@@ -8,13 +8,16 @@ read. It proves what is sent, and how answers are taken; that a real Grafana ans
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.support.serving import Asked, serving
 
 TOKEN = "glsa_planted_token"
+DENIED = (403, {"message": "You'll need additional permissions to perform this action."})
 SOURCES = (
     {"uid": "P1", "name": "Mimir", "type": "prometheus", "isDefault": True},
     {"uid": "P2", "name": "Old Prometheus", "type": "prometheus", "isDefault": False},
@@ -26,20 +29,14 @@ SOURCES = (
 class State:
     """What a Grafana holds, and what it was asked."""
 
+    url: str = ""
     folders: dict[str, str] = field(default_factory=dict)
     dashboards: dict[str, dict[str, Any]] = field(default_factory=dict)  # uid -> {"folder", "model", "versions"}
     groups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     sources: list[dict[str, Any]] = field(default_factory=lambda: [dict(source) for source in SOURCES])
     provisioned: set[str] = field(default_factory=set)
-    denied: set[str] = field(default_factory=set)  # "METHOD /path" prefixes that answer 403
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)  # "METHOD /path" -> what it answers; None: HTML
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-
-    @property
-    def writes(self) -> list[tuple[str, str]]:
-        """Every request that was not only a question."""
-        return [(method, path) for method, path, _ in self.asked if method != "GET"]
+    writes: list[Asked] = field(default_factory=list)  # every request that was not only a question
 
     def save(self, model: dict[str, Any], folder: str, message: str) -> None:
         """Keep a dashboard, as a new version."""
@@ -49,42 +46,37 @@ class State:
         kept["versions"].append({"version": number, "message": message})
 
 
-class FakeGrafana:
-    """The server; `state` may be looked at and changed at any time."""
+@contextmanager
+def grafana(prefix: str = "") -> Iterator[State]:
+    """A server; its state may be looked at and changed at any time."""
+    state = State()
 
-    def __init__(self, prefix: str = "") -> None:
-        self.state = State()
-        self.prefix = prefix
-        self._serving = serving(self._serve)
-
-    def _serve(self, asked: Asked) -> tuple[int, bytes, str]:
-        url = urlsplit(asked.path)
-        path, body = url.path.removeprefix(self.prefix), json.loads(asked.body) if asked.body else None
-        self.state.asked.append((asked.method, path, body))
-        self.state.headers.append(dict(asked.headers))
-        known = url.path.startswith(self.prefix)
-        status, answer = self._answer(asked, path, parse_qs(url.query), body) if known else (404, None)
+    def serve(asked: Asked) -> tuple[int, bytes, str]:
+        status, answer = _answer(state, asked, prefix)
         if answer is None:
             return status, b"<html>404</html>", "text/html"
         return status, json.dumps(answer).encode(), "application/json"
 
-    def _answer(self, asked: Asked, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
-        if path == "/api/health":
-            return 200, {"database": "ok", "version": "13.2.3"}
-        if asked.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return 401, {"message": "Invalid API key", "statusCode": 401}
-        if any(f"{asked.method} {path}".startswith(each) for each in self.state.denied):
-            return 403, {"message": "You'll need additional permissions to perform this action."}
-        if (planned := self.state.answers.get(f"{asked.method} {path}")) is not None:
-            return planned
-        return _route(self.state, asked.method, [unquote(part) for part in path.split("/")[2:]], query, body)
+    with serving(serve) as url:
+        state.url = f"{url}{prefix}"
+        yield state
 
-    def __enter__(self) -> Self:
-        self.url = f"{self._serving.__enter__()}{self.prefix}"
-        return self
 
-    def __exit__(self, *raised: Any) -> None:
-        self._serving.__exit__(*raised)
+def _answer(state: State, asked: Asked, prefix: str) -> tuple[int, Any]:
+    url = urlsplit(asked.path)
+    path = url.path.removeprefix(prefix)
+    if asked.method != "GET":
+        state.writes.append(asked)
+    if not url.path.startswith(prefix):
+        return 404, None
+    if path == "/api/health":
+        return 200, {"database": "ok", "version": "13.2.3"}
+    if asked.headers.get("Authorization") != f"Bearer {TOKEN}":
+        return 401, {"message": "Invalid API key", "statusCode": 401}
+    if (planned := state.answers.get(f"{asked.method} {path}")) is not None:
+        return planned
+    body = json.loads(asked.body) if asked.body else None
+    return _route(state, asked.method, [unquote(part) for part in path.split("/")[2:]], parse_qs(url.query), body)
 
 
 def _route(state: State, method: str, path: list[str], query: dict[str, list[str]], body: Any) -> tuple[int, Any]:

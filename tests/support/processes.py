@@ -217,6 +217,12 @@ ALL_IN_ONE: Final = collector_files("collector", "stop_reasons", "redaction")
 GATEWAY: Final = (*ALL_IN_ONE, *collector_files("gateway", "cleartext"))
 AGENT: Final = collector_files("agent", "redaction")
 PORTS: Final = ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS")
+SIGNALS: Final = (
+    ("resourceSpans", "scopeSpans", "spans"),
+    ("resourceLogs", "scopeLogs", "logRecords"),
+    ("resourceMetrics", "scopeMetrics", "metrics"),
+)
+"""How OTLP nests them."""
 
 
 class Collector(Server):
@@ -230,6 +236,7 @@ class Collector(Server):
     def __init__(
         self,
         folder: Path,
+        name: str = "collector",
         *,
         prometheus: str | None = None,
         configs: Sequence[Path] = (),
@@ -238,7 +245,7 @@ class Collector(Server):
         to_files: bool = True,
         **known: int,
     ) -> None:
-        ports = {name: known.get(f"{name.lower()}_port") or free_port() for name in PORTS}
+        ports = {each: known.get(f"{each.lower()}_port") or free_port() for each in PORTS}
         self.folder = folder
         self.url = f"http://{LOOPBACK}:{ports['HTTP']}"  # OTLP over HTTP; a signal's path is appended by its exporter
         self.grpc, self.metrics_address, self.counts_address = (
@@ -247,14 +254,14 @@ class Collector(Server):
         files = [*config]
         if to_files:
             files.append(written(folder / "collector-overlay.yaml", self._overlay(config, prometheus)))
-        variables = {f"ENDTURN_COLLECTOR_{name}_PORT": str(port) for name, port in ports.items()}
+        variables = {f"ENDTURN_COLLECTOR_{each}_PORT": str(port) for each, port in ports.items()}
         variables |= {"ENDTURN_COLLECTOR_HOST": LOOPBACK, "ENDTURN_COLLECTOR_DATA": str(folder / "queue")}
         if prometheus:
             variables["ENDTURN_PROMETHEUS_URL"] = prometheus
         super().__init__(
-            "collector",
+            name,
             [require_stack("collector")["otelcol"], *(f"--config={file}" for file in (*files, *configs))],
-            log=folder / "collector.log",
+            log=folder / f"{name}.log",
             ready=f"http://{LOOPBACK}:{ports['HEALTH']}/",
             env=variables | dict(environment or {}),
         )
@@ -295,25 +302,25 @@ class Collector(Server):
 
     def spans(self) -> list[dict[str, Any]]:
         """Every span written so far, its `attributes` (and `resource`'s) as plain dictionaries."""
-        return [*Written(self.file("traces"), "resourceSpans", "scopeSpans", "spans").read()]
+        return [*Written(self.file("traces")).read()]
 
     def log_records(self) -> list[dict[str, Any]]:
         """Every log record written so far, in the same form."""
-        return [*Written(self.file("logs"), "resourceLogs", "scopeLogs", "logRecords").read()]
+        return [*Written(self.file("logs")).read()]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every metric of every export written so far, with its resource's attributes; its data points as they came."""
-        return [*Written(self.file("metrics"), "resourceMetrics", "scopeMetrics", "metrics").read()]
+        return [*Written(self.file("metrics")).read()]
 
 
 class Written:
     """What a file exporter writes, read on from where it ended the last time."""
 
-    def __init__(self, file: Path, resources: str, scopes: str, items: str) -> None:
-        self._file, self._names, self._end = file, (resources, scopes, items), 0
+    def __init__(self, file: Path) -> None:
+        self._file, self._end = file, 0
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Each item that is new, attributes as plain dictionaries."""
+        """Each span, log record or metric that is new, attributes as plain dictionaries."""
         if not self._file.exists():
             return
         with self._file.open("rb") as written:
@@ -323,7 +330,7 @@ class Written:
                     return
                 self._end += len(line)
                 for request in _requests(line.decode().rstrip()):
-                    yield from _otlp_items(request, *self._names)
+                    yield from otlp_items(request)
 
 
 def _requests(line: str) -> Iterator[Any]:
@@ -334,11 +341,13 @@ def _requests(line: str) -> Iterator[Any]:
         yield request
 
 
-def _otlp_items(request: Any, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
+def otlp_items(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each span, log record or metric of a request as JSON, attributes as plain dictionaries."""
     return [
         item
-        | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
-        | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
+        | {"attributes": attributes(item), "resource": attributes(resource.get("resource", {}))}
+        | {"events": [event | {"attributes": attributes(event)} for event in item.get("events", [])]}
+        for resources, scopes, items in SIGNALS
         for resource in request.get(resources, [])
         for scope in resource.get(scopes, [])
         for item in scope.get(items, [])
@@ -349,21 +358,26 @@ class Engine(Server):
     """A program of the stack, on a free port, with a configuration that is written into a folder."""
 
     def __init__(
-        self, folder: Path, name: str, config: Mapping[str, Any], *flags: str, port: int | None = None
+        self, folder: Path, program: str, config: Mapping[str, Any], *flags: str, name: str = "", port: int = 0
     ) -> None:
-        address = f"{LOOPBACK}:{port or free_port()}"
+        name, address = name or program, f"{LOOPBACK}:{port or free_port()}"
         self.url = f"http://{address}"
+        file = written(folder / f"{name}.yml", config)
         super().__init__(
             name,
-            [
-                require_stack(name)[name],
-                f"--config.file={written(folder / f'{name}.yml', config)}",
-                f"--web.listen-address={address}",
-                *flags,
-            ],
+            [require_stack(program)[program], f"--config.file={file}", f"--web.listen-address={address}", *flags],
             log=folder / f"{name}.log",
             ready=f"{self.url}/-/ready",
         )
+
+
+def scraping(config: Mapping[str, Any], addresses: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """The jobs of a Prometheus' configuration that have an address, at these."""
+    return [
+        job | {"static_configs": [{"targets": [*addresses[job["job_name"]]]}]}
+        for job in config["scrape_configs"]
+        if job["job_name"] in addresses
+    ]
 
 
 class Prometheus(Engine):
@@ -378,22 +392,17 @@ class Prometheus(Engine):
         *,
         rules: Sequence[Path] = (),
         alertmanager: str | None = None,
-        scrapes: Mapping[str, str] | None = None,
+        scrapes: Mapping[str, Sequence[str]] | None = None,
         rule_query_offset: str = "2s",
     ) -> None:
         port = free_port()
-        addresses = {"prometheus": f"{LOOPBACK}:{port}", **(scrapes or {})}
         config = shipped("stack/prometheus.yml")
         every = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s")
         config["global"] |= every | {"rule_query_offset": rule_query_offset}
         config["rule_files"] = [str(rule.resolve()) for rule in rules]
         targets = [urlsplit(alertmanager).netloc] if alertmanager else []
         config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": targets}]}]
-        config["scrape_configs"] = [
-            scrape | {"static_configs": [{"targets": [addresses[scrape["job_name"]]]}]}
-            for scrape in config["scrape_configs"]
-            if scrape["job_name"] in addresses
-        ]
+        config["scrape_configs"] = scraping(config, {"prometheus": [f"{LOOPBACK}:{port}"], **(scrapes or {})})
         flags = shipped("docker-compose.yml")["services"]["prometheus"]["command"]
         super().__init__(
             folder,
@@ -508,7 +517,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _attributes(item: Mapping[str, Any]) -> dict[str, Any]:
+def attributes(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item's attributes as a plain dictionary."""
     return {pair["key"]: _value(pair.get("value", {})) for pair in item.get("attributes", [])}
 
 

@@ -9,13 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.support.processes import attributes, otlp_items
 from tests.support.serving import Asked, serving
 
 Labels = frozenset[tuple[str, str]]
+REQUESTS: dict[str, type[Message]] = {
+    "/v1/traces": ExportTraceServiceRequest,
+    "/v1/logs": ExportLogsServiceRequest,
+    "/v1/metrics": ExportMetricsServiceRequest,
+}
 
 
 @dataclass
@@ -41,28 +49,18 @@ class Receiver:
     def post(self, path: str, body: bytes) -> None:
         """Keep one request's signals."""
         self.posted += body
-        match path:
-            case "/v1/traces":
-                for traces in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    kept = self.spans.setdefault(self.who(traces.resource), [])
-                    kept += [span.name for scope in traces.scope_spans for span in scope.spans]
-            case "/v1/logs":
-                for logs in ExportLogsServiceRequest.FromString(body).resource_logs:
-                    kept = self.events.setdefault(self.who(logs.resource), [])
-                    kept += [record.event_name for scope in logs.scope_logs for record in scope.log_records]
-            case "/v1/metrics":
-                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                    who = self.who(resource.resource)
-                    for scope in resource.scope_metrics:
-                        for metric in scope.metrics:
-                            found = {_labels(point): point.as_int for point in metric.sum.data_points}
-                            self.points.setdefault(who, {})[metric.name] = found
-
-    def who(self, resource: Any) -> str:
-        """The process that a resource describes."""
-        attributes: dict[str, str] = {pair.key: pair.value.string_value for pair in resource.attributes}
-        self.names.add(attributes["service.name"])
-        return attributes.get("service.instance.id", "")
+        for item in otlp_items(MessageToDict(REQUESTS[path].FromString(body))):
+            who = item["resource"].get("service.instance.id", "")
+            self.names.add(item["resource"]["service.name"])
+            match path:
+                case "/v1/traces":
+                    self.spans.setdefault(who, []).append(item["name"])
+                case "/v1/logs":
+                    self.events.setdefault(who, []).append(item["eventName"])
+                case _:
+                    points = item.get("sum", {}).get("dataPoints", [])
+                    found = {_labels(point): int(point.get("asInt", 0)) for point in points}
+                    self.points.setdefault(who, {})[item["name"]] = found
 
     @property
     def sums(self) -> dict[str, dict[str, int]]:
@@ -84,8 +82,8 @@ class Receiver:
         return found
 
 
-def _labels(point: Any) -> Labels:
-    return frozenset((pair.key, str(getattr(pair.value, pair.value.WhichOneof("value")))) for pair in point.attributes)
+def _labels(point: dict[str, Any]) -> Labels:
+    return frozenset((key, str(value)) for key, value in attributes(point).items())
 
 
 @contextmanager

@@ -1,16 +1,17 @@
-"""kafka_tls.yaml: an agent and a gateway that prove to a real Kafka who they are, and one that cannot."""
+"""Agents and gateways of a real Kafka: how gateways share it, who is let in where it asks, and who is not."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import USER, Kafka, Member, Store
+from tests.support.fleet import USER, Kafka, Member, Store, balanced
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, require_stack, self_signed
+from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, require_stack
 
 pytestmark = pytest.mark.stack
 
@@ -19,15 +20,33 @@ AGENT = (*ALL_IN_ONE, *collector_files("kafka_agent"), *TLS)
 GATEWAY = (*collector_files("kafka_gateway"), *TLS)
 
 
-def test_spans_go_through_a_kafka_that_asks_who_it_is(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
+        running.create_topics()
+        yield running
+
+
+def test_gateways_without_an_id_share_the_partitions(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that nobody named are two members of the group: neither drives the other out."""
+    monkeypatch.delenv("HOSTNAME", raising=False)
+    one, other = (Member(tmp_path, name, GATEWAY[:1], ENDTURN_KAFKA=kafka.address) for name in ("one", "other"))
+    for each in (one, other):
+        del each.env["ENDTURN_COLLECTOR_ID"]
+    with one, other:
+        balanced([one, other])
+        assert "FENCED" not in one.log.read_text() + other.log.read_text()
+
+
+def test_spans_go_through_a_kafka_that_asks_who_it_is(kafka: Kafka, tmp_path: Path) -> None:
     """Encrypted, with SCRAM. A wrong password, and a certificate that nobody vouches for, let nothing through."""
-    certificate, key = self_signed(tmp_path)
     user, password = USER
-    with Kafka(tmp_path, certificate=(certificate, key)) as kafka, Store(tmp_path, 1) as store:
-        kafka.create_topics()
+    with Store(tmp_path) as store:
         right = {
             "ENDTURN_KAFKA": kafka.secured,
-            "ENDTURN_KAFKA_CA": str(certificate),
+            "ENDTURN_KAFKA_CA": str(kafka.certificate),
             "ENDTURN_KAFKA_USER": user,
             "ENDTURN_KAFKA_PASSWORD": password,
         }
@@ -44,8 +63,8 @@ def test_spans_go_through_a_kafka_that_asks_who_it_is(tmp_path: Path) -> None:
                 assert post(f"{each.url}/v1/traces", spans([Sent(trace=traces[each.name])])) == 200
             eventually(lambda: "SASL_AUTHENTICATION_FAILED" in stranger.log.read_text(), what="a refusal")
             eventually(lambda: "certificate signed by unknown authority" in doubter.log.read_text(), what="a doubt")
-            eventually(lambda: store.spans(0), what="the span")
-            assert {span.trace for span in store.spans(0)} == {traces["agent"].hex()}
+            eventually(lambda: store.passed_on()[0], what="the span")
+            assert {span.trace for span in store.passed_on()[0]} == {traces["agent"].hex()}
             assert password not in agent.log.read_text()
 
 
