@@ -62,6 +62,20 @@ every_kind = kinds(lambda kind: True)
 whole_and_streamed = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
+def each_in(*ways: str) -> pytest.MarkDecorator:
+    """Each client in each of these ways; in `make test` in one of them, in turn."""
+    return pytest.mark.parametrize(
+        ("kind", "way"),
+        [
+            pytest.param(
+                kind, way, id=f"{way}-{kind.name}", marks=[pytest.mark.slow] * (place != number // 2 % len(ways))
+            )
+            for number, kind in enumerate(CLIENTS.values())  # of two that follow each other one waits, and one awaits
+            for place, way in enumerate(ways)
+        ],
+    )
+
+
 def settle(seen: Records, client: Client) -> None:
     """Wait until what was dropped has been noticed: aiohttp keeps a response while bytes of it arrive."""
     for _ in range(200):
@@ -124,6 +138,9 @@ def test_a_whole_answer(seen: Records, kind: Kind) -> None:
     ended, started = seen.only(), seen.only().started
     assert (ended.stop.reason, ended.error) == (StopReason.MAX_TOKENS, None)
     assert (started.provider, started.model, started.stream) == (kind.provider, kind.model, False)
+    assert started.operation == {"gemini": "generate_content", "completions": "text_completion"}.get(
+        kind.format, "chat"
+    )
     assert started.server_address == "127.0.0.1"
     assert ended.usage is not None
     assert (ended.usage.output_tokens, ended.output_chars) == (2, len("One two"))
@@ -168,11 +185,10 @@ def test_a_whole_answer_that_is_cut(seen: Records, kind: Kind) -> None:
     assert seen.only().stop.reason is StopReason.MISSING
 
 
-@every_kind
-@whole_and_streamed
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_compressed(seen: Records, kind: Kind, streamed: bool, encoding: str) -> None:
+@each_in("gzip", "deflate", "streamed gzip", "streamed deflate")
+def test_compressed(seen: Records, kind: Kind, way: str) -> None:
     """The body is unpacked beside, or by the library that unpacks it for its host, or by nobody but us."""
+    streamed, encoding = way.startswith("streamed"), way.split()[-1]
     streamed = streamed and not kind.format.startswith("bedrock")  # whose SDK does not unpack what it reads
     with asking(kind, truncate(WORDS, after=2), change=packed(encoding)) as client, suppress(ValueError):
         _ = list(client.stream()) if streamed else client.ask()
@@ -206,9 +222,8 @@ def test_a_stream_that_its_host_leaves(seen: Records, kind: Kind, how: str) -> N
     assert [each for each in reports if not each.startswith("Unclosed")] == []  # which aiohttp says of what is dropped
 
 
-@every_kind
-@pytest.mark.parametrize("ending", [Ending.BROKEN, Ending.TIDY])
-def test_cut_at_each_event(seen: Records, kind: Kind, ending: Ending) -> None:
+@each_in(Ending.BROKEN, Ending.TIDY)
+def test_cut_at_each_event(seen: Records, kind: Kind, way: Ending) -> None:
     """Wherever a stream is cut off, its end is never invented; a reason that had come counts."""
     counts: list[int] = []
 
@@ -216,7 +231,7 @@ def test_cut_at_each_event(seen: Records, kind: Kind, ending: Ending) -> None:
         """The first is whole, each other one has a chunk more than the one before."""
         counts.append(len(answer.chunks))
         after = len(counts) - 1
-        return replace(answer, chunks=answer.chunks[:after], ending=ending) if after else answer
+        return replace(answer, chunks=answer.chunks[:after], ending=way) if after else answer
 
     with asking(kind, truncate(WORDS, after=2), change=cut) as client:
         list(client.stream())
@@ -246,12 +261,11 @@ def test_an_error_inside_a_stream(seen: Records, kind: Kind) -> None:
 # --- No answer ------------------------------------------------------------------------------------------------------
 
 
-@every_kind
-@whole_and_streamed
-def test_an_error_answer(seen: Records, kind: Kind, streamed: bool) -> None:
+@each_in("whole", "streamed")
+def test_an_error_answer(seen: Records, kind: Kind, way: str) -> None:
     """A 400 is an error, with the status."""
     with asking(kind, fail(400)) as client, suppress(Exception):
-        _ = list(client.stream()) if streamed else client.ask()
+        _ = list(client.stream()) if way == "streamed" else client.ask()
     gc.collect()
     cleanup.run()
     ended = seen.only()

@@ -6,21 +6,60 @@ import asyncio
 import gc
 import json
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from typing import Any
 
+import httpx
 import httpx2
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
+from endturn.formats.framing import frame
 from endturn.stop import StopReason
 from endturn.telemetry import foreign_spans
 from tests.formats.replies import anthropic_stream, said
+from tests.support.announced import observed
 from tests.telemetry.mocked import ASK, STREAM, Records, achat, chat, claude, events, settle
 from tests.telemetry.stage import Recording
 
 CLAUDE: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": ASK["messages"]}
 MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")])
+
+
+async def closed(library: Any) -> list[bool]:
+    """Whether a body's generator has ended when its reader is closed, and a while later."""
+    ended: list[bool] = []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            for event in STREAM:
+                await asyncio.sleep(0)
+                yield frame(event)
+        finally:
+            ended.append(True)
+
+    answer = library.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
+    client = library.AsyncClient(transport=library.MockTransport(lambda request: answer))
+    request = client.build_request("POST", "http://here/v1/chat/completions", json={**ASK, "stream": True})
+    response = await client.send(request, stream=True)
+    async with aclosing(response.aiter_bytes()) as reader:
+        await anext(reader)
+    found = [bool(ended)]
+    await response.aclose()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return [*found, bool(ended)]
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_a_reader_that_is_closed(library: Any) -> None:
+    """What it reads from is closed as soon as without us."""
+    bare = await closed(library)
+    with observed() as seen:
+        assert await closed(library) == bare
+        settle()
+        assert seen.reasons() == [StopReason.CANCELLED]
 
 
 async def forget(count: int) -> None:
