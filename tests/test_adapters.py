@@ -188,11 +188,8 @@ class Way:
 
     def request(self, **fields: Any) -> Request:
         """A question."""
-        return Request(
-            model=self.sdk.model,
-            messages=(Message(role="user", content=QUESTION),),
-            **{"max_tokens": 400, **fields},
-        )
+        question = Message(role="user", content=QUESTION)
+        return Request(model=self.sdk.model, messages=(question,), **{"max_tokens": 400, **fields})
 
 
 async def _close(client: Any) -> None:
