@@ -10,7 +10,7 @@ import gc
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +56,7 @@ from endturn.scripted import (
     truncate,
 )
 from endturn.stop import StopReason
+from tests.instrumentation import clients
 from tests.support.announced import observed
 from tests.test_clients import made
 
@@ -72,12 +73,12 @@ pytestmark = [
 PATIENCE_S = 0.2
 """How long the clients wait where a test wants them to lose patience."""
 
-Make = Callable[[str, float], Any]
+Make = Callable[[str, float, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Sdk:
-    """An SDK's clients at an address, with so many seconds of patience and no retries; `told` which format to speak."""
+    """An SDK's clients, of a URL, how many seconds they wait, how often they try; `told` which format to speak."""
 
     make: Make
     amake: Make | None = None
@@ -87,64 +88,43 @@ class Sdk:
     dialect: str = ""
 
 
-def _google(url: str, patience_s: float) -> Any:
-    options: Any = {"base_url": url, "retry_options": {"attempts": 1}, "timeout": int(patience_s * 1000)}
-    return genai.Client(api_key="none", http_options=options)
+def _both(make: clients.Make, kind: Any, akind: Any) -> tuple[Make, Make]:
+    return partial(make, kind), partial(make, akind)
 
 
-def _boto(url: str, patience_s: float) -> Any:
-    config = import_module("botocore.config").Config(retries={"total_max_attempts": 1}, read_timeout=patience_s)
-    keys = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "secret"}
-    session = boto3.session.Session()
-    return session.client("bedrock-runtime", endpoint_url=url, region_name="eu-west-1", config=config, **keys)
+def _cohere(kind: Any, url: str, patience_s: float, tries: int) -> Any:
+    return kind(api_key="none", base_url=url, max_retries=tries - 1, timeout=patience_s)
 
 
-def _cohere(kind: Any, http: Any) -> Make:
-    return lambda url, patience_s: kind(
-        api_key="none", base_url=url, max_retries=0, httpx_client=http(timeout=patience_s)
-    )
+def _ours(format: str) -> clients.Make:
+    return lambda kind, url, patience_s, tries: made(kind, format, url, patience_s)
 
 
-def _mistral(url: str, patience_s: float) -> Any:
-    return mistralai.Mistral(api_key="none", server_url=url, timeout_ms=int(patience_s * 1000))
-
-
-def _ollama(kind: Any) -> Make:
-    return lambda url, patience_s: kind(url, timeout=patience_s)
-
-
-def _stainless(kind: Any, path: str = "") -> Make:
-    return lambda url, patience_s: kind(api_key="none", base_url=url + path, max_retries=0, timeout=patience_s)
-
-
-GOOGLE = _google, lambda url, patience_s: _google(url, patience_s).aio
-OPENAI = _stainless(openai.OpenAI, "/v1"), _stainless(openai.AsyncOpenAI, "/v1")
+OPENAI = _both(clients.sdk("/v1"), openai.OpenAI, openai.AsyncOpenAI)
+GOOGLE = _both(clients.google, genai.Client, lambda **given: genai.Client(**given).aio)
 # Models that take no prefill, so that the rest is asked for as elsewhere.
 MODELS = {"anthropic": "claude-opus-5"}
 SDKS = {
     "openai": Sdk(*OPENAI),
     "openai responses": Sdk(*OPENAI, "openai_responses", told=True),
     "anthropic": Sdk(
-        _stainless(anthropic.Anthropic), _stainless(anthropic.AsyncAnthropic), "anthropic", model=MODELS["anthropic"]
+        *_both(clients.sdk(), anthropic.Anthropic, anthropic.AsyncAnthropic), "anthropic", model=MODELS["anthropic"]
     ),
     "google": Sdk(*GOOGLE, "gemini"),
-    "boto3": Sdk(_boto, format="bedrock_converse"),
+    "boto3": Sdk(partial(clients.bedrock, boto3.client), format="bedrock_converse"),
 }
 MORE = {
     "openai completions": Sdk(*OPENAI, "completions", told=True),
     "google interactions": Sdk(*GOOGLE, "gemini_interactions", told=True),
-    "groq": Sdk(_stainless(groq.Groq), _stainless(groq.AsyncGroq), dialect="groq"),
-    "together": Sdk(_stainless(together.Together), _stainless(together.AsyncTogether), dialect="together"),
-    "mistral": Sdk(_mistral, dialect="mistral"),
-    "ollama": Sdk(_ollama(ollama.Client), _ollama(ollama.AsyncClient), "ollama"),
-    "cohere": Sdk(_cohere(cohere.ClientV2, httpx.Client), _cohere(cohere.AsyncClientV2, httpx.AsyncClient), "cohere"),
+    "groq": Sdk(*_both(clients.sdk(), groq.Groq, groq.AsyncGroq), dialect="groq"),
+    "together": Sdk(*_both(clients.sdk(), together.Together, together.AsyncTogether), dialect="together"),
+    "mistral": Sdk(partial(clients.mistral, mistralai.Mistral), dialect="mistral"),
+    "ollama": Sdk(*_both(clients.ollama, ollama.Client, ollama.AsyncClient), "ollama"),
+    "cohere": Sdk(*_both(_cohere, cohere.ClientV2, cohere.AsyncClientV2), "cohere"),
 }
 OURS = {
     f"our client, {format}": Sdk(
-        partial(made, Client, format),
-        partial(made, AsyncClient, format),
-        format,
-        model=MODELS.get(format, "some-model"),
+        *_both(_ours(format), Client, AsyncClient), format, model=MODELS.get(format, "some-model")
     )
     for format in FORMATS
 }
@@ -173,7 +153,7 @@ class Way:
         make = self.sdk.amake if self.asynchronous else self.sdk.make
         assert make is not None
         with scripted.serve() as url:
-            client = make(url, patience_s)
+            client = make(url, patience_s, 1)
             try:
                 yield client
             finally:
@@ -208,11 +188,8 @@ class Way:
 
     def request(self, **fields: Any) -> Request:
         """A question."""
-        return Request(
-            model=self.sdk.model,
-            messages=(Message(role="user", content=QUESTION),),
-            **{"max_tokens": 400, **fields},
-        )
+        question = Message(role="user", content=QUESTION)
+        return Request(model=self.sdk.model, messages=(question,), **{"max_tokens": 400, **fields})
 
 
 async def _close(client: Any) -> None:
@@ -228,24 +205,46 @@ async def _close(client: Any) -> None:
                 await closed
 
 
-def _ways(sdks: Mapping[str, Sdk]) -> list[Any]:
+def _ways(sdks: Mapping[str, Sdk], streams: Sequence[bool] = (False, True)) -> list[list[Any]]:
+    """The ways of asking each SDK."""
     return [
-        pytest.param(Way(sdk, stream, asynchronous), id=f"{name}{' async' * asynchronous}{' streamed' * stream}")
+        [
+            pytest.param(Way(sdk, stream, asynchronous), id=f"{name}{' async' * asynchronous}{' streamed' * stream}")
+            for asynchronous in (False, True)
+            for stream in streams
+            if sdk.amake or not asynchronous
+        ]
         for name, sdk in sdks.items()
-        for asynchronous in (False, True)
-        for stream in (False, True)
-        if sdk.amake or not asynchronous
     ]
 
 
-WAYS, MORE_WAYS = _ways(SDKS), _ways(MORE)
-OUR_WAYS = [
-    known
-    for known in _ways(OURS)
-    for way in known.values
-    if way.stream is way.asynchronous or way.sdk.format in ("openai_chat", "anthropic")
-]
-"""Whole and sync, streamed and async; of two formats all four, as what a format reads does not depend on who waits."""
+def each_way(sdks: Mapping[str, Sdk], streams: Sequence[bool] = (False, True)) -> pytest.MarkDecorator:
+    """Each SDK in each way of asking it."""
+    return pytest.mark.parametrize("way", [way for ways in _ways(sdks, streams) for way in ways])
+
+
+def each_case(
+    cases: Iterable[str],
+    sdks: Callable[[str], Mapping[str, Sdk]],
+    streams: Callable[[str], Sequence[bool]] = lambda case: (False, True),
+) -> pytest.MarkDecorator:
+    """Each case with each SDK in each way; in `make test` in one of the ways, so that any two of the three meet."""
+    return pytest.mark.parametrize(
+        ("way", "case"),
+        [
+            pytest.param(
+                *way.values,
+                case,
+                id=f"{case}-{way.id}",
+                marks=[pytest.mark.slow] * (place != (number + other) % len(ways)),
+            )
+            for number, case in enumerate(cases)
+            for other, ways in enumerate(_ways(sdks(case), streams(case)))
+            for place, way in enumerate(ways)
+        ],
+    )
+
+
 whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 SEARCH = Tool(
@@ -270,6 +269,7 @@ class Situation(NamedTuple):
         text, outcome: where the turn ends first; whole: its text when it has been taken up again, if it can be.
         counted: the responses by their stop reason, when it has.
         streamed: it happens to streams alone.
+        detail: what is said of the stop besides, where that is promised.
     """
 
     script: list[Reply]
@@ -278,6 +278,7 @@ class Situation(NamedTuple):
     whole: str
     counted: Mapping[str, int]
     streamed: bool = False
+    detail: str | None = None
 
 
 CUT, HALF, WHOLE = truncate(FIRST, after=99), "Because of how", FIRST + REST
@@ -306,7 +307,9 @@ SITUATIONS = {
     "a stream that ends early": Situation(
         [cut(FIRST, after=3, tidy=True), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True
     ),
-    "a stream that breaks": Situation([cut(FIRST, after=3), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True),
+    "a stream that breaks": Situation(
+        [cut(FIRST, after=3), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True, "connection"
+    ),
     "an error within a stream": Situation(
         [fail(503, text=FIRST), say(REST)], FIRST, "provider_error", WHOLE, {"error": 1, "end_turn": 1}, True
     ),
@@ -319,19 +322,19 @@ UNSAID = {
 """What some formats have no words for."""
 FEW = {"a cut answer", "a new word", "thinking", "a tool loop", "a stream that ends early"}
 """What the less usual SDKs are asked: their clients are made like those of the others."""
-PLAYED = [
-    pytest.param(way, situation, id=f"{name}-{known.id}")
-    for name, situation in SITUATIONS.items()
-    for known in (*WAYS, *OUR_WAYS, *(MORE_WAYS if name in FEW else ()))
-    for way in known.values
-    if (way.stream or not situation.streamed) and way.sdk.format not in UNSAID.get(name, ())
-]
 
 
-@pytest.mark.parametrize(("way", "situation"), PLAYED)
+def _speaking(case: str) -> dict[str, Sdk]:
+    """The SDKs whose formats have words for it."""
+    sdks = SDKS | OURS | (MORE if case in FEW else {})
+    return {name: sdk for name, sdk in sdks.items() if sdk.format not in UNSAID.get(case, ())}
+
+
+@each_case(SITUATIONS, _speaking, lambda case: [True] if SITUATIONS[case].streamed else [False, True])
 @pytest.mark.behaviour(3, 9, 12, 19, 21, 33, 42)
-async def test_a_turn(way: Way, situation: Situation) -> None:
+async def test_a_turn(way: Way, case: str) -> None:
     """It goes as the script has it, can be taken up where it ended, and every call is counted once by its reason."""
+    situation = SITUATIONS[case]
     provider = ScriptedProvider(situation.script, format=way.sdk.format, dialect=way.sdk.dialect)
     ran: list[Any] = []
 
@@ -347,32 +350,22 @@ async def test_a_turn(way: Way, situation: Situation) -> None:
             if situation.whole:
                 resumed = await way.turn(client, result.resume())
                 assert (resumed.text, resumed.complete) == (situation.whole, True)
-    if situation is SITUATIONS["a stream that breaks"]:
-        assert result.stop is not None
-        assert result.stop.detail == "connection"
+    assert situation.detail in (None, result.stop and result.stop.detail)
     assert Counter(seen.reasons()) == situation.counted
-    first, *others = provider.received
-    assert {each.stream for each in provider.received} == {way.stream}
-    assert {each.request.max_tokens for each in provider.received} >= {400}
-    for each in others:
-        question = each.request.messages[0]
-        if way.sdk.format == "bedrock_converse" and situation is SITUATIONS["a cut tool call"]:
-            # Converse wants roles to alternate: with no answer between them, two user messages go as one.
-            blocks: Any = question.content
-            question = question.but(content=blocks[0]["text"])
-        if way.sdk.format == "completions":  # the prompt goes on with what was said
-            question = question.but(content=question.text[: len(QUESTION)])
-        assert question == first.request.messages[0]
+    for each in provider.received:
+        assert (each.stream, each.request.messages[0].role) == (way.stream, "user")
+        assert each.request.messages[0].text.startswith(QUESTION)  # a prompt goes on with what was said
+        assert (each.request.max_tokens or 0) >= 400
     if settings:
         assert ran == [ARGUMENTS, {"q": "sea"}]
-        assert first.request.tools == (SEARCH,)
+        assert provider.requests[0].tools == (SEARCH,)
         said, *answered = provider.requests[-1].messages[-3:]
         assert [(asked.name, asked.arguments) for asked in said.tool_calls] == [("search", given) for given in ran]
         assert [(each.role, each.text, each.tool_call_id) for each in answered] == [
             ("tool", f"It is blue, {number}.", asked.id) for number, asked in enumerate(said.tool_calls, 1)
         ]
-    elif situation is SITUATIONS["a cut answer"] and way.sdk.format != "completions":
-        assert others[0].request.messages[-1].text == PROMPT
+    elif case == "a cut answer" and way.sdk.format != "completions":
+        assert provider.requests[1].messages[-1].text == PROMPT
     if situation.outcome == "provider_error":
         error = result.error
         assert isinstance(error, ProviderUnavailable)
@@ -389,7 +382,7 @@ def is_of_an_sdk(error: object) -> bool:
     return type(error).__module__.split(".")[0] in vendors.split()
 
 
-@pytest.mark.parametrize("way", _ways(OURS))
+@each_way(OURS)
 async def test_what_our_clients_give_is_what_was_said(way: Way) -> None:
     """Text, thinking, calls, figures and quotas are those that the scripted provider gives in process."""
     reply = say(FIRST) if way.sdk.format == "completions" else ASKS.but(text=FIRST, reasoning="Hm.")
@@ -415,20 +408,11 @@ def connections(url: str) -> int:
     return sum(line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "01" for line in lines)
 
 
-LEFT = [
-    pytest.param(way, cancelled, id=f"{known.id}-{'cancelled' if cancelled else 'left'}")
-    for known in WAYS
-    for way in known.values
-    for cancelled in (False, True)
-    if way.stream and (way.asynchronous or not cancelled)
-]
-
-
-@pytest.mark.parametrize(("way", "cancelled"), LEFT)
+@each_way(SDKS, [True])
 @pytest.mark.behaviour(18)
-async def test_a_stream_that_is_left_is_closed(way: Way, cancelled: bool) -> None:
+async def test_a_stream_that_is_left_is_closed(way: Way) -> None:
     """By its consumer or by a cancelled task: its connection is closed at once, though the client stays open."""
-    provider = ScriptedProvider([say(FIRST + REST).but(pace_s=0.2)])
+    provider = ScriptedProvider([say(FIRST + REST).but(pace_s=0.2)] * 2)
     arrived = asyncio.Event()
 
     async def consume(client: Any) -> None:
@@ -436,7 +420,11 @@ async def test_a_stream_that_is_left_is_closed(way: Way, cancelled: bool) -> Non
             arrived.set()
 
     async with way.asking(provider) as client:
-        if cancelled:
+        stream = way.provider(client)(way.request())
+        assert isinstance(await anext(stream) if way.asynchronous else next(stream), Delta)
+        await stream.aclose() if way.asynchronous else stream.close()
+        await closed(provider)
+        if way.asynchronous:
             task = asyncio.create_task(consume(client))
             await asyncio.wait_for(arrived.wait(), 10)
             task.cancel()
@@ -444,18 +432,19 @@ async def test_a_stream_that_is_left_is_closed(way: Way, cancelled: bool) -> Non
                 await task
             assert raised.value.turn_result.outcome == "cancelled"  # type: ignore[attr-defined]
             del task, raised
-        else:
-            stream = way.provider(client)(way.request())
-            assert isinstance(await anext(stream) if way.asynchronous else next(stream), Delta)
-            await stream.aclose() if way.asynchronous else stream.close()
-        url = f"http://{provider.received[0].headers['host']}"
+            await closed(provider)
+
+
+async def closed(provider: ScriptedProvider) -> None:
+    """Wait for a second until nobody is connected any more, which is less than a stream would go on."""
+    url = f"http://{provider.received[0].headers['host']}"
+    await asyncio.sleep(0.05)
+    gc.collect()  # Google's async generators do not close those within them; what is left open warns
+    for _ in range(20):
+        if not connections(url):
+            break
         await asyncio.sleep(0.05)
-        gc.collect()  # Google's async generators do not close those within them; what is left open warns
-        for _ in range(20):  # within a second, which is less than the stream would go on
-            if not connections(url):
-                break
-            await asyncio.sleep(0.05)
-        assert connections(url) == 0
+    assert connections(url) == 0
 
 
 # --- Pauses -------------------------------------------------------------------------------------------------------
@@ -463,7 +452,7 @@ async def test_a_stream_that_is_left_is_closed(way: Way, cancelled: bool) -> Non
 INTERACTIONS = {"google interactions": MORE["google interactions"]}
 
 
-@pytest.mark.parametrize("way", _ways({name: SDKS[name] for name in ("google", "anthropic")}))
+@each_way({name: SDKS[name] for name in ("google", "anthropic")})
 @pytest.mark.behaviour(13, 14)
 async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
     """Gemini's token goes back as it came, Anthropic's turn is sent again: by us, within the policy's limits."""
@@ -476,7 +465,7 @@ async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
     assert (provider.requests[1].token is not None) is (way.sdk is SDKS["google"])
 
 
-@pytest.mark.parametrize("way", _ways({"google": SDKS["google"], **INTERACTIONS}))
+@each_way({"google": SDKS["google"], **INTERACTIONS})
 @pytest.mark.behaviour(14)
 async def test_googles_sdk_follows_tokens_by_itself(way: Way) -> None:
     """Where it is told to, or always; nobody above it hears of the pause: all hops are one response."""
@@ -491,7 +480,7 @@ async def test_googles_sdk_follows_tokens_by_itself(way: Way) -> None:
     assert second.previous_id == ("v1_00000001" if way.sdk.told else None)
 
 
-@pytest.mark.parametrize("way", _ways({"openai": SDKS["openai responses"], **INTERACTIONS}))
+@each_way({"openai": SDKS["openai responses"], **INTERACTIONS})
 @pytest.mark.behaviour(13)
 async def test_a_response_in_the_background_is_fetched(way: Way) -> None:
     """It is fetched by its id through the SDK's own method, and not started twice."""
@@ -608,14 +597,7 @@ ERRORS: dict[str, tuple[Reply, type[ProviderError], StopReason | None]] = {
 }
 
 
-FAILED = [
-    pytest.param(*known.values, case, id=f"{case}-{known.id}")
-    for case in ERRORS
-    for known in (*WAYS, *OUR_WAYS, *(MORE_WAYS if case == "rate" else ()))
-]
-
-
-@pytest.mark.parametrize(("way", "case"), FAILED)
+@each_case(ERRORS, lambda case: SDKS | OURS | (MORE if case == "rate" else {}))
 async def test_errors_say_whose_fault_they_are(way: Way, case: str) -> None:
     """By their type; with the status, what it says of the stop and of trying again; an SDK's exception is the cause."""
     reply, kind, reason = ERRORS[case]
@@ -633,11 +615,10 @@ async def test_errors_say_whose_fault_they_are(way: Way, case: str) -> None:
     assert way.is_ours or is_of_an_sdk(error.__cause__) or status is None
 
 
-@pytest.mark.parametrize("way", [each for each in (*WAYS, *MORE_WAYS, *OUR_WAYS) if not each.values[0].stream])
-@pytest.mark.parametrize("tidy", [True, False], ids=["half a body", "a lost body"])
-async def test_a_body_that_is_cut_or_lost(way: Way, tidy: bool) -> None:
+@each_case(["half a body", "a lost body"], lambda case: SDKS | MORE | OURS, lambda case: [False])
+async def test_a_body_that_is_cut_or_lost(way: Way, case: str) -> None:
     """Half a JSON text is a DecodeError, a lost connection none; where boto3 is silent about either, it is one too."""
-    silent = way.sdk is SDKS["boto3"]
+    silent, tidy = way.sdk is SDKS["boto3"], case == "half a body"
     kind = DecodeError if tidy or silent else ProviderUnavailable
     async with way.asking(ScriptedProvider([CUT, cut(FIRST, tidy=tidy)])) as client:
         result = await way.turn(client, way.request())
@@ -658,7 +639,10 @@ def test_anything_else_passes() -> None:
     hooked = openai.OpenAI(api_key="none", http_client=httpx2.Client(event_hooks={"request": [refuse]}))
     with hooked, pytest.raises(LookupError, match="the host's hook"):
         adapters.provider(hooked)(ASKED)
-    with closing(_boto("http://127.0.0.1:9", 1)) as client, pytest.raises(Exception, match="Unknown parameter"):
+    with (
+        closing(SDKS["boto3"].make("http://127.0.0.1:9", 1, 1)) as client,
+        pytest.raises(Exception, match="Unknown parameter"),
+    ):
         adapters.provider(client)(ASKED.but(extra={"aNewMember": 1}))
 
 
@@ -679,7 +663,7 @@ def test_a_clients_method_is_refused_at_once() -> None:
     methods = [
         _client(openai.AsyncOpenAI).chat.completions.create,
         _client(genai.Client).models.generate_content,
-        _boto("http://127.0.0.1:9", 1).converse,
+        SDKS["boto3"].make("http://127.0.0.1:9", 1, 1).converse,
         openai.OpenAI,
     ]
     for method in methods:
@@ -720,7 +704,7 @@ async def test_a_method_beside_its_format(stream: bool) -> None:
 def test_invoked_models(model: str, stream: bool) -> None:
     """A function of each family's body; Bedrock's figures are in the last chunk of a stream, whatever the family."""
     scripted = ScriptedProvider(truncate("One two three", after=2).but(usage=Usage(5, 2)))
-    with scripted.serve() as url, closing(_boto(url, 30)) as client:
+    with scripted.serve() as url, closing(SDKS["boto3"].make(url, 30, 1)) as client:
 
         def invoke(**body: Any) -> Any:
             method = client.invoke_model_with_response_stream if stream else client.invoke_model

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -186,16 +184,6 @@ def test_the_hosts_own_http_client(library: Any) -> None:
         assert not http.is_closed
 
 
-def test_one_client_among_fifty_threads() -> None:
-    def ask(number: int) -> tuple[str, str]:
-        asked = ASKED.but(model=f"m{number}")
-        return sync(asked).text, finished(list(sync.stream(asked)))[0]
-
-    provider = ScriptedProvider(lambda asked: say(asked.model))
-    with provider.serve() as url, made(Client, "openai_chat", url) as sync, ThreadPoolExecutor(50) as pool:
-        assert list(pool.map(ask, range(200))) == [(f"m{number}",) * 2 for number in range(200)]
-
-
 # --- What is announced --------------------------------------------------------------------------------------------
 
 
@@ -252,46 +240,15 @@ def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
     assert record.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
-@pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
-def test_a_stream_that_its_consumer_closes_is_cancelled(format: str, records: list[Record]) -> None:
-    """Leaving a stream midway is `cancelled`, not truncated and not an error; what had come is counted.
-
-    Whoever stops at the last item has had everything: the call is announced before that item is handed over.
-    """
-    with made(Client, format, ScriptedProvider([say("One two three"), say("One")])) as sync:
-        items = sync.stream(ASKED)
-        assert next(items) == Delta(text="One")
-        items.close()
-        record = ended(records)
-        assert (record.stop.reason, record.stop.truncated, record.error) == (StopReason.CANCELLED, False, None)
-        assert (record.output_chars, record.started.turn.outcome) == (3, TurnOutcome.CANCELLED)
-        records.clear()
+def test_a_call_is_announced_before_its_last_item(records: list[Record]) -> None:
+    """Whoever stops at the response has had everything."""
+    with made(Client, "openai_chat", ScriptedProvider([say("One")])) as sync:
         items = sync.stream(ASKED)
         while not isinstance(next(items), ChatResponse):
             pass
         assert ended(records).stop.reason is StopReason.END_TURN
         items.close()
     assert len(records) == 3
-
-
-@streamed
-async def test_a_cancelled_task_is_announced_as_cancelled(stream: bool, records: list[Record]) -> None:
-    """Cancelling the task ends the call `cancelled`; the cancellation goes on to the caller."""
-    provider = ScriptedProvider([say("One two").but(pace_s=30) if stream else say("One").but(delay_s=30)])
-
-    async def ask() -> None:
-        async with made(AsyncClient, "openai_chat", provider) as other:
-            [_ async for _ in other.stream(ASKED)] if stream else await other(ASKED)
-
-    task = asyncio.create_task(ask())
-    while not provider.received:
-        await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    record = ended(records)
-    assert record.stop.reason is StopReason.CANCELLED
-    assert isinstance(record.error, asyncio.CancelledError)
 
 
 async def test_an_async_stream_that_is_left_is_cancelled(records: list[Record]) -> None:

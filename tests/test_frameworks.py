@@ -39,15 +39,6 @@ def test_an_answer_says_why_the_model_stopped(row: dict[str, Any]) -> None:
     assert {name: getattr(stop, name) for name in ("reason", "raw", *unsaid)} == unsaid | row["stop"]
 
 
-@pytest.mark.parametrize("row", [row for row in ANSWERS if row["reader"] == "langchain" and "said by" in row["name"]])
-def test_langchain_metadata_is_read_wherever_it_stands(row: dict[str, Any]) -> None:
-    """A message and a generation say the same as bare metadata."""
-    metadata = row["given"]
-    stop = frameworks.langchain(metadata)
-    assert frameworks.langchain({"content": "", "response_metadata": metadata}) == stop
-    assert frameworks.langchain({"generations": [[{"text": "", "generation_info": metadata}]]}) == stop
-
-
 @pytest.mark.parametrize("word", sorted(frameworks.REASONS["otel.util-genai"]))
 def test_otel_reads_back_what_telemetry_writes(word: str) -> None:
     """The conventions' words come back as themselves."""

@@ -16,14 +16,8 @@ import pydantic
 import pydantic_ai.exceptions
 import pytest
 from google.genai.types import FinishReason
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    HumanMessage,
-    HumanMessageChunk,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core import messages as langchain_messages
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from opentelemetry.sdk.trace import TracerProvider
@@ -54,12 +48,8 @@ class Answer(pydantic.BaseModel):
 def test_pydantic_ai_knows_no_word_without_a_row() -> None:
     """A new word of Pydantic AI's fails here first, and is named."""
     assert set(get_args(pydantic_messages.FinishReason)) == set(frameworks.REASONS["pydantic-ai"])
-    assert set(get_args(pydantic_messages.ModelResponseState)) == {
-        "complete",
-        "incomplete",
-        "suspended",
-        "interrupted",
-    }
+    states = "complete incomplete suspended interrupted"
+    assert set(get_args(pydantic_messages.ModelResponseState)) == set(states.split())
 
 
 @pytest.mark.parametrize("reason", list(FinishReason), ids=lambda reason: reason.value)
@@ -117,16 +107,19 @@ def test_langchain_results() -> None:
         stop = frameworks.langchain(answer, maximum=8)
         assert (stop.reason, stop.promoted_from, stop.suspected) == (StopReason.TOOL_CALL, StopReason.END_TURN, True)
     text = LLMResult(generations=[[Generation(text="a", generation_info={"finish_reason": "length"})]])
-    assert frameworks.langchain(text).reason is StopReason.MAX_TOKENS
+    assert frameworks.langchain(text).reason is frameworks.langchain(text.model_dump()).reason is StopReason.MAX_TOKENS
     for without in (AIMessage("y"), Generation(text="y"), AIMessageChunk(content="y")):
         assert frameworks.langchain(without).reason is StopReason.MISSING
 
 
 @pytest.mark.parametrize(
     "other",
-    [HumanMessage("x"), HumanMessageChunk(content="x"), SystemMessage("x"), ToolMessage("x", tool_call_id="1")],
+    [
+        HumanMessage("x"), langchain_messages.HumanMessageChunk(content="x"), langchain_messages.SystemMessage("x"),
+        langchain_messages.ToolMessage("x", tool_call_id="1"),
+    ],
     ids=lambda other: type(other).__name__,
-)
+)  # fmt: skip
 def test_langchain_messages_that_no_model_wrote(other: Any) -> None:
     """They have no reason to have stopped for."""
     with pytest.raises(UsageError, match=rf"langchain\(\) reads an AIMessage, .*, not {type(other).__name__}$"):

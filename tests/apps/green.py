@@ -14,13 +14,8 @@ monkey.patch_all()
 import sys
 
 import gevent
-import openai
 
 from tests.apps import bare
-
-# It asks another process what system this is. Green threads run on in a fork as soon as OpenTelemetry's metric reader
-# begins its own again there, whoever instruments: it is asked while there is no reader.
-openai.OpenAI().platform_headers()
 
 ticks = 0
 

@@ -18,6 +18,8 @@ from inspect import isawaitable
 from pkgutil import resolve_name
 from typing import Any
 
+from endturn.chat import Message, Request
+
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CLAUDE: dict[str, Any] = {**ASK, "max_tokens": 99}
 STREAM: dict[str, Any] = {**ASK, "stream": True}
@@ -54,6 +56,11 @@ class Kind:
     @property
     def is_async(self) -> bool:
         return self.name.startswith("Async")
+
+    @property
+    def is_ours(self) -> bool:
+        """It announces its calls itself, as errors where an SDK's have lost their end."""
+        return self.of.startswith("endturn.")
 
     @property
     def is_installed(self) -> bool:
@@ -170,9 +177,24 @@ def cohere(of: Any, url: str, timeout_s: float, tries: int) -> Any:
     return made, {**ASK, "request_options": {"max_retries": tries - 1}}
 
 
+def ours(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return of("openai", api_key="none", base_url=url + "/v1", timeout=timeout_s)
+
+
+async def ours_stream(made: Any) -> Any:
+    return made.stream(OURS)
+
+
+def ollama(of: Any, url: str, timeout_s: float, tries: int) -> Any:
+    return of(host=url, timeout=timeout_s)
+
+
+OURS = Request(model="m", messages=(Message(role="user", content="hi"),))
 RESPONSES: dict[str, Any] = {"model": "m", "input": "hi"}
 PROMPT: dict[str, Any] = {"model": "m", "prompt": "hi"}
 CONTENTS: dict[str, Any] = {"model": "m", "contents": "hi"}
+GEMINI: dict[str, Any] = {"provider": "gcp.gemini", "format": "gemini", "retries": True}
+INTERACTIONS: dict[str, Any] = {"provider": "gcp.gemini", "format": "gemini_interactions"}
 CONVERSE: dict[str, Any] = {"modelId": "m:0", "messages": [{"role": "user", "content": [{"text": "hi"}]}]}
 INVOKED: dict[str, Any] = {"modelId": "anthropic.claude-sonnet-5", "body": json.dumps(CLAUDE)}
 BEDROCK: dict[str, Any] = {"provider": "aws.bedrock", "format": "bedrock_converse", "model": "m:0", "retries": True}
@@ -204,12 +226,20 @@ SDKS = [
     ),
     Kind(
         "Google", "google.genai:Client", google, lambda made: made.models.generate_content(**CONTENTS),
-        lambda made: made.models.generate_content_stream(**CONTENTS), "gcp.gemini", "gemini", retries=True,
+        lambda made: made.models.generate_content_stream(**CONTENTS), **GEMINI,
     ),
     Kind(  # it sends through aiohttp, where that is installed
         "AsyncGoogle", "google.genai:Client", google, lambda made: made.aio.models.generate_content(**CONTENTS),
-        lambda made: made.aio.models.generate_content_stream(**CONTENTS), "gcp.gemini", "gemini", retries=True,
-        close=close_google,
+        lambda made: made.aio.models.generate_content_stream(**CONTENTS), **GEMINI, close=close_google,
+    ),
+    Kind(
+        "GoogleInteractions", "google.genai:Client", google, lambda made: made.interactions.create(**RESPONSES),
+        lambda made: made.interactions.create(**RESPONSES, stream=True), **INTERACTIONS,
+    ),
+    Kind(
+        "AsyncGoogleInteractions", "google.genai:Client", google,
+        lambda made: made.aio.interactions.create(**RESPONSES),
+        lambda made: made.aio.interactions.create(**RESPONSES, stream=True), **INTERACTIONS, close=close_google,
     ),
     Kind(
         "Converse", "boto3:client", bedrock, lambda made: made.converse(**CONVERSE),
@@ -236,8 +266,15 @@ SDKS = [
         retries=True, close=id,
     ),
     Kind(
-        "Ollama", "ollama:Client", lambda of, url, timeout_s, tries: of(host=url, timeout=timeout_s),
-        lambda made: made.chat(**ASK), lambda made: made.chat(**STREAM), "ollama", "ollama", close=id,
+        "Ollama", "ollama:Client", ollama, lambda made: made.chat(**ASK), lambda made: made.chat(**STREAM), "ollama",
+        "ollama", close=id,
+    ),
+    Kind(
+        "Client", "endturn.clients:Client", ours, lambda made: made(OURS), lambda made: made.stream(OURS)
+    ),
+    Kind(
+        "AsyncClient", "endturn.clients:AsyncClient", ours, lambda made: made(OURS), ours_stream,
+        close=lambda made: made.aclose(),
     ),
 ]  # fmt: skip
 

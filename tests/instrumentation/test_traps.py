@@ -110,7 +110,8 @@ def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: Records) -> None:
     def check(request: Any) -> None:
         guard.post(URL, json={**ASK, "model": "guard"})
 
-    transport = ScriptedProvider([truncate(WORDS, after=1)]).transport()
+    inner = scripted(httpx, truncate(WORDS, after=1))
+    transport = httpx.MockTransport(lambda request: inner.post(request.url, content=request.content))
     httpx.Client(transport=transport, event_hooks={"request": [check]}).post(URL, json=ASK)
     found = [(ended.started.model, ended.stop.reason) for ended in seen.ended]
     assert found == [("guard", StopReason.END_TURN), ("m", StopReason.MAX_TOKENS)]

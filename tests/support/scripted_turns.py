@@ -14,13 +14,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import (
     ContinuationController,
@@ -40,7 +33,8 @@ from endturn import (
 )
 from endturn.scripted import Reply, reason
 from tests.support import turns
-from tests.test_adapters import SDKS
+from tests.telemetry.stage import METRICS, Stage
+from tests.test_adapters import SDKS, whole_and_streamed as whole_and_streamed
 
 FORMATS = ("openai_chat", "anthropic", "bedrock_converse", "openai_responses")
 every_format = pytest.mark.parametrize("format_name", FORMATS)
@@ -52,8 +46,6 @@ NO_WORD = {
     ("openai_responses", StopReason.TOOL_CALL),
 }
 """The reasons that a format has no word for, of a reply without calls."""
-whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
 PREFILLED = {
     "claude-haiku-4-5": ("anthropic", "", "claude-haiku-4-5"),
     "claude-sonnet-4-5": ("anthropic", "", "claude-sonnet-4-5"),
@@ -123,7 +115,7 @@ def play(
         answers: Any = provider.stream if stream else provider
         if client:
             known = CLIENTS[client]
-            sdk = stack.enter_context(closing(known.make(stack.enter_context(provider.serve()), 30)))
+            sdk = stack.enter_context(closing(known.make(stack.enter_context(provider.serve()), 30, 1)))
             answers = adapters.provider(sdk, stream=stream, format=known.format)
         chosen = ContinuationPolicy(**policy) if preset is None else ContinuationPolicy.preset(preset, **policy)
         controller = ContinuationController(answers, tools=[(SEARCH, run), (DEPLOY, run)], policy=chosen)
@@ -145,48 +137,33 @@ def calls_in(messages: Sequence[Message]) -> list[str]:
 
 @dataclass
 class Telemetry:
-    """In-memory exporters of a host that instrumented with endturn."""
+    """What a host that instrumented with endturn exports."""
 
-    spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
-    reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
-    logs: Any = field(default_factory=lambda: InMemoryLogRecordExporter())  # type: ignore[no-untyped-call]
+    stage: Stage = field(default_factory=Stage)
 
     def turn(self) -> dict[str, Any]:
         """The attributes of the one turn's span."""
-        (found,) = [span for span in self.spans.get_finished_spans() if span.name.startswith("invoke_agent")]
-        return dict(found.attributes or {})
+        (found,) = [span["attributes"] for span in self.stage.finished() if span["name"].startswith("invoke_agent")]
+        assert isinstance(found, dict)
+        return found
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The attributes of each event of this name, and its severity."""
-        found = (one.log_record for one in self.logs.get_finished_logs())
-        return [
-            {"severity": record.severity_text, **dict(record.attributes or {})}
-            for record in found
-            if record.event_name == f"endturn.{name}"
-        ]
+        """Each event of this name."""
+        return [event for event in self.stage.events() if event["name"] == f"endturn.{name}"]
 
     def total(self, name: str, **attributes: object) -> float:
         """A metric's sum over the points with these attributes (dots as underscores)."""
-        data = self.reader.get_metrics_data()
-        metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics] if data else []
-        total = 0.0
-        for point in (point for metric in metrics if metric.name == name for point in metric.data.data_points):
-            told = {key.replace(".", "_"): value for key, value in (point.attributes or {}).items()}
-            if attributes.items() <= told.items():
-                total += point.value if hasattr(point, "value") else getattr(point, "sum", 0.0)
-        return total
+        keys = [attribute.key.replace(".", "_") for attribute in METRICS[name].attributes]
+        points = self.stage.points().get(name, {}).items()
+        found = [value for key, value in points if attributes.items() <= dict(zip(keys, key, strict=True)).items()]
+        return float(sum(value[1] if isinstance(value, tuple) else value for value in found))
 
 
 @contextmanager
 def observed() -> Iterator[Telemetry]:
     """Instrument with exporters in memory."""
     telemetry = Telemetry()
-    tracers = TracerProvider(shutdown_on_exit=False)
-    tracers.add_span_processor(SimpleSpanProcessor(telemetry.spans))
-    loggers = LoggerProvider(shutdown_on_exit=False)
-    loggers.add_log_record_processor(SimpleLogRecordProcessor(telemetry.logs))
-    meters = MeterProvider([telemetry.reader], shutdown_on_exit=False)
-    instrument(tracer_provider=tracers, meter_provider=meters, logger_provider=loggers)
+    instrument(**telemetry.stage.providers())
     try:
         yield telemetry
     finally:

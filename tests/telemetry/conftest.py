@@ -10,22 +10,15 @@ import pytest
 from endturn import hooks
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
-from tests.telemetry.mocked import Records
+from tests.support.announced import Records, observed
 from tests.telemetry.stage import Recording, Stage
 
 
 @pytest.fixture
 def records() -> Iterator[Records]:
     """Everything that is announced while the SDKs are instrumented."""
-    found = Records()
-    stop = hooks.subscribe(found.append)
-    instrument()
-    try:
+    with observed() as found:
         yield found
-    finally:
-        uninstrument()
-        cleanup.run()
-        stop()
 
 
 @pytest.fixture

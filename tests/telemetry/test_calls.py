@@ -160,19 +160,6 @@ def test_an_auth_flow_is_part_of_the_call(records: Records, library: Any) -> Non
     assert records.only().stop.reason is StopReason.END_TURN
 
 
-def test_a_transport_that_hands_a_call_on_makes_no_other(records: Records) -> None:
-    """A transport that sends what it is given by another HTTP client is a part of the call."""
-    inner = httpx2.Client(transport=httpx2.MockTransport(lambda request: body(CUT)))
-
-    def forward(request: httpx2.Request) -> httpx2.Response:
-        answer = inner.post(str(request.url), content=request.content, headers={"content-type": "application/json"})
-        return httpx2.Response(200, content=answer.content, headers={"content-type": "application/json"})
-
-    http = httpx2.Client(transport=httpx2.MockTransport(forward))
-    openai.OpenAI(api_key="none", max_retries=0, http_client=http).chat.completions.create(**ASK)
-    assert records.only().started.model == ASK["model"]
-
-
 # trio warns of the SDKs' own generators when a stream is closed early, observed or not.
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 def test_async_clients_on_trio(records: Records) -> None:

@@ -238,12 +238,6 @@ def test_a_controller_says_itself_what_it_continues(world: World) -> None:
     assert finish(going_on).continuation is not None
 
 
-def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ordinary call costs no hash."""
-    monkeypatch.setattr("endturn.telemetry.turn_inference.digests", lambda *args: pytest.fail("hashed"))
-    finish(HISTORY)
-
-
 # --- Fingerprints --------------------------------------------------------------------------------------------------
 
 

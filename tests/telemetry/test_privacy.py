@@ -107,12 +107,8 @@ def _messages(s: Secrets) -> tuple[Message, ...]:
 def _ours(url: str, s: Secrets) -> Way:
     address = url.replace("://", f"://{s.user}:{s.password}@") + f"/{s.path}"
     client = Client("openai", api_key=s.key, base_url=f"{address}/v1?key={s.query}")
-    request = Request(
-        model="m",
-        messages=_messages(s),
-        tools=(Tool(name=s.tool, description=s.description),),
-        extra={"user": s.user_id, "stop": [s.stop]},
-    )
+    tools, extra = (Tool(name=s.tool, description=s.description),), {"user": s.user_id, "stop": [s.stop]}
+    request = Request(model="m", messages=_messages(s), tools=tools, extra=extra)
     return lambda: client.complete(request), lambda: client.stream(request)
 
 

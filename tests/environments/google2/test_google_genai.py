@@ -1,3 +1,3 @@
-"""The major before the current one: every fact about the current one is one about it."""
+"""The major before the current one, in every situation of the HTTP clients' matrix."""
 
-from tests.telemetry.test_google_genai import *  # noqa: F403
+from tests.instrumentation.test_exchanges import *  # noqa: F403
