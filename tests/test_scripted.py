@@ -57,12 +57,6 @@ def refused(provider: ScriptedProvider) -> str:
     return str(answer.json()["error"]["message"])
 
 
-@given(st.text())
-def test_tokens_join_to_the_text(text: str) -> None:
-    """Tokens are pieces of the text: nothing is lost or added."""
-    assert "".join(tokens(text)) == text
-
-
 # --- The script's order -----------------------------------------------------------------------------------------
 
 
@@ -177,6 +171,7 @@ def test_a_reason_that_cannot_be_said(format: str, reply: Reply, message: str) -
 @given(text=st.text(min_size=1), maximum=st.integers(1, 20))
 def test_a_continued_essay_is_the_essay(text: str, maximum: int) -> None:
     """An agent that appends each piece and asks to continue ends with exactly the text, and then with `end_turn`."""
+    assert "".join(tokens(text)) == text
     provider, said = ScriptedProvider(essay(text)), ["Write."]
     while True:
         response = provider.complete(request(*said, max_tokens=maximum))
