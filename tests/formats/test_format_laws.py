@@ -104,7 +104,7 @@ def test_a_response_of_another_format_is_resumed_by_its_text(recorded: Recorded)
 
 # --- Damage ---
 
-MANY = min(40, settings.default.max_examples // 2)
+MANY = min(40, settings().max_examples // 2)
 """How many are damaged in an example: forty, and in the fast tests a dozen."""
 VALUES: list[list[Any]] = [
     [None],
