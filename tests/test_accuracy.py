@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.processes import require_stack
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import accuracy  # noqa: E402
+from benchmarks import accuracy
+from tests.support.processes import REPOSITORY, require_stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -57,7 +51,7 @@ def test_dashboards_say_what_happened(name: str, results: dict[str, dict[str, An
 
 def test_the_page_is_what_the_benchmark_writes(results: dict[str, dict[str, Any]]) -> None:
     """The same situations and the same words around the figures."""
-    page = (ROOT / "docs" / "accuracy.md").read_text()
+    page = (REPOSITORY / "docs" / "accuracy.md").read_text()
     assert page.startswith(accuracy.HEAD)
     assert page.endswith(accuracy.FOOT)
     for result in results.values():

@@ -19,7 +19,7 @@ from endturn.events import CallEnded, ToolEnded, TurnEnded, UsageEstimated
 from endturn.formats import format_of
 from endturn.scopes import Layer, current_turn, open_call
 from endturn.scripted import ScriptedProvider, reason, say
-from endturn.stop import Stop, StopReason
+from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
 
 SEARCHING = ask(tools=(SEARCH,))
@@ -234,12 +234,3 @@ def test_the_scope_is_never_left_open_across_a_yield() -> None:
         assert current_turn() is None
     assert (len(seen), len(set(seen))) == (3, 1)
     assert seen[0] is not None
-
-
-@pytest.mark.behaviour(20)
-def test_a_whole_answer_is_the_hosts_own_request_and_stop() -> None:
-    """Nothing is copied where nothing is changed."""
-    request, provider = ask(), Played(said("Hello.\n"))
-    result = ContinuationController(provider).run(request)
-    assert provider.requests[0] is request
-    assert result.stop == Stop(StopReason.END_TURN, "end_turn")

@@ -1,20 +1,105 @@
-"""The examples do what they say, each as its user runs it."""
+"""The examples do what they say, each as its user runs it, against a scripted provider."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from endturn.scripted import Reply, call, partial_call, say, truncate
-from tests.support.examples import run
+from endturn.scripted import Reply, ScriptedProvider, call, partial_call, say, truncate
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 ASKS = call("weather", {"city": "Oslo"})
 ANSWER = say("It rains.")
 CUT = truncate("It rains in Oslo, and it will go on", after=4)
 FRAMEWORKS = {"pydantic_ai_agent": "pydantic_ai", "langgraph_agent": "langgraph", "openai_agents": "agents"}
 AGENTS = [name for name, package in FRAMEWORKS.items() if find_spec(package)]
 """The examples whose framework is installed; tests/environments/frameworks has those of the others."""
+
+AS_A_USER = """
+import json, os, runpy, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from endturn.instrumentation.instrument import uninstrument
+kept = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(kept))
+trace.set_tracer_provider(provider)
+path = sys.argv[1]
+sys.path.insert(0, os.path.dirname(path))
+sys.argv = [path, "What is the weather in Oslo?"]
+try:
+    runpy.run_path(path, run_name="__main__")
+except Exception as error:
+    print("raised", type(error).__name__)
+finally:
+    uninstrument()
+    print("SPANS " + json.dumps([dict(span.attributes or {}) for span in kept.get_finished_spans()]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of it.
+
+    Attributes:
+        seen: the lines that `telling` printed, without their mark.
+        printed: the others.
+        spans: the attributes of each span, by order of their ends.
+        requests: how often the provider was asked.
+    """
+
+    seen: list[str]
+    printed: list[str]
+    spans: list[Mapping[str, Any]]
+    requests: int
+
+    @property
+    def calls(self) -> list[str]:
+        """The reasons of the calls, by their spans."""
+        return [span["endturn.stop.reason"] for span in self.spans if "endturn.stop.reason" in span]
+
+
+def run(name: str, *replies: Reply) -> Ran:
+    """Run an example; the replies are what the model says."""
+    provider = ScriptedProvider(list(replies))
+    with provider.serve() as url:
+        told = {
+            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_KEY": "none",
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",
+            "LANGSMITH_TRACING": "false",
+            "PYTHONPATH": str(REPOSITORY / "src"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", AS_A_USER, str(REPOSITORY / "examples" / f"{name}.py")],
+            env={**os.environ, **told},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    lines = done.stdout.splitlines()
+    (spans,) = (line.removeprefix("SPANS ") for line in lines if line.startswith("SPANS "))
+    mark = "[endturn] "
+    return Ran(
+        [line.removeprefix(mark) for line in lines if line.startswith(mark)],
+        [line for line in lines if not line.startswith((mark, "SPANS "))],
+        json.loads(spans),
+        len(provider.requests),
+    )
 
 
 def test_a_handwritten_loop() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,33 +43,13 @@ GRAFANA, STARTING = container("grafana", health="healthy"), container("grafana",
 LOKI = container("loki", health="starting", said="503")
 
 
-@dataclass(frozen=True)
-class Up:
-    """`make up`, with a `docker` on the path that shows containers as they are from look to look."""
-
-    folder: Path
-    capsys: pytest.CaptureFixture[str]
-
-    @property
-    def root(self) -> Path:
-        """The folder that is started."""
-        return self.folder / "root"
-
-    def __call__(self, *options: str, looks: Sequence[list[dict[str, Any]]], compose_ends: int = 0) -> tuple[int, str]:
-        """Its status, and what it says."""
-        for number, look in enumerate(looks):
-            (self.folder / "looks" / str(number)).write_text(json.dumps(look))
-        (self.folder / "status").write_text(str(compose_ends))
-        status = compose.main(["up", *options], root=self.root)
-        return status, "".join(self.capsys.readouterr())
-
-    def asked(self) -> str:
-        """The commands that docker was given."""
-        return (self.folder / "asked").read_text().replace(f"{self.root}/", "")
+Up = Callable[..., tuple[int, str]]
+"""Starts the folder `root`; gives its status, and what it says."""
 
 
 @pytest.fixture
 def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Up:
+    """`make up`, with a `docker` on the path that shows containers as they are from look to look."""
     (tmp_path / "looks").mkdir()
     (tmp_path / "docker").write_text(DOCKER)
     (tmp_path / "docker").chmod(0o755)
@@ -79,7 +58,14 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(compose, "LOOK_S", 0)
     for name in compose.MOUNTED:
         (tmp_path / "root" / name).mkdir(parents=True)
-    return Up(tmp_path, capsys)
+
+    def started(*options: str, looks: Sequence[list[dict[str, Any]]] = (), compose_ends: int = 0) -> tuple[int, str]:
+        for number, look in enumerate(looks):
+            (tmp_path / "looks" / str(number)).write_text(json.dumps(look))
+        (tmp_path / "status").write_text(str(compose_ends))
+        return compose.main(["up", *options], root=tmp_path / "root"), "".join(capsys.readouterr())
+
+    return started
 
 
 def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,29 +92,27 @@ def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_up_says_what_is_missing(
-    up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str | None, words: str
+    up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, words: str
 ) -> None:
     """Without Docker, its Compose plugin or its daemon, `make up` says so and what to do, and makes no password."""
-    docker = up.folder / "docker"
+    docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\n{script}\n") if script else docker.unlink()
-    monkeypatch.setenv("PATH", str(up.folder))
-    assert compose.main(["up"], root=up.root) == 1
-    assert words in capsys.readouterr().err
-    assert not (up.root / ".env").exists()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, said = up()
+    assert (status, words in said, (tmp_path / "root" / ".env").exists()) == (1, True, False)
 
 
-def test_up_waits_and_prints_the_addresses(up: Up) -> None:
-    """And where the password is, not what."""
+def test_up_waits_and_prints_the_addresses(up: Up, tmp_path: Path) -> None:
+    """And where the password is, not what. A part of the fleet that was there for one thing may have ended."""
     status, said = up("--lgtm", looks=[[GRAFANA, LOKI], [GRAFANA, container("loki", health="healthy")]])
-    password = (up.root / ".env").read_text().strip().partition("=")[2]
-    parts = ("waiting for loki\n", "http://127.0.0.1:3000", str(up.root / ".env"), password)
+    env = tmp_path / "root" / ".env"
+    password = env.read_text().strip().partition("=")[2]
+    parts = ("waiting for loki\n", "http://127.0.0.1:3000", str(env), password)
     assert (status, [part in said for part in parts]) == (0, [True, True, True, False])
-    assert "--file docker-compose.lgtm.yml up --detach --remove-orphans\n" in up.asked()
-
-
-def test_the_fleet_is_laid_over_and_a_part_that_was_there_for_one_thing_may_have_ended(up: Up) -> None:
     assert up("--fleet", looks=[[GRAFANA, container("topics", "exited", restart="on-failure")]])[0] == 0
-    assert "--file docker-compose.yml --file docker-compose.fleet.yml up --detach --remove-orphans\n" in up.asked()
+    asked = (tmp_path / "asked").read_text().replace(f"{env.parent}/", "")
+    for files in ("docker-compose.lgtm.yml", "docker-compose.yml --file docker-compose.fleet.yml"):
+        assert f"--file {files} up --detach --remove-orphans\n" in asked
 
 
 @pytest.mark.parametrize(
@@ -150,10 +134,10 @@ def test_up_fails_at_once_and_says_why(up: Up, failed: dict[str, Any], reason: s
     assert [part for part in ("grafana", "http://") if part in trouble] == []
 
 
-def test_up_ends_when_it_cannot_go_on(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_ends_when_it_cannot_go_on(up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An image that is not there, a port in use: Compose has said so. What is waited for in vain is named."""
     status, said = up(looks=[], compose_ends=18)
-    assert (status, "reason is above" in said, " ps " in up.asked()) == (18, True, False)
+    assert (status, "reason is above" in said, " ps " in (tmp_path / "asked").read_text()) == (18, True, False)
     monkeypatch.setattr(compose, "WAIT_S", 0)
     status, said = up(looks=[[GRAFANA, LOKI]])
     assert (status, "endturn-loki-1: starting (503)\n  last words of loki\n" in said) == (1, True)
@@ -169,13 +153,13 @@ def test_the_collector_is_asked_from_outside(up: Up, monkeypatch: pytest.MonkeyP
     assert (status, "endturn-collector-1: running, but does not answer" in said) == (1, True)
 
 
-def test_what_is_mounted_can_be_read_by_others(up: Up) -> None:
+def test_what_is_mounted_can_be_read_by_others(up: Up, tmp_path: Path) -> None:
     """After a checkout with umask 077 the containers' users may read our files; the password stays private."""
-    file = up.root / "dashboards" / "rules" / "endturn.yaml"
+    file = tmp_path / "root" / "dashboards" / "rules" / "endturn.yaml"
     file.parent.mkdir()
     file.write_text("groups: []")
     file.chmod(0o600)
     file.parent.chmod(0o700)
     assert up(looks=[[GRAFANA]])[0] == 0
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, up.root / ".env")]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, tmp_path / "root" / ".env")]
     assert modes == [0o644, 0o755, 0o600]

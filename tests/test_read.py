@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
-from endturn import Request, StopReason, UsageError, explain, read
+from endturn import Request, StopReason, UsageError, read
 from endturn.chat import ChatResponse
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import FORMATS, Event, dialect_in, format_of
@@ -87,17 +87,15 @@ def answer(text: str, reason: str) -> Any:
 
 
 def test_what_was_asked_and_of_whom_tells_more() -> None:
-    """A limit, of our request or of the JSON that was sent; whose word a reason is: OpenAI has no `eos`."""
+    """A limit, of our request or of the JSON that was sent; whose word a reason is: OpenAI has no `eos`.
+
+    An SDK's object says the same as its JSON.
+    """
     body, asked = answer("and then", "stop"), Request(model="m", messages=(), max_tokens=16)
     for request, suspected in ((None, False), (asked, True), ({"max_tokens": 16}, True)):
         assert read(body, format="openai_chat", request=request).stop.suspected is suspected
     for provider, reason in (("together", "end_turn"), (None, "end_turn"), ("openai", "unknown")):
         assert read(answer("So", "eos"), format="openai_chat", provider=provider).stop.reason == reason
-
-
-def test_an_sdks_object_is_read_too() -> None:
-    """As OpenAI's client hands it out."""
-    body = answer("Half", "length")
     assert read(ChatCompletion.construct(**body), format="openai_chat") == read(body, format="openai_chat")
 
 
@@ -169,10 +167,3 @@ def test_what_cannot_be_read_is_said(reply: Any, kind: type[Exception], says: st
         read(reply, format="openai_chat")
     with pytest.raises(UsageError, match="openai_responses"):
         read(reply, format="chat")
-
-
-def test_explain_is_public() -> None:
-    """The rows of a raw value: what it means, how it goes on, where that was read."""
-    (entry,) = explain("pause_turn", provider="anthropic")
-    assert (entry.normalized, entry.truncated, entry.row.resume) == ("paused", False, "resend_unchanged")
-    assert entry.row.source

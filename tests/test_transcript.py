@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, pairwise
@@ -18,7 +19,6 @@ import pytest
 
 from endturn.chat import ChatResponse, Message, Request
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
-from endturn.continuation.result import Entry
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import UsageError
 from endturn.events import Strategy
@@ -53,6 +53,7 @@ def settings(path: Path | None, **policy: Any) -> dict[str, Any]:
         "policy": ContinuationPolicy(transcript=path, **policy),
         "clock": count(0.1, 0.1).__next__,
         "new_id": lambda: "turn-1",
+        "sleep": lambda seconds: None,
     }
 
 
@@ -108,11 +109,19 @@ def records(told: Sequence[Any]) -> list[str]:
 @EVERY
 @pytest.mark.behaviour(43)
 def test_a_turn_is_read_back_and_played_again(script: Sequence[Any], path: Path) -> None:
-    """Request, messages, text, usage, outcome and responses are what the turn had; played again from what was recorded,
-    with the same clock and ids, it comes to the same result and the same records.
+    """Each message stands there before the call that it goes with; request, text, usage, outcome and responses are what
+    the turn had. Played again from what was recorded, with the same clock and ids, it comes to the same.
     """
+    provider, written = Played(*script), list[Message | None]()
+
+    def noted(request: Request) -> Any:
+        messages = [entry.message for entry in only(path).entries if entry.message is not None]
+        written.append(messages[-1] if messages else None)
+        return provider(request)
+
     with heard() as before:
-        result = play(path, script)
+        result = ContinuationController(noted, **settings(path)).run(REQUEST)
+    assert written == [None, *(request.messages[-1] for request in provider.requests[1:])]
     turn = only(path)
     assert (turn.turn_id, turn.request, turn.damaged, turn.ended) == ("turn-1", REQUEST, False, True)
     for name in ("outcome", "segments", "messages", "text", "usage"):
@@ -165,35 +174,37 @@ def test_several_turns_of_one_file_are_told_apart(path: Path) -> None:
 # --- Damage -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["thinking and a call", "a cut call", "a failed stream"])
-def test_a_file_that_ends_anywhere_loses_the_last_line_at_most(
+@pytest.mark.parametrize(
+    "name", ["continued", "thinking and a call", "calls", "a cut call", "tools between the halves", "a pause",
+             "blocks of another's shape"],
+)  # fmt: skip
+def test_a_turn_that_was_killed_goes_on_to_the_same_answer(
     name: str, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Cut at every byte: what the whole lines say is there, it can be sent, and a torn last line is no news."""
-    torn = path.with_name("torn.jsonl")
-    play(path, SCRIPTS[name])
-    data, whole = path.read_bytes(), only(path)
-
-    def shown(entries: Sequence[Entry]) -> list[object]:
-        """No two exceptions are equal."""
-        return [(replace(entry, raised=None), str(entry.raised)) for entry in entries]
-
-    checked = -1
-    torn.write_bytes(data)
-    for size in range(len(data), -1, -1):
-        os.truncate(torn, size)
-        lines = data[:size].count(b"\n") + (data[size : size + 1] == b"\n")  # a line needs its end only to be followed
-        turns = recover(torn)
-        assert len(turns) == min(lines, 1)
-        for turn in turns:
-            assert len(turn.entries) == min(lines - 1, len(whole.entries))
-            assert shown(turn.entries) == shown(whole.entries[: len(turn.entries)])
-            assert turn.ended == (lines == data.count(b"\n"))
-            assert not turn.damaged
-            if lines != checked:
-                checked = lines
-                assert_sent(turn.messages)
-                assert is_resumable(turn) or lines >= data.count(b"\n") - 1  # all but its end is there
+    """Wherever the file ends, it loses the last line at most, and a torn one is no news. Given the responses that had
+    not arrived, the turn ends with the same text.
+    """
+    torn, script = path.with_name("torn.jsonl"), SCRIPTS[name]
+    result = play(path, script)
+    lines, whole = path.read_bytes().splitlines(keepends=True), only(path)
+    for kept, last in enumerate(lines):
+        for size in (0, 1, len(last) // 2, len(last) - 1):  # a line needs its end only to be followed
+            torn.write_bytes(b"".join(lines[:kept]) + last[:size])
+            written = kept + (size == len(last) - 1)
+            turns = recover(torn)
+            assert [turn.entries for turn in turns] == [whole.entries[: written - 1]] * min(written, 1)
+            assert [(turn.ended, turn.damaged) for turn in turns] == [(written == len(lines), False)] * len(turns)
+        for turn in recover(torn):
+            assert_sent(turn.messages)
+            if written > len(lines) - 2:  # all but its end is there
+                continue
+            assert is_resumable(turn)
+            # A response whose message was not written is asked for again.
+            provider = Played(*script[sum(message.role == "assistant" for message in turn.segments) :])
+            again = ContinuationController(provider, **settings(None)).run(turn.resume())
+            assert (again.text, again.outcome) == (result.text, "completed")
+            assert_sent(again.messages)
+            assert provider.script == []
     assert caplog.messages == []
 
 
@@ -252,28 +263,6 @@ def test_what_cannot_be_read_is_reported(path: Path, caplog: pytest.LogCaptureFi
 # --- Taking up again ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["continued", "thinking and a call", "calls", "a cut call", "tools between the halves", "a pause",
-             "blocks of another's shape"],
-)  # fmt: skip
-def test_a_turn_that_was_killed_goes_on_to_the_same_answer(name: str, path: Path) -> None:
-    """Whatever line was the last: given the responses that had not arrived, the turn ends with the same text."""
-    torn = path.with_name("torn.jsonl")
-    script = SCRIPTS[name]
-    whole = play(path, script)
-    lines = path.read_bytes().splitlines(keepends=True)
-    for kept in range(1, len(lines) - 2):
-        torn.write_bytes(b"".join(lines[:kept]))
-        turn = only(torn)
-        # A response whose message was not written is asked for again.
-        entered = sum(message.role == "assistant" for message in turn.segments)
-        provider = Played(*script[entered:])
-        result = ContinuationController(provider, **settings(None)).run(turn.resume())
-        assert (result.text, result.outcome) == (whole.text, "completed")
-        assert_sent(result.messages)
-        assert provider.script == []
-
-
 def test_limits_go_on_after_a_crash_and_begin_anew_after_a_limit(path: Path) -> None:
     """A crash gives no attempt back; who takes a turn up after its limit wants more."""
     limited = play(path, SCRIPTS["a limit"])
@@ -295,10 +284,9 @@ def test_an_unanswered_call_may_have_been_run(path: Path) -> None:
     assert turn.resume().next.tools == REQUEST.tools
 
 
-def takes_up(path: Path, *script: ChatResponse | BaseException, chunk: int | None = None) -> ContinuationController:
+def takes_up(path: Path | None, *script: Any, chunk: int | None = None) -> ContinuationController:
     """A controller whose provider function takes pauses up."""
-    provider = Played(*script, chunk=chunk, format="gemini", retrieves=True)
-    return ContinuationController(provider, **settings(path), sleep=lambda seconds: None)
+    return ContinuationController(Played(*script, chunk=chunk, format="gemini", retrieves=True), **settings(path))
 
 
 def interrupted(controller: ContinuationController, start: Any) -> TurnResult:
@@ -314,38 +302,35 @@ def interrupted(controller: ContinuationController, start: Any) -> TurnResult:
 @pytest.mark.behaviour(13)
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), RuntimeError("gone"), said("", StopReason.MISSING), None],
                          ids=["interrupted", "failed", "lost", "killed"])  # fmt: skip
-@pytest.mark.parametrize("times", [1, 2], ids=["at once", "after it was taken up again"])
 @pytest.mark.parametrize("chunk", [None, 2], ids=["whole", "streamed"])
 @pytest.mark.parametrize("kind", [Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN])
-def test_a_pause_is_taken_up_as_the_live_turn_would(
-    kind: Resume, chunk: int | None, times: int, end: Any, path: Path
-) -> None:
+def test_a_pause_is_taken_up_as_the_live_turn_would(kind: Resume, chunk: int | None, end: Any, path: Path) -> None:
     """However the call after it was lost, and again after that: the same id or token, the same text, one paid job."""
     path.touch()
-    pauses = [paused("", kind, id="job-1", token="t-1"), paused("part", kind, id="job-2", token="t-2")]
+    script: list[Any] = [
+        paused("", kind, id="job-1", token="t-1"),
+        paused("part", kind, id="job-2", token="t-2"),
+        end or RuntimeError("gone"),
+    ]
     rest = said("part done" if kind is Resume.RETRIEVE_SAME_ID else " done")
-    lost = [end or RuntimeError("gone")] * times
-
-    def controller(*script: ChatResponse | BaseException) -> ContinuationController:
-        return takes_up(path, *script, chunk=chunk)
-
-    live = interrupted(controller(*pauses, lost[0]), REQUEST)
-    for each in lost[1:]:
-        live = interrupted(controller(each), live.resume())
-    if end is None:  # what is left of the file is what was written before this call's answer
-        lines = path.read_bytes().splitlines(keepends=True)
-        start = max(number for number, line in enumerate(lines) if b'"began"' in line)
-        gone = [b'"raised"', b'"ended"', *([b'"counters":'] if kind is Resume.RETRIEVE_SAME_ID else [])]
-        told = [line for line in lines[start + 1 :] if not any(word in line for word in gone)]
-        path.write_bytes(b"".join([*lines[: start + 1], *told]))
-    turn = recover(path)[-1]
-    assert not turn.damaged
-    resumption, expected = turn.resume(), live.resume()
-    for name in ("next", "strategy", "pending", "shown", "answer", "segments"):
-        assert getattr(resumption, name) == getattr(expected, name), name
-    finished = controller(rest).run(resumption)
-    assert (finished.text, finished.outcome) == ("part done", "completed")
-    assert finished.messages == controller(rest).run(expected).messages
+    start: Any = REQUEST
+    for _ in ("at once", "after it was taken up again"):
+        live = interrupted(takes_up(path, *script, chunk=chunk), start)
+        if end is None:  # what is left of the file is what was written before this call's answer
+            lines = path.read_bytes().splitlines(keepends=True)
+            began = max(number for number, line in enumerate(lines) if b'"began"' in line)
+            gone = [b'"raised"', b'"ended"', *([b'"counters":'] if kind is Resume.RETRIEVE_SAME_ID else [])]
+            told = [line for line in lines[began + 1 :] if not any(word in line for word in gone)]
+            path.write_bytes(b"".join([*lines[: began + 1], *told]))
+        turn = recover(path)[-1]
+        assert not turn.damaged
+        resumption, expected = turn.resume(), live.resume()
+        for name in ("next", "strategy", "pending", "shown", "answer", "segments"):
+            assert getattr(resumption, name) == getattr(expected, name), name
+        finished = takes_up(None, rest, chunk=chunk).run(resumption)
+        assert (finished.text, finished.outcome) == ("part done", "completed")
+        assert finished.messages == takes_up(None, rest, chunk=chunk).run(expected).messages
+        start, script = expected, script[-1:]
 
 
 @pytest.mark.behaviour(13)
@@ -436,25 +421,23 @@ def test_a_turn_is_on_the_disk_when_it_ends(path: Path, monkeypatch: pytest.Monk
 
 WRITER = """
 import os, sys
-from pathlib import Path
-from tests.test_transcript import ContinuationController, Played, REQUEST, cut, said, settings
-path, name = Path(sys.argv[1]), sys.argv[2]
-ids = iter(f"{name}-{number}" for number in range(100))
-script = [response for n in range(40) for response in (cut(f"{name} {n} {os.urandom(10_000).hex()}"), said("end"))]
-controller = ContinuationController(Played(*script), **{**settings(path), "new_id": lambda: next(ids)})
+from endturn import ContinuationController, ContinuationPolicy, Message, Request, ScriptedProvider
+from endturn.scripted import say
+path, name = sys.argv[1:]
+provider = ScriptedProvider(lambda asked: say(f"{name} {os.urandom(10_000).hex()}"))
+controller = ContinuationController(provider, policy=ContinuationPolicy(transcript=path))
 for _ in range(40):
-    controller.run(REQUEST)
+    controller.run(Request(model="m", messages=(Message(role="user", content="hi"),)))
 """
 
 
 def test_two_processes_may_append_to_one_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     command = [sys.executable, "-c", WRITER, str(path)]
-    writers = [subprocess.Popen([*command, name], cwd=REPOSITORY, stderr=subprocess.PIPE) for name in "ab"]
+    writers = [subprocess.Popen([*command, name], stderr=subprocess.PIPE) for name in "ab"]
     for writer in writers:
         _, told = writer.communicate(timeout=120)
         assert writer.returncode == 0, told
     turns = recover(path)
-    assert {turn.turn_id for turn in turns} == {f"{name}-{number}" for name in "ab" for number in range(40)}
-    assert all(turn.ended and not turn.damaged for turn in turns)
-    assert all(turn.text.startswith(turn.turn_id.replace("-", " ")) for turn in turns)
+    assert Counter(turn.text[:2] for turn in turns) == {"a ": 40, "b ": 40}
+    assert all(turn.ended and not turn.damaged and len(turn.text) == 20_002 for turn in turns)
     assert caplog.messages == []

@@ -25,7 +25,6 @@ def cases(path: Path) -> list[Any]:
 async def test_a_turn_goes_as_its_file_says(path: Path, case: dict[str, Any]) -> None:
     """What is sent, what runs, what is announced, how it ends."""
     as_it_is = case.get("whole") or any("deltas" in each for each in case["script"])
-    for chunk in (None,) if as_it_is else (None, 1, 3):
-        for asynchronous in (False, True):
-            found = await of_case(case, chunk=chunk, asynchronous=asynchronous)
-            check(path, case["expected"], found)
+    for chunk, asynchronous in ((None, False), (None, True)) if as_it_is else ((None, False), (1, True), (3, False)):
+        found = await of_case(case, chunk=chunk, asynchronous=asynchronous)
+        check(path, case["expected"], found)

@@ -52,11 +52,6 @@ def say(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def named(data: Json) -> Event:
-    """An event whose name is its type."""
-    return Event(data["type"], data)
-
-
 def anthropic_stream(blocks: list[list[Json]], reason: Any = "end_turn") -> list[Event]:
     """A stream of the Messages API: per block its start, then its deltas."""
     usage = {"input_tokens": 10, "cache_read_input_tokens": 20, "output_tokens": 1}
@@ -67,7 +62,7 @@ def anthropic_stream(blocks: list[list[Json]], reason: Any = "end_turn") -> list
         events.append({"type": "content_block_stop", "index": index})
     ended = {"stop_reason": reason, "stop_sequence": None}
     events += [{"type": "message_delta", "delta": ended, "usage": {"output_tokens": 17}}, {"type": "message_stop"}]
-    return [named(event) for event in events]
+    return [Event(event["type"], event) for event in events]
 
 
 def said(*words: str) -> list[Json]:

@@ -35,11 +35,6 @@ def begun(**more: Any) -> list[Json]:
     return [{"type": "response.created", "response": head}, {"type": "response.in_progress", "response": head}]
 
 
-def ended(response: Json) -> Json:
-    """How a stream ends."""
-    return {"type": f"response.{response['status']}", "response": response}
-
-
 def said(index: int, *words: str) -> list[Json]:
     """A streamed message."""
     whole = say("".join(words))

@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from endturn.chat import Message, Request
 from endturn.errors import DecodeError, ProviderError
@@ -104,6 +104,8 @@ def test_a_response_of_another_format_is_resumed_by_its_text(recorded: Recorded)
 
 # --- Damage ---
 
+MANY = min(40, settings().max_examples // 2)
+"""How many are damaged in an example: forty, and in the fast tests a dozen."""
 VALUES: list[list[Any]] = [
     [None],
     [True, False],
@@ -195,12 +197,12 @@ def damaged_events(events: list[Event], kind: Framing, rng: random.Random) -> li
 @each_format
 @given(seed=st.integers(0, 2**32))
 def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
-    """Forty of them: a response or a ProviderError each, read alike by client and telemetry, after every event too.
+    """Many of them: a response or a ProviderError each, read alike by client and telemetry, after every event too.
 
     None is an `end_turn` that nobody said.
     """
     api, rng = recorded.format, random.Random(seed)
-    for _ in range(40):
+    for _ in range(MANY):
         name = rng.choice([*recorded.contexts])
         ctx = recorded.contexts[name]
         with suppress(ProviderError):
@@ -233,9 +235,9 @@ BODIES = [
 
 @given(seed=st.integers(0, 2**32))
 def test_damaged_requests_are_survived(seed: int) -> None:
-    """Forty of them: a Request or a DecodeError each; telemetry sums up what it can."""
+    """Many of them: a Request or a DecodeError each; telemetry sums up what it can."""
     rng = random.Random(seed)
-    for _ in range(40):
+    for _ in range(MANY):
         name, body = rng.choice(BODIES)
         damaged = damaged_json(body, [body], rng)
         if isinstance(damaged, dict):

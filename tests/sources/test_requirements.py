@@ -19,10 +19,11 @@ ROWS = [pytest.param(*row, id=f"{title} {number}") for title, rows in DESIGNS.it
 
 @cache
 def names_in(path: str) -> set[str]:
-    """The names of a file's test functions, or of its rows, as the page has them."""
-    pattern = r"^(\w[\w ]*):" if path.endswith(".yaml") else r"^\s*(?:async )?def test_(\w+)"
-    found = re.findall(pattern, (REPOSITORY / path).read_text(encoding="utf-8"), re.MULTILINE)
-    return {name.replace("_", " ") for name in found}
+    """The names of a file's test functions, as the page has them, or of its cases."""
+    text, kind = (REPOSITORY / path).read_text(encoding="utf-8"), path.rpartition(".")[2]
+    if kind == "py":
+        return {name.replace("_", " ") for name in re.findall(r"^\s*(?:async )?def test_(\w+)", text, re.MULTILINE)}
+    return set(re.findall({"yaml": r"^(\w[\w ]*):", "json": r'"name": "(.+)",$'}[kind], text, re.MULTILINE))
 
 
 @pytest.mark.parametrize(("requirement", "shown", "difference"), ROWS)

@@ -10,6 +10,7 @@ That is for a behaviour whose promise changes: the difference shows it. A file i
   function's own, which ends with `then`; of such a turn `shown` is what the consumer saw.
 - `request`, `policy`, `format` …: what is asked, and how, where it is not the default; `tools` by name are functions
   with what they give, `raises` among it; `declared` hands the definitions over with them.
+- `log`: from which level what is logged is expected, too.
 - `whole`: it is not played in pieces, because what was shown would stay.
 - `turns`: what is started, one after the other, on the same controller: `ask`, or `resume` what ended last.
 - `expected`: of each turn what was sent (as it differs from the request), what ran, what was announced, how it ended;
@@ -204,8 +205,8 @@ def begin(case: Json, base: Request, ran: list[str], slept: list[float]) -> Json
     given: Json = {name: case[name] for name in SETTINGS if name in case}
     if "tools" in case:
         functions = {name: tool(gives, ran) for name, gives in case["tools"].items()}
-        pairs = [(TOOLS[name], function) for name, function in functions.items()]
-        given["tools"] = pairs if case.get("declared") else functions
+        declared = case.get("declared")
+        given["tools"] = [(TOOLS[name], functions[name]) for name in functions] if declared else functions
     return given | {
         "policy": ContinuationPolicy(**policy),
         "clock": count(1.0).__next__ if case.get("ticking") else lambda: 0.0,
@@ -230,9 +231,9 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
     slept: list[float] = []
     provider = Played(*map(scripted, case["script"]), chunk=chunk, **case.get("says", {}))
     settings = begin(case, base, ran, slept)
-    log = BufferingHandler(1_000)
-    log.setLevel(logging.INFO)
-    logging.getLogger("endturn").addHandler(log)
+    log, logger = BufferingHandler(1_000), logging.getLogger("endturn")
+    logger.addHandler(log)
+    logger.setLevel(case.get("log", "WARNING"))
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
@@ -274,10 +275,11 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
         pieces = [each.text if each == Delta(text=each.text) else plain(each) for each in shown]
         turn |= {"shown": pieces} if own else {}
         turn["announced"] = [line(each, calls) for each in records if not isinstance(each, BEGINNINGS)]
-        turn |= {"logged": [each.getMessage() for each in log.buffer]} if log.buffer and case.get("log") else {}
+        turn |= {"logged": [each.getMessage() for each in log.buffer]} if log.buffer and "log" in case else {}
         turn |= {"raises": fault(failed)} if failed is not None else {}
         found.append(turn | ended(result, base) if result is not None else turn)
-    logging.getLogger("endturn").removeHandler(log)
+    logger.removeHandler(log)
+    logger.setLevel(logging.NOTSET)
     return [*found, {"unasked": len(provider.script)}] if provider.script else found
 
 
