@@ -18,15 +18,15 @@ BLANKS = " " * 2_000
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
 
 
-def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: Any) -> AnswerText:
-    """`stitch` in small pieces; checks that what is given out is never taken back and little is held."""
+def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, held: int = 1_024, **limits: Any) -> AnswerText:
+    """`stitch` in small pieces; checks that what is given out is never taken back, and no more than that is held."""
     text = AnswerText(a, a, **limits)
     text.seam(prefilled=prefilled)
     out = a
     for start in range(0, len(b), size):
         out += "".join(delta.text for delta in text.feed(b[start : start + size]))
         assert text.shown.rstrip(HALF) == out.rstrip(HALF)
-        assert text.held <= limits.get("max_overlap", 1_024)
+        assert text.held <= min(held, limits.get("max_overlap", held))
     out += "".join(delta.text for delta in (*text.close(), *text.end_answer()))
     assert text.shown == out
     assert text.held == 0
@@ -34,17 +34,20 @@ def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: A
 
 
 SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").read_text("utf-8").splitlines()]
-"""Texts and their continuations, each with what they come to: by what stands in the way at the seam."""
+"""Texts and their continuations, each with what they come to: by what stands in the way at the seam.
+
+`held`: how many characters wait at most before it is known what they are; what is new is shown as it comes.
+"""
 
 
 @pytest.mark.behaviour(22, 29, 30)
 @pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: f"{seam['of']}: {seam.get('why', seam['b'])}"[:60])
 def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
     """As the file says, however the continuation is fed."""
-    prefilled = seam.get("prefilled", False)
-    assert stitch(seam["a"], seam["b"], prefilled=prefilled) == seam["expected"]
+    a, b, said = seam["a"], seam["b"], {"prefilled": seam.get("prefilled", False), **seam.get("limits", {})}
+    assert stitch(a, b, **said) == seam["expected"]
     for size in (1, 2, 3):
-        assert in_chunks(seam["a"], seam["b"], size, prefilled=prefilled).answer == seam["expected"]
+        assert in_chunks(a, b, size, held=seam.get("held", 1_024), **said).answer == seam["expected"]
 
 
 BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n"])
