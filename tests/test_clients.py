@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -187,13 +186,6 @@ def test_the_hosts_own_http_client(library: Any) -> None:
 # --- What is announced --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def records() -> Iterator[list[Record]]:
-    """What is announced; a listener's exception fails the test."""
-    with heard() as found:
-        yield found
-
-
 def ended(records: list[Record]) -> CallEnded:
     """The one call that was announced."""
     assert [type(record) for record in records] == [CallStarted, CallEnded, TurnEnded]
@@ -204,14 +196,18 @@ def ended(records: list[Record]) -> CallEnded:
 
 @streamed
 @pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
-def test_a_call_is_announced_once(format: str, stream: bool, records: list[Record]) -> None:
-    """By the client alone: a decorator around it adds no record."""
+def test_a_call_is_announced_once(format: str, stream: bool) -> None:
+    """By the client alone: a decorator around it adds no record. Whoever stops at the response has had everything."""
     wrapper = open_call(Layer.WRAPPER, provider="openai", model="m")
     assert wrapper is not None
-    with made(Client, format, ScriptedProvider([truncate("One two three", after=2)])) as sync, wrapper.step():
-        response = asks(sync, stream)
+    script = [truncate("One two three", after=2)]
+    with heard() as records, made(Client, format, ScriptedProvider(script)) as sync, wrapper.step():
+        items = sync.stream(ASKED) if stream else iter([sync(ASKED)])
+        response = next(item for item in items if isinstance(item, ChatResponse))
+        record = ended(records)
+        del items
     assert wrapper.end(response.stop) is None
-    record = ended(records)
+    assert ended(records) is record
     started = record.started
     assert (started.provider, started.model, started.stream) == (format_of(format).provider, "m", stream)
     assert (started.maximum, started.temperature, started.server_address) == (50, 0.5, "scripted")
@@ -222,7 +218,7 @@ def test_a_call_is_announced_once(format: str, stream: bool, records: list[Recor
 
 
 @streamed
-def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
+def test_an_error_is_announced(stream: bool) -> None:
     """Within the call an HTTP layer that asks to announce is told that it already is."""
     below: list[object] = []
 
@@ -232,7 +228,8 @@ def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
 
     overflow = ScriptedProvider([fail(400, "context_length_exceeded")]).transport()
     http = httpx.MockTransport(answer)
-    with Client("openai", api_key=KEY, http=http) as sync, pytest.raises(RequestRejected) as caught:
+    announced, client = heard(), Client("openai", api_key=KEY, http=http)
+    with announced as records, client as sync, pytest.raises(RequestRejected) as caught:
         asks(sync, stream)
     assert below == [None]
     record = ended(records)
@@ -240,20 +237,9 @@ def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
     assert record.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
-def test_a_call_is_announced_before_its_last_item(records: list[Record]) -> None:
-    """Whoever stops at the response has had everything."""
-    with made(Client, "openai_chat", ScriptedProvider([say("One")])) as sync:
-        items = sync.stream(ASKED)
-        while not isinstance(next(items), ChatResponse):
-            pass
-        assert ended(records).stop.reason is StopReason.END_TURN
-        items.close()
-    assert len(records) == 3
-
-
-async def test_an_async_stream_that_is_left_is_cancelled(records: list[Record]) -> None:
+async def test_an_async_stream_that_is_left_is_cancelled() -> None:
     """Closing an async stream midway is `cancelled`, and the connection is free for the next call."""
-    with ScriptedProvider([say("One two").but(pace_s=0.01), say("next")]).serve() as url:
+    with heard() as records, ScriptedProvider([say("One two").but(pace_s=0.01), say("next")]).serve() as url:
         async with made(AsyncClient, "openai_chat", url) as other:
             async with aclosing(other.stream(ASKED)) as items:
                 await anext(items)

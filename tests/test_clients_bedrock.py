@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from endturn.errors import ProviderUnavailable, UsageError
 from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.scripted import ScriptedProvider, say
 from endturn.signing import signer
+from tests.support.processes import REPOSITORY
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "IQoJb3JpZ2luX2VjEXAMPLE=="
 URL = "https://bedrock-runtime.eu-west-1.amazonaws.com"
@@ -154,38 +156,27 @@ async def arrived(library: Any, base_url: str | None = None, **options: Any) -> 
     return seen
 
 
-FIPS = "https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com"
-VPCE = "https://vpce-1.bedrock-runtime.ap-south-1.vpce.amazonaws.com"
-GATEWAY = "https://gateway.example"
+PLACES = [
+    json.loads(line) for line in (REPOSITORY / "tests/data/bedrock_addresses.jsonl").read_text("utf-8").splitlines()
+]
+"""What is said of the address, where a request goes (`<path>` is the API's), and for which region it is signed."""
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
-@pytest.mark.parametrize(
-    ("environment", "given", "sent", "region"),
-    [
-        ({}, None, "https://bedrock-runtime.us-east-1.amazonaws.com{}", "us-east-1"),
-        ({"AWS_DEFAULT_REGION": "eu-west-1"}, None, URL + "{}", "eu-west-1"),
-        ({"AWS_DEFAULT_REGION": "eu-west-3", "AWS_REGION": "eu-west-1"}, None, URL + "{}", "eu-west-1"),
-        ({"AWS_REGION": "eu-west-2"}, URL, URL + "{}", "eu-west-1"),
-        ({}, f"{FIPS}/", FIPS + "{}", "us-gov-west-1"),
-        ({}, VPCE, VPCE + "{}", "ap-south-1"),
-        ({"AWS_REGION": "eu-west-2", "AWS_SESSION_TOKEN": TOKEN}, GATEWAY, GATEWAY + "{}", "eu-west-2"),
-        ({}, f"{GATEWAY}/a/", GATEWAY + "/a{}", "us-east-1"),
-        ({}, f"{GATEWAY}/a?stage=b&stage=a", GATEWAY + "/a{}?stage=b&stage=a", "us-east-1"),
-    ],
-)
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place["sent"])
 @pytest.mark.usefixtures("keys")
 async def test_what_is_sent_is_what_was_signed(
-    library: Any, environment: Any, given: Any, sent: str, region: str, monkeypatch: pytest.MonkeyPatch
+    library: Any, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AWS's own host names the region, else the environment does; no header that the HTTP library adds is signed."""
+    environment, region = place["environment"], place["region"]
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     at(monkeypatch, 12)
-    seen = await arrived(library, given, headers={"X-Amzn-Bedrock-Trace": "ENABLED"})
+    seen = await arrived(library, place["base_url"], headers={"X-Amzn-Bedrock-Trace": "ENABLED"})
     ends = ("/converse", "/converse-stream")
     urls = [f"{asked.url.scheme}://{asked.url.netloc.decode()}{asked.url.raw_path.decode()}" for asked in seen]
-    assert urls == [sent.format(PATH + end) for end in ends] * 2
+    assert urls == [place["sent"].replace("<path>", PATH + end) for end in ends] * 2
     token = environment.get("AWS_SESSION_TOKEN")
     ours = {"content-type": "application/json", "x-amzn-bedrock-trace": "ENABLED"}
     for asked, url in zip(seen, urls, strict=True):

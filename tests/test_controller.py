@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Delta, Request, ToolCall, Usage
-from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import UsageError
 from endturn.events import CallEnded, ToolEnded, TurnEnded, UsageEstimated
 from endturn.formats import format_of
 from endturn.scopes import Layer, current_turn, open_call
-from endturn.scripted import ScriptedProvider, reason, say
 from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
 
@@ -126,25 +124,6 @@ def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> N
     body = format_of(speaks).encode(provider.requests[1])
     assert message.tool_calls[0].arguments == {"q": "x"}
     assert '"x"' in repr(body).replace("'", '"').replace('\\"', '"')
-
-
-# --- Formats ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.behaviour(13)
-@pytest.mark.parametrize(
-    ("speaks", "name", "path"),
-    [("openai_responses", "openai", "/v1"), ("gemini_interactions", "gcp.gemini", "/v1beta")],
-)
-def test_our_client_fetches_what_is_being_made(speaks: str, name: str, path: str) -> None:
-    """A background job through our own client: paused until it is done, then the answer."""
-    being_made = reason("in_progress", "")
-    scripted = ScriptedProvider([being_made, being_made, say("Done.")])
-    slept: list[float] = []
-    with scripted.serve() as url, Client(name, api_key="none", base_url=url + path, format=speaks) as client:
-        result = ContinuationController(client, sleep=slept.append).run(ask(extra={"background": True}))
-    assert (result.text, result.complete, slept) == ("Done.", True, [1.0, 2.0])
-    assert [request.retrieve is not None for request in scripted.requests] == [False, True, True]
 
 
 # --- Interrupts -------------------------------------------------------------------------------------------------------

@@ -170,47 +170,6 @@ class Stopped(BaseException):
     """What stops a turn from without."""
 
 
-class Stopping:
-    """A script played in pieces; at its act of a given number (a call, a piece, a tool) the turn is stopped."""
-
-    def __init__(self, script: list[Any], at: int, error: type[BaseException] = Stopped) -> None:
-        self.error = error
-        self.played = provider(script, 3)
-        self.acts = count()
-        self.at = at
-        self.open = 0
-
-    def act(self) -> str:
-        """One act more; what a tool's gives."""
-        if next(self.acts) == self.at:
-            raise self.error
-        return "found"
-
-    def __call__(self, request: Request) -> Iterator[Delta | ChatResponse]:
-        self.act()
-        return self._stream(self.played(request))
-
-    def _stream(self, items: Any) -> Iterator[Delta | ChatResponse]:
-        self.open += 1
-        try:
-            for item in items:
-                self.act()
-                yield item
-        finally:
-            self.open -= 1
-
-    async def asynchronous(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
-        """The same as an async generator."""
-        self.act()
-        stream = self._stream(self.played(request))
-        try:
-            for item in stream:
-                await asyncio.sleep(0)
-                yield item
-        finally:
-            stream.close()  # type: ignore[attr-defined]
-
-
 @pytest.mark.behaviour(18)
 @given(
     script=SCRIPTS,
@@ -227,15 +186,37 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
     what was shown, it can be sent.
     """
     format, request = asked
-    stopping = Stopping(script, -1 if way == "left" else at, raised)
-    given_to_both = settings(policy, format, lambda call: stopping.act())
-    seen: list[Any] = []
+    played, acts, streams, seen = provider(script, 3), count(), list[Request](), list[Any]()
+
+    def act(call: ToolCall | None = None) -> str:
+        """A call of the provider, a piece of its stream, or a tool."""
+        if next(acts) == at and way != "left":
+            raise raised
+        return "found"
+
+    def stream(request: Request) -> Iterator[Delta | ChatResponse]:
+        act()
+        streams.append(request)
+        try:
+            for item in played(request):
+                act()
+                yield item  # type: ignore[misc]
+        finally:
+            streams.remove(request)
+
+    async def awaited(request: Request) -> AsyncIterator[Delta | ChatResponse]:
+        with closing(stream(request)) as items:  # type: ignore[type-var]
+            for item in items:
+                await asyncio.sleep(0)
+                yield item
+
+    given_to_both = settings(policy, format, act)
 
     async def watched() -> None:
-        controller = AsyncContinuationController(stopping.asynchronous, **given_to_both)
+        controller = AsyncContinuationController(awaited, **given_to_both)
         async with aclosing(controller.stream(request)) as items:  # type: ignore[type-var]
             async for item in items:
-                seen.append(item)  # noqa: PERF401 - what came before it was stopped counts
+                seen.append(item)
 
     result: TurnResult | None = None
     stopped_by: BaseException | None = None
@@ -244,15 +225,15 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
             if way == "async":
                 asyncio.run(watched())
             else:
-                stream = ContinuationController(stopping, **given_to_both).stream(request)
-                with closing(stream) as items:  # type: ignore[type-var]
+                turn = ContinuationController(stream, **given_to_both).stream(request)
+                with closing(turn) as items:  # type: ignore[type-var]
                     seen.extend(islice(items, at if way == "left" else None))
         except (Stopped, GeneratorExit) as error:
             result = error.turn_result  # type: ignore[union-attr]
             stopped_by = error
         except ProviderError:
             pass
-    assert stopping.open == 0
+    assert streams == []
     assert len(ended) == (way != "left" or at > 0)
     if result is None:
         return

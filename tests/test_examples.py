@@ -7,19 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from endturn.scripted import Reply, ScriptedProvider, call, partial_call, say, truncate
+from tests.support.processes import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ASKS = call("weather", {"city": "Oslo"})
-ANSWER = say("It rains.")
 CUT = truncate("It rains in Oslo, and it will go on", after=4)
+CUT_CALL = partial_call("weather", {"city": "Oslo"}, after=1)
 FRAMEWORKS = {"pydantic_ai_agent": "pydantic_ai", "langgraph_agent": "langgraph", "openai_agents": "agents"}
 AGENTS = [name for name, package in FRAMEWORKS.items() if find_spec(package)]
 """The examples whose framework is installed; tests/environments/frameworks has those of the others."""
@@ -48,8 +46,7 @@ finally:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(NamedTuple):
     """What came of it.
 
     Attributes:
@@ -120,37 +117,28 @@ def test_a_handwritten_loop() -> None:
     assert (third["endturn.continuation.index"], third["endturn.turn.iteration"]) == (1, 2)
 
 
-def test_a_handwritten_loop_and_a_cut_tool_call() -> None:
-    """Its cut payload is not run; nobody asks for it again, and the turn says so."""
-    ran = run("handwritten_loop", partial_call("weather", {"city": "Oslo"}, after=1))
-    assert ran.calls == ["max_tokens"]
-    assert ran.seen[-1] == "turn of 1 calls: not_continued"
-
-
-def test_httpx_alone() -> None:
-    """One record for a call that no SDK makes."""
-    ran = run("httpx_only", CUT)
-    assert ran.calls == ["max_tokens"]
-    assert ran.seen == ["call to gpt-5-mini: max_tokens (length, cut off)", "turn of 1 calls: not_continued"]
-
-
-@pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize(
-    ("answer", "reason", "outcome"), [(ANSWER, "end_turn", "completed"), (CUT, "max_tokens", "not_continued")]
+    ("name", "replies", "reasons", "outcome"),
+    [
+        ("httpx_only", [CUT], ["max_tokens"], "not_continued"),
+        ("handwritten_loop", [CUT_CALL], ["max_tokens"], "not_continued"),
+        *((name, [ASKS, say("It rains.")], ["tool_call", "end_turn"], "completed") for name in AGENTS),
+        *((name, [ASKS, CUT], ["tool_call", "max_tokens"], "not_continued") for name in AGENTS),
+    ],
 )
-def test_an_agent_and_its_tool(name: str, answer: Reply, reason: str, outcome: str) -> None:
-    """A run is one turn of two calls, one span each; no framework looks at the reason, so a cut answer ends it too."""
-    ran = run(name, ASKS, answer)
-    assert (ran.calls, ran.requests) == (["tool_call", reason], 2)
-    assert ran.seen[-1] == f"turn of 2 calls: {outcome}"
-    assert answer is CUT or ran.printed == ["It rains."]
+def test_a_run_is_one_turn(name: str, replies: list[Reply], reasons: list[str], outcome: str) -> None:
+    """Of as many calls and spans as requests; no framework looks at the reason, so a cut answer ends it too."""
+    ran = run(name, *replies)
+    assert (ran.calls, ran.requests) == (reasons, len(reasons))
+    assert ran.seen[-1] == f"turn of {len(reasons)} calls: {outcome}"
+    assert outcome != "completed" or ran.printed == ["It rains."]
     assert len({span["endturn.turn.id"] for span in ran.spans if "endturn.turn.id" in span}) == 1
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_and_a_cut_tool_call(name: str) -> None:
     """Whatever the framework makes of the cut payload, the truncation is seen."""
-    ran = run(name, partial_call("weather", {"city": "Oslo"}, after=1), say("Never mind."))
+    ran = run(name, CUT_CALL, say("Never mind."))
     assert ran.calls[0] == "max_tokens"
     assert len(ran.calls) == ran.requests
     assert ran.seen[0].endswith("cut off)")

@@ -17,8 +17,7 @@ import pydantic_ai.exceptions
 import pytest
 from google.genai.types import FinishReason
 from langchain_core import messages as langchain_messages
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.output_parsers import PydanticOutputParser
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, HumanMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import INVALID_SPAN
@@ -94,7 +93,7 @@ def test_langchain_chunks_add_up() -> None:
 
 
 def test_langchain_results() -> None:
-    """A message, its generation, both kinds of result and a graph's state say the same."""
+    """A message, its generation, both kinds of result and a graph's state say the same; no other message is read."""
     message = AIMessage(
         content="",
         response_metadata={"finish_reason": "stop", "model_provider": "openai"},
@@ -110,28 +109,10 @@ def test_langchain_results() -> None:
     assert frameworks.langchain(text).reason is frameworks.langchain(text.model_dump()).reason is StopReason.MAX_TOKENS
     for without in (AIMessage("y"), Generation(text="y"), AIMessageChunk(content="y")):
         assert frameworks.langchain(without).reason is StopReason.MISSING
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        HumanMessage("x"), langchain_messages.HumanMessageChunk(content="x"), langchain_messages.SystemMessage("x"),
-        langchain_messages.ToolMessage("x", tool_call_id="1"),
-    ],
-    ids=lambda other: type(other).__name__,
-)  # fmt: skip
-def test_langchain_messages_that_no_model_wrote(other: Any) -> None:
-    """They have no reason to have stopped for."""
-    with pytest.raises(UsageError, match=rf"langchain\(\) reads an AIMessage, .*, not {type(other).__name__}$"):
-        frameworks.langchain(other)
-
-
-def test_langchain_parser_hides_no_response() -> None:
-    """A parser was given text alone; what it says of the model's end is nothing."""
-    with pytest.raises(langchain_core.exceptions.OutputParserException) as error:
-        PydanticOutputParser(pydantic_object=Answer).parse('{"value": ')
-    assert of_exception(error.value) is None
-    assert of_exception(langchain_core.exceptions.ContextOverflowError("too long")) is not None
+    tool = langchain_messages.ToolMessage("x", tool_call_id="1")
+    for other in (HumanMessage("x"), HumanMessageChunk(content="x"), langchain_messages.SystemMessage("x"), tool):
+        with pytest.raises(UsageError, match=rf"langchain\(\) reads an AIMessage, .*, not {type(other).__name__}$"):
+            frameworks.langchain(other)
 
 
 # --- Pydantic AI --------------------------------------------------------------------------------------------------
@@ -250,6 +231,8 @@ POST = httpx2.Request("POST", "http://s")
         (openai.APIError("no", POST, body=WINDOW), True),  # within a stream
         (cohere.errors.BadRequestError({"message": "prompt is too long"}), True),
         (ollama.ResponseError("input length exceeds the context window", 400), True),
+        (langchain_core.exceptions.ContextOverflowError("too long"), True),
+        (langchain_core.exceptions.OutputParserException("Invalid json", llm_output='{"value": '), False),
         (openai.APITimeoutError(POST), False),
         (google.genai.errors.ClientError(429, SLOW), False),
         (ollama.ResponseError("model not found", 404), False),

@@ -6,6 +6,7 @@ A wrong row is refused by file and line.
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -21,9 +22,8 @@ from endturn.formats import FORMATS, Context, dialect_in, format_of
 from endturn.providers import PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 
-EVIDENCE = list(
-    csv.DictReader((Path(__file__).parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t")
-)
+DATA = Path(__file__).parent / "data"
+EVIDENCE = list(csv.DictReader((DATA / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t"))
 TABLE = {(entry.api.name, entry.raw): entry for entry in reasons.table()}
 CHAT = format_of("openai_chat")
 
@@ -175,21 +175,13 @@ def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("dialects", "rows", "message"),
-    [
-        (HOME, "acme\t\tend\tfinished\tno\tnone\t\tpage\n", "stop_reasons.tsv:2: 'finished' is not a valid StopReason"),
-        (HOME, "acme\t\tend\tend_turn\tno\tlater\t\tpage\n", "stop_reasons.tsv:2: 'later' is not a valid Resume"),
-        (HOME, "#\nacme\t\tend\tend_turn\t\tnone\t\tpage\n", "stop_reasons.tsv:3: incomplete is 'yes' or 'no', not ''"),
-        (HOME, "acme\t\tend\tend_turn\tno\n", "stop_reasons.tsv:2: 5 cells, not 8"),
-        (HOME, "acme\t\tend\tend_turn\tno\tnone\t\tpage\n" * 2, "stop_reasons.tsv:3: 'end' has a row already"),
-        (HOME, "acme\tv2\tend\tend_turn\tno\tnone\t\tpage\n", "'acme' has rows of ['v2'], which"),
-        (HOME * 2, "", "dialects.tsv:3: 'acme' has a dialect '' already"),
-        ("acme\t\t\tacme.chat\n", "", "dialects.tsv:2: path or stream_path is missing"),
-        (HOME + "acme\tv2\tacme/v1\tv2\n", "", "dialects.tsv:3: no 'acme/v1' stands above"),
-    ],
-)
-def test_a_wrong_line_is_refused(tmp_path: Path, dialects: str, rows: str, message: str) -> None:
+WRONG = [json.loads(line) for line in (DATA / "wrong_stop_reasons.jsonl").read_text("utf-8").splitlines()]
+"""What stands in the files, and what is said of it."""
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong["says"])
+def test_a_wrong_line_is_refused(tmp_path: Path, wrong: dict[str, str]) -> None:
     """It is an error at once, which says where."""
-    with pytest.raises(ValueError, match=re.escape(message)):
-        stop_reasons.read(write(tmp_path, dialects, rows))
+    dialects = wrong["dialects"].replace("<home>", HOME)
+    with pytest.raises(ValueError, match=re.escape(wrong["says"])):
+        stop_reasons.read(write(tmp_path, dialects, wrong["rows"]))

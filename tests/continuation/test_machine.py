@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,26 +142,16 @@ def limits(counters: Counters, *, elapsed_s: float = 0, thinking: int = 0, **pol
     return Limits(ContinuationPolicy(**policy), counters, lambda: elapsed_s, thinking=thinking)
 
 
+USED = [json.loads(line) for line in Path(__file__).with_name("used.jsonl").read_text("utf-8").splitlines()]
+"""What a turn has used, and with which outcome it ends there instead of going on."""
+
+
 @pytest.mark.behaviour(17)
-@pytest.mark.parametrize(
-    ("counters", "thinking", "outcome"),
-    [
-        (Counters(ceiling=1000, tokens=1000), 0, None),
-        (Counters(ceiling=1000, tokens=3744), 0, None),  # exactly 256 left
-        (Counters(ceiling=1000, tokens=3745), 0, TurnOutcome.TOKEN_BUDGET),
-        (Counters(ceiling=64, tokens=192), 0, None),  # a small maximum: one more of its size
-        (Counters(ceiling=64, tokens=193), 0, TurnOutcome.TOKEN_BUDGET),
-        (Counters(ceiling=1000, tokens=3000), 744, None),  # exactly thinking and 256 left
-        (Counters(ceiling=1000, tokens=3000), 745, TurnOutcome.TOKEN_BUDGET),
-        (Counters(ceiling=1000, chars=119_999), 0, None),
-        (Counters(ceiling=1000, chars=120_000), 0, TurnOutcome.CHAR_BUDGET),
-        (Counters(ceiling=1000, attempts=2), 0, None),
-        (Counters(ceiling=1000, attempts=3), 0, TurnOutcome.RETRY_LIMIT),
-    ],
-)
-def test_the_limits_of_a_continuation(counters: Counters, thinking: int, outcome: TurnOutcome | None) -> None:
+@pytest.mark.parametrize("row", USED, ids=lambda row: row["why"])
+def test_the_limits_of_a_continuation(row: dict[str, Any]) -> None:
     """Attempts, tokens and characters each end a turn at their limit and not before."""
-    assert limits(counters, thinking=thinking).before_continuation() is outcome
+    allowed = limits(Counters(**row["used"]), thinking=row.get("thinking", 0))
+    assert allowed.before_continuation() == row["outcome"]
 
 
 @pytest.mark.parametrize(("elapsed_s", "late"), [(9.9, False), (10.0, True)])

@@ -152,22 +152,14 @@ def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
 
 
 def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Bytes with a few flipped, cut out, doubled or put in."""
-    found = bytearray(data)
+    """Bytes with a few flipped, cut out, doubled or put in, or without their end."""
     for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(found) + 1)
-        match rng.randrange(5):
-            case 0 if found:
-                found[at % len(found)] ^= 1 << rng.randrange(8)
-            case 1:
-                del found[at : at + rng.randrange(1, 40)]
-            case 2:
-                found[at:at] = found[at : at + rng.randrange(1, 80)]
-            case 3:
-                found[at:at] = rng.choice(BYTES)
-            case _:
-                del found[at:]
-    return bytes(found)
+        at, size = rng.randrange(len(data) + 1), rng.randrange(1, 40)
+        before, here, after = data[:at], data[at : at + size], data[at + size :]
+        flipped = bytes(each ^ 1 << rng.randrange(8) for each in here[:1]) + here[1:]
+        bad = rng.choice([flipped, b"", here * 2, rng.choice(BYTES) + here])
+        data = before + rng.choice([bad + after] * 4 + [b""])
+    return data
 
 
 def damaged_events(events: list[Event], kind: Framing, rng: random.Random) -> list[Event]:

@@ -40,15 +40,6 @@ def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, ano
 # --- Requests -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "cohere", "ollama"])
-def test_a_request_is_read_in_place(name: str) -> None:
-    """The history is the host's own list, never a copy."""
-    messages = [{"role": "user", "content": "hi"}]
-    asked = format_of(name).request_summary({"model": "m", "messages": messages})
-    assert asked.history is messages
-    assert asked.length == 1
-
-
 @pytest.mark.parametrize(
     "kwargs",
     [

@@ -6,56 +6,35 @@ The second is read beside botocore's own reader of it (botocore 1.44.5).
 from __future__ import annotations
 
 import binascii
+import json
 import struct
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from endturn.chat import Json
 from endturn.errors import DecodeError
 from endturn.formats import Event, Framing
 from endturn.formats.aws_eventstream import message
-from endturn.formats.framing import DONE, events, frame
+from endturn.formats.framing import events, frame
 
 botocore: Any = import_module("botocore.eventstream")  # Neither typed nor with stubs.
 
 A = Event(None, {"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        pytest.param('data: {"a":1}\n\n', [A], id="plain"),
-        pytest.param('data:{"a":1}\n\n', [A], id="no space"),
-        pytest.param('data: {"a":1}\r\n\r\n', [A], id="crlf"),
-        pytest.param('data: {"a":1}\r\r', [A], id="cr"),
-        pytest.param('event: x\r\ndata: {"a":1}\r\n\r\n', [Event("x", {"a": 1})], id="crlf with a name"),
-        pytest.param('\ufeffdata: {"a":1}\n\n', [A], id="byte order mark"),
-        pytest.param(': OPENROUTER PROCESSING\n\ndata: {"a":1}\n\n', [A], id="comment"),
-        pytest.param('data: {"a":\ndata: 1}\n\n', [A], id="data over two lines"),
-        pytest.param('event: x\nid: 7\nretry: 5\ndata: {"a":1}\n\n', [Event("x", {"a": 1})], id="all fields"),
-        pytest.param('event: x\n\ndata: {"a":1}\n\n', [A], id="a name without data is no event"),
-        pytest.param("data:\n\ndata\n\n", [], id="empty data"),
-        pytest.param(
-            'error: {"code":500}\n\n', [Event(None, {"error": {"code": 500}})], id="an error in a field of its own"
-        ),
-        pytest.param('data: {"a":1}\n\nerror: {"code":{"a":5}', [A], id="a cut error"),
-        pytest.param("data: [DONE]\n\n", [Event(None, DONE)], id="done"),
-        pytest.param('data: {"a":1}', [A], id="no line end at all"),
-        pytest.param('data: {"a":1}\n', [A], id="no blank line at the end"),
-        pytest.param("data: [DONE]", [Event(None, DONE)], id="done without a line end"),
-        pytest.param('data: {"a":1}\n\ndata: {"b":', [A], id="cut"),
-        pytest.param("data: 12", [], id="a number may be cut"),
-        pytest.param(
-            'data: {"a": "x\u2028y\u0085z"}\n\n', [Event(None, {"a": "x\u2028y\u0085z"})], id="other line ends are text"
-        ),
-        pytest.param('data: {"t": "é\\n\\ud83d"}\n\n', [Event(None, {"t": "é\n\ud83d"})], id="half a character"),
-    ],
-)
-def test_events_of_bytes(raw: str, expected: list[Event]) -> None:
+ROWS = [json.loads(line) for line in Path(__file__).with_name("framing.jsonl").read_text("utf-8").splitlines()]
+"""Server-sent bytes, and the events in them."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["why"])
+def test_events_of_bytes(row: Json) -> None:
     """The same events come out whole, byte by byte, and when they are written again."""
-    data = raw.encode()
+    data = row["raw"].encode()
+    expected = [Event(each.get("name"), each["data"]) for each in row["events"]]
     assert list(events([data])) == list(events(map(frame, expected))) == expected
     assert list(events(data[i : i + 1] for i in range(len(data)))) == expected
 

@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from endturn import hooks
 from endturn.chat import Json
 from endturn.events import Turn, TurnKind, TurnOutcome
+from endturn.formats import Event
 from endturn.formats.framing import frame
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.decorators import observe_turn
@@ -37,7 +38,7 @@ from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import attributes
 from endturn.telemetry.span_conventions import scope_of
-from tests.formats import replies, replies_openai_responses as responses
+from tests.formats import replies
 from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, Records, achat, aclaude, body, chat, claude, events, settle
 from tests.telemetry.stage import Recording, Stage
 
@@ -231,9 +232,12 @@ def test_a_route(records: Records, provider: str, client: Callable[[Any], Any], 
 # --- Responses that are made in the background ---------------------------------------------------------------------
 
 JOB: Json = {"model": "gpt-5.6-mini", "input": "hi", "background": True}
-QUEUED = responses.body([], "queued", background=True, usage=None)
-FINAL = responses.cut([responses.say("Hello the", status="incomplete")], background=True)
-JOB_STREAM = responses.named(*responses.begun(background=True), *responses.said(0, "w0 ", "w1 "))
+QUEUED = replies.template("response", output=[], status="queued", background=True, usage=None)
+FINAL = {**QUEUED, "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+JOB_STREAM = [
+    Event(kind, {"type": kind, "response": {**QUEUED, "status": "in_progress"}, "sequence_number": number})
+    for number, kind in enumerate(("response.created", "response.in_progress"))
+]
 
 
 def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:

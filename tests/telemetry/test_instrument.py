@@ -22,7 +22,7 @@ from endturn.errors import UsageError
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
-from tests.formats import replies_openai_responses as replies
+from tests.formats.replies import template
 from tests.telemetry.mocked import ASK, CHUNKS, STREAM, WHOLE, Records, achat, body, chat, events, settle
 from tests.telemetry.stage import Recording, Stage, counted, in_a_child
 from tests.telemetry.test_observe import seen
@@ -265,7 +265,7 @@ def outcomes() -> Iterator[object]:
     lost = ask(events(*CHUNKS, error=httpx2.ReadError("gone")), stream=True)
     yield [next(lost) for _ in CHUNKS], result(lambda: next(lost))
     states = ("queued", "in_progress", "completed")
-    client = chat(*(body(replies.body([], state)) for state in states))
+    client = chat(*(body(template("response", output=[], status=state)) for state in states))
     job = client.responses.create(model="m", input="hi", background=True)
     yield job, *(client.responses.retrieve(job.id) for _ in range(2))
 
