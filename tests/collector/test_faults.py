@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import select
-import socket
 import ssl
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -19,8 +16,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.support.fleet import Member
-from tests.support.fleet_load import plain_turns
 from tests.support.otlp import Sent, Value, logs, post, spans
 from tests.support.processes import (
     AGENT,
@@ -276,26 +271,3 @@ def test_a_gateway_takes_what_comes_encrypted_and_with_its_token(tmp_path: Path)
             assert running.stop() == 0
         assert TOKEN not in gateway.log.read_text()
         assert gateway.stop() == 0
-
-
-ROLES = {"agent": (*ALL_IN_ONE, *collector_files("kafka_agent")), "gateway": collector_files("kafka_gateway")}
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_each_address_of_kafka_is_asked(role: str, tmp_path: Path) -> None:
-    """Until one answers as Kafka does, which none does here."""
-    with ExitStack() as stack:
-        listening = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(2)]
-        addresses = ",".join(f"{LOOPBACK}:{each.getsockname()[1]}" for each in listening)
-        member = stack.enter_context(Member(tmp_path, role, ROLES[role], ENDTURN_KAFKA=addresses))
-        if role == "agent":  # it asks when there is something to send
-            plain_turns([member, member], 1)
-        asked: set[socket.socket] = set()
-
-        def every() -> bool:
-            for each in select.select(listening, [], [], 0)[0]:
-                each.accept()[0].close()
-                asked.add(each)
-            return len(asked) == len(listening)
-
-        eventually(every, what="a connection to each address", timeout=60)

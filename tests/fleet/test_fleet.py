@@ -167,8 +167,10 @@ def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
     def different() -> list[object]:
         found: list[object] = []
         for place, text in direct.items():
-            one = answer(played.fleet.compared.client, text, played.ended)
-            ring = answer(played.fleet.query.client, text, played.ended)
+            one, ring = (
+                {labels(each.labels): each.value for each in client.query(text, time=played.ended)}
+                for client in (played.fleet.compared.client, played.fleet.query.client)
+            )
             filled.update([place] if one else [])
             if one.keys() != ring.keys() or any(one[key] != pytest.approx(ring[key], rel=1e-6) for key in one):
                 found.append((place, text, one, ring))
@@ -176,11 +178,6 @@ def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
 
     settled(different, what="the same answers", timeout=90)  # what was sent last may still be on its way
     assert len(filled) > len(direct) / 3, "empty panels are alike"
-
-
-def answer(client: PrometheusClient, text: str, when: float) -> dict[Labels, float]:
-    found = client.query(text, time=when)
-    return {labels(each.labels): each.value for each in found}
 
 
 def test_every_alert_fires_as_with_one_prometheus_and_reaches_alertmanager(played: Played) -> None:
