@@ -212,7 +212,7 @@ def test_every_prometheus_takes_what_one_takes() -> None:
     older, window = shipped("stack/prometheus-2.yml"), "out_of_order_time_window"
     assert {each["storage"]["tsdb"][window] for each in (agent, one, older)} == {"30m"}
     jobs, others, olders = ([job["job_name"] for job in each["scrape_configs"]] for each in (agent, one, older))
-    assert (set(olders), older.keys()) == ({*others, "applications"}, one.keys() - {"otlp"})
+    assert {*olders, *older} == {*others, "applications", *one} - {"otlp"}
     assert [job for job in jobs if job != "thanos"] == others
     [thanos] = [job for job in agent["scrape_configs"] if job["job_name"] == "thanos"]
     scraped = {target.split(":")[0] for config in thanos["static_configs"] for target in config["targets"]}
