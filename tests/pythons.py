@@ -20,38 +20,25 @@ VERSIONS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version !
 SECONDS_TO_DOWNLOAD = 60
 
 
-def environment(version: str) -> str | None:
-    """The interpreter of an environment with that Python; None where there is none to be had."""
+def tested(version: str) -> str:
+    """How the fast tests went on that Python."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = os.pathsep.join([os.environ["PATH"], *map(str, pyenv.glob(f"versions/{version}.*/bin"))])
     here = ROOT / ".venv" / f"python{version}"
     make = [*UV, "venv", "--quiet", "--allow-existing", "--python", version, str(here)]
     try:
         subprocess.run(make, env=os.environ | {"PATH": places}, timeout=SECONDS_TO_DOWNLOAD, check=True)
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        return None
-    return str(here / "bin" / "python")
-
-
-def tested(version: str) -> str:
-    """How the fast tests went on that Python."""
-    python = environment(version)
-    if python is None:
+    except subprocess.SubprocessError:
         return "not to be had here"
+    python = str(here / "bin" / "python")
     install = [*UV, "pip", "install", "--quiet", "--python", python, "-c", "constraints.txt"]
     subprocess.run([*install, "-e", ".[all,demo]", "--group", "dev"], cwd=ROOT, check=True)
     print(f"== Python {version}", flush=True)
     done = subprocess.run([python, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=ROOT, check=False)
-    return "passed" if done.returncode == 0 else "failed"
-
-
-def main() -> int:
-    """Test on each version in turn."""
-    found = {version: tested(version) for version in VERSIONS}
-    for version, state in found.items():
-        print(f"Python {version}: {state}")
-    return "failed" in found.values()
+    return "failed" if done.returncode else "passed"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    found = {version: tested(version) for version in VERSIONS}
+    print("\n".join(f"Python {version}: {state}" for version, state in found.items()))
+    sys.exit("failed" in found.values())

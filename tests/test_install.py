@@ -229,7 +229,8 @@ def test_a_dry_run_only_reads(grafana: State, folder: Path, capsys: pytest.Captu
 def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: State, folder: Path) -> None:
     """A name is looked up; the variable starts with its uid, fixed references and alerts follow it, and others stay.
 
-    A file's group becomes the API's: seconds, renamed fields, plain dollars in labels.
+    A file's group becomes the API's: seconds, renamed fields, plain dollars in labels. A token that may not list the
+    data sources can still say which uid to use.
     """
     sources = ("--datasource", "prometheus=Old Prometheus", "--datasource", "loki=L1")
     assert run(grafana, "--from", folder, "--alerts", *sources) == 0
@@ -251,10 +252,6 @@ def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: State,
     assert [query["datasourceUid"] for query in rule["data"]] == ["P2", "__expr__"]
     [put] = [asked for asked in grafana.writes if asked.path.endswith("/rule-groups/endturn-alerts")]
     assert put.headers["X-Disable-Provenance"]
-
-
-def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: State, folder: Path) -> None:
-    """A token that may not list them can still say which uid to use."""
     grafana.answers["GET /api/datasources"] = DENIED
     assert run(grafana, "--from", folder, "--datasource", "prometheus=P9") == 0
     variables = grafana.dashboards["endturn-overview"]["model"]["templating"]["list"]
@@ -390,7 +387,10 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     assert exported == here
 
 
-def test_the_guide_names_commands_and_files_that_there_are() -> None:
+def test_the_guide_names_what_there_is() -> None:
+    """Its commands and files. Each endpoint of its ServiceMonitor honours the labels that applications give, and the
+    Collector's job is the one that rules ask for.
+    """
     guide = (REPOSITORY / "docs" / "install.md").read_text()
     commands = re.findall(r"(?m)^ +endturn (dashboards install[^#\n]*)", guide)
     assert commands
@@ -401,11 +401,6 @@ def test_the_guide_names_commands_and_files_that_there_are() -> None:
     )
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
     assert {"stack/scraped.yaml", "stack/prometheus-2.yml", "dashboards/kubernetes/prometheusrule.yaml"} <= set(named)
-
-
-def test_the_guides_monitor_keeps_the_applications_labels() -> None:
-    """Each endpoint of the ServiceMonitor honours labels, and the Collector's job is the one that rules ask for."""
-    guide = (REPOSITORY / "docs" / "install.md").read_text()
     [text] = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     spec = yaml.safe_load(text)["spec"]
     assert [endpoint["honorLabels"] for endpoint in spec["endpoints"]] == [True, True]

@@ -200,15 +200,19 @@ def test_parts_find_each_other(file: str) -> None:
     assert named - {"localhost"} <= services.keys() | there
 
 
-def test_the_agent_beside_a_collector_takes_what_one_prometheus_takes() -> None:
-    """The same labels, the same lateness, the same jobs; of the first two also that of Kubernetes."""
+def test_every_prometheus_takes_what_one_takes() -> None:
+    """The same labels, the same lateness, the same jobs; of the first two also that of Kubernetes.
+
+    So does an older Prometheus, which takes no OTLP: it scrapes applications.
+    """
     agent, one = shipped("stack/prometheus-agent.yml"), shipped("stack/prometheus.yml")
     beside = shipped("kubernetes/prometheus-agent.yml")
     assert (beside["otlp"], beside["storage"]) == (agent["otlp"], agent["storage"])
     assert agent["otlp"] == one["otlp"]
-    window = "out_of_order_time_window"
-    assert agent["storage"]["tsdb"][window] == one["storage"]["tsdb"][window]
-    jobs, others = ([job["job_name"] for job in each["scrape_configs"]] for each in (agent, one))
+    older, window = shipped("stack/prometheus-2.yml"), "out_of_order_time_window"
+    assert {each["storage"]["tsdb"][window] for each in (agent, one, older)} == {"30m"}
+    jobs, others, olders = ([job["job_name"] for job in each["scrape_configs"]] for each in (agent, one, older))
+    assert {*olders, *older} == {*others, "applications", *one} - {"otlp"}
     assert [job for job in jobs if job != "thanos"] == others
     [thanos] = [job for job in agent["scrape_configs"] if job["job_name"] == "thanos"]
     scraped = {target.split(":")[0] for config in thanos["static_configs"] for target in config["targets"]}
@@ -301,15 +305,6 @@ def test_prometheus_accepts_its_configuration(name: str, which: str, tmp_path: P
     (tmp_path / name).write_text((REPOSITORY / "stack" / name).read_text())
     program = promtool.oldest() if which == "2.42" else None
     promtool.run("check", "config", name, cwd=tmp_path, program=program)
-
-
-def test_the_older_prometheus_is_asked_the_same() -> None:
-    """Both take samples that come late; the older one, which takes no OTLP, scrapes applications."""
-    config, older = shipped("stack/prometheus.yml"), shipped("stack/prometheus-2.yml")
-    assert config["storage"]["tsdb"]["out_of_order_time_window"] == "30m"
-    jobs, others = ({job["job_name"] for job in each["scrape_configs"]} for each in (config, older))
-    assert others == jobs | {"applications"}
-    assert older.keys() == config.keys() - {"otlp"}
 
 
 @pytest.mark.stack

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 import pytest
 
 from tests.support.fleet import Fleet
-from tests.support.fleet_account import COUNTERS, chosen, counts, events
-from tests.support.fleet_load import SPANS, Load, Turns, plain_turns, traces
+from tests.support.fleet_account import COUNTERS, account, counts, responses
+from tests.support.fleet_load import Load, Turns, plain_turns, traces
 from tests.support.fleet_view import OWN, Labels, asked, firing
 from tests.support.processes import PrometheusClient, eventually, http, metric, settled
 from tests.test_queries import panel_queries
@@ -28,6 +27,8 @@ PERCENT = 25
 """Of turns that ended well, how many are kept."""
 AGAIN = 5
 """Seconds until all is counted once more: longer than any part waits before it sends something again."""
+WRONG = ("lost", "partial", "missed", "unchosen", "doubled", "silent", "repeated")
+"""What an account of a load has none of."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         began = time.time()
         share = TURNS // 3
         loads = [Load(fleet.agents[n % 2], turns=share, first=n * share, most=share // LASTS) for n in range(3)]
-        foreign = plain_turns(fleet.agents, TURNS // 5)
+        foreign = plain_turns(fleet.agents, TURNS // 5, service="load-plain")
         edges = [(began, 0, began)]
         while edges[-1][1] < len(loads) * share:
             time.sleep(1)
@@ -72,61 +73,48 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         yield Played(fleet, turns, foreign, edges, began, time.time())
 
 
-def test_every_truncated_turn_is_whole_at_one_gateway(played: Played) -> None:
-    """Also one whose spans came through different agents."""
-    settled(lambda: misplaced(played), what="every truncated turn, whole")
-
-
-def misplaced(played: Played) -> Sequence[object]:
-    """Truncated turns that are not whole at one gateway, or of which elsewhere there is more than copies.
-
-    And spans that are there more often than as themselves and, where they were cut off, as their copies.
+def test_all_that_was_sent_is_there_once(played: Played) -> None:
+    """Truncated turns whole, other turns sampled whole at the rate that is set, each event, and what is counted in the
+    ring: by the library, and from spans of others. So it stays when parts send again what was not answered.
     """
-    by_gateway = traces(played.fleet)
-    every = [span for spans in played.fleet.store.passed_on() for span in spans]
-    copied = {span.id for span in every if span.copied}
-    times = Counter(span.id for span in every)
-    found: list[object] = [span for span in times if times[span] != 1 + (span in copied)]
-    for trace, kind in (played.turns | played.foreign).items():
-        *others, most = sorted((spans.get(trace, set()) for spans in by_gateway), key=len)
-        if kind != "whole" and (len(most) != SPANS[kind] or not set().union(*others) <= most & copied):
-            found.append((trace, kind, most, others))
-    return found
-
-
-def test_the_rest_is_sampled_whole_at_the_rate_that_is_set(played: Played) -> None:
-    rest = {trace: kind for trace, kind in (played.turns | played.foreign).items() if kind == "whole"}
-    found = [(trace, spans) for gateway in traces(played.fleet) for trace, spans in gateway.items() if trace in rest]
-    assert {len(spans) for _, spans in found} == {SPANS["whole"]}
-    assert len({trace for trace, _ in found}) == len(found), "a trace came to two gateways"
-    assert {trace for trace, _ in found} == chosen(rest, PERCENT)
-
-
-def test_what_is_counted_in_the_ring_is_what_was_sent(played: Played) -> None:
-    """By the library exactly; from spans of others, too, where nothing was sent twice."""
-    settled(lambda: miscounted(played), what="what was sent")
+    settled(lambda: wrong(played), what="all that was sent")
     # Every series has begun at zero in the ring, too, so what panels make of it is the whole of it.
     for name, sent in zip(COUNTERS, counts(played.turns), strict=True):
         grew = f'{name}{{job="load"}}[{time.time() - played.began:.0f}s]'
         [grown] = played.fleet.query.client.query(f"sum(max_over_time({grew}) - min_over_time({grew}))")
         assert grown.value == sent, name
-
     time.sleep(AGAIN)
-    assert not misplaced(played)
-    assert not miscounted(played)
+    assert not wrong(played)
+    never = {"00" * 16: "truncated"}
+    assert became(replace(played, turns=played.turns | never)) == {
+        "lost": 1,
+        "partial": 1,
+        "silent": 1,
+        "miscounted": 1,
+    }
+    assert became(played, percent=PERCENT + 20).keys() == {"missed"}
+    assert became(played, percent=PERCENT - 20).keys() == {"unchosen"}
 
 
-def miscounted(played: Played) -> dict[tuple[str, str], tuple[float, int]]:
-    """Responses by service and reason, where they are not so many as were sent."""
-    expected: Counter[tuple[str, str]] = Counter()
-    for job, turns in (("load", played.turns), ("elsewhere", played.foreign)):
-        for kind in turns.values():
-            expected[job, "end_turn"] += kind != "truncated"
-            expected[job, "max_tokens"] += kind != "whole"
-    found = played.fleet.query.client.query("sum by (job, endturn_stop_reason) (endturn_responses_total)")
-    counted = {(each.labels["job"], each.labels["endturn_stop_reason"]): each.value for each in found}
-    both = {key: (counted.get(key, 0), expected[key]) for key in counted.keys() | expected}
-    return {key: (there, sent) for key, (there, sent) in both.items() if there != sent}
+def wrong(played: Played) -> object:
+    """What became of the load otherwise than it should, and turns that are not at one gateway.
+
+    Of a truncated one there may be copies at another, where its spans came through different agents.
+    """
+    by_gateway = traces(played.fleet)
+    copied = {span.id for spans in played.fleet.store.passed_on() for span in spans if span.copied}
+    apart = []
+    for trace in played.turns | played.foreign:
+        *others, most = sorted((spans.get(trace, set()) for spans in by_gateway), key=len)
+        apart += [trace] * (not set().union(*others) <= most & copied)
+    return apart or became(played)
+
+
+def became(played: Played, *, percent: int = PERCENT) -> dict[str, object]:
+    """What an account of the load says is not as it should be."""
+    found = account(played.fleet, played.turns, played.foreign, service="load", percent=percent, since=played.began)
+    counted = (found.counted, found.plain) == (counts(played.turns), responses(played.foreign))
+    return {name: count for name in WRONG if (count := getattr(found, name))} | ({} if counted else {"miscounted": 1})
 
 
 def test_totals_of_any_time_are_those_of_one_sample_before_or_after(played: Played) -> None:
@@ -167,16 +155,6 @@ def test_each_receiver_of_the_ring_holds_a_part(played: Played) -> None:
     assert min(held) > max(held) / 4
 
 
-def test_every_event_is_there_once(played: Played) -> None:
-    expected = events(played.turns)
-
-    def different() -> object:
-        told = {event: n for event, n in played.fleet.store.told().items() if event[0] in played.turns}
-        return {event: (told.get(event, 0), expected[event]) for event, _ in told.items() ^ expected.items()}
-
-    settled(different, what="the events of each turn")
-
-
 def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
     """The same series and values from the ring as from one Prometheus that was written the same samples.
 
@@ -189,8 +167,10 @@ def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
     def different() -> list[object]:
         found: list[object] = []
         for place, text in direct.items():
-            one = answer(played.fleet.compared.client, text, played.ended)
-            ring = answer(played.fleet.query.client, text, played.ended)
+            one, ring = (
+                {labels(each.labels): each.value for each in client.query(text, time=played.ended)}
+                for client in (played.fleet.compared.client, played.fleet.query.client)
+            )
             filled.update([place] if one else [])
             if one.keys() != ring.keys() or any(one[key] != pytest.approx(ring[key], rel=1e-6) for key in one):
                 found.append((place, text, one, ring))
@@ -198,11 +178,6 @@ def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
 
     settled(different, what="the same answers", timeout=90)  # what was sent last may still be on its way
     assert len(filled) > len(direct) / 3, "empty panels are alike"
-
-
-def answer(client: PrometheusClient, text: str, when: float) -> dict[Labels, float]:
-    found = client.query(text, time=when)
-    return {labels(each.labels): each.value for each in found}
 
 
 def test_every_alert_fires_as_with_one_prometheus_and_reaches_alertmanager(played: Played) -> None:

@@ -1,7 +1,7 @@
 """What a fleet loses when one of its parts dies under load: for each fault what is promised, with counts.
 
 Promised over any single fault: each truncated call's own span, its events and its metrics. The rest of a trace that a
-dead gateway was weighing is lost with it, and is counted here. `make test-fleet` prints the table of docs/fleet.md.
+dead gateway was weighing is lost with it, and is counted here. `make test-fleet` prints the rows of docs/fleet.md.
 """
 
 from __future__ import annotations
@@ -97,12 +97,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def table() -> dict[str, list[str]]:
-    """The cells of each fault's row."""
-    return {}
-
-
 def weighed(fleet: Fleet) -> float:
     """Traces that the gateways have not decided on."""
     return sum(gateway.own("otelcol_processor_tail_sampling_sampling_traces_on_memory") for gateway in fleet.gateways)
@@ -137,9 +131,7 @@ def blind(fleet: Fleet, fault: Fault) -> bool:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_was_cut_off_survives(
-    fleet: Fleet, name: str, table: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_cut_off_survives(fleet: Fleet, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed in the middle of the load, started again when the load has gone on for a while without it."""
     fault, parts, service = FAULTS[name], FAULTS[name].parts(fleet), _service(name)
     settled(lambda: names(firing(fleet.rule.client, pending=True)) - OF_LOAD, what="alerts to end", timeout=180)
@@ -171,9 +163,7 @@ def test_what_was_cut_off_survives(
     time.sleep(AGAIN)
     assert not missing(), "what is sent again is counted again"
     found = now()
-    table[name] = _cells(own, plain, found, saw.text)
-    with capsys.disabled():
-        print(f"\n{name}: {found}, {saw}, unsure {load.unsure}")
+    row, more = _row(name, own, plain, found, saw.text), f"{found}, {saw}, unsure {load.unsure}"
     by_rule, by_mail = names(fired(fleet.query.client, began), name), names(told(fleet.webhook, began), name)
     assert by_mail & OF_LOAD, "nothing reaches Alertmanager, or it sends nothing on"
     beside = OF_LOAD | (LATE if fault.deletes else set())
@@ -184,10 +174,12 @@ def test_what_was_cut_off_survives(
     if fault.deletes:  # what the panel goes on showing is what was lost
         unread = sent(fleet) - sent_before - (saw.had_read - read_before) - read(fleet)
         shows = shown(fleet.query.client, UNREAD, "turns", since=began)
-        table[name][-1] += f"; {unread:,.0f} deleted"
+        row += f"; {unread:,.0f} deleted"
         # What a gateway reads before anybody scrapes it for the first time no rate knows of.
         assert 0.9 * unread <= shows <= 1.1 * unread + read(fleet)
         assert found.partial + found.missed <= unread
+    with capsys.disabled():
+        print(f"\n{row} |\n{more}")
 
 
 def _unscraped(fleet: Fleet, load: MixedLoad, saw: Seen, since: float) -> int:
@@ -197,18 +189,15 @@ def _unscraped(fleet: Fleet, load: MixedLoad, saw: Seen, since: float) -> int:
     return saw.taken - max(count for moment, count in load.taken if moment <= last)
 
 
-def _cells(own: Turns, plain: Turns, found: Account, saw: str) -> list[str]:
-    """A row of the table of docs/fleet.md."""
+def _row(name: str, own: Turns, plain: Turns, found: Account, saw: str) -> str:
+    """A row of the table of docs/fleet.md, but for its end."""
     turns = len(own) + len(plain)
     rest = turns - found.cut
-    return [
-        *(f"{count:,}" for count in (turns, found.cut, found.lost, found.partial)),
-        f"{found.kept / rest:.1%}" if rest else "",
-        f"{found.doubled:,}",
-        f"{found.counted[0]:,.0f} of {responses(own):,}" if own else "",
-        f"{found.plain:,.0f} of {responses(plain):,}" if plain else "",
-        saw,
-    ]
+    cells = [name, *(f"{count:,}" for count in (turns, found.cut, found.lost, found.partial))]
+    cells += [f"{found.kept / rest:.1%}" if rest else "", f"{found.doubled:,}"]
+    cells += [f"{found.counted[0]:,.0f} of {responses(own):,}" if own else ""]
+    cells += [f"{found.plain:,.0f} of {responses(plain):,}" if plain else "", saw]
+    return f"| {' | '.join(cells)}"
 
 
 @dataclass(frozen=True)
@@ -274,7 +263,7 @@ def _is_mostly_kept(fleet: Fleet) -> bool:
 
 
 def test_a_gateway_that_dies_takes_what_it_was_weighing_but_no_truncated_call(
-    fleet: Fleet, table: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Turns whose first spans have come when it dies, and that are cut off later. Of other gateways they stay whole.
 
@@ -312,9 +301,9 @@ def test_a_gateway_that_dies_takes_what_it_was_weighing_but_no_truncated_call(
     settled(different, what="what was lost, on the panel")
     found = now()
     seen = f"*{ENDED}*: {found.partial - let_go:.0f}"
-    table["a gateway, of turns cut off after it died"] = _cells({}, turns, found, seen)
     with capsys.disabled():
-        print(f"\ngateway, of turns that it was weighing: {found}, {seen}, {let_go:.0f} were let go")
+        row = _row("a gateway, of turns cut off after it died", {}, turns, found, seen)
+        print(f"\n{row} |\n{found}, {let_go:.0f} were let go")
 
 
 def _let_go(*gateways: Member) -> float:
@@ -324,7 +313,7 @@ def _let_go(*gateways: Member) -> float:
 
 
 def test_a_prometheus_agent_does_not_write_again_what_it_had_read(
-    fleet: Fleet, table: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """There are no samples from shortly before it died until it is back, of a process that ended meanwhile none at all.
 
@@ -346,16 +335,16 @@ def test_a_prometheus_agent_does_not_write_again_what_it_had_read(
     last, first = max(each for each in moments if each < started), min(each for each in moments if each > started)
     found = account(fleet, own, {}, service="ended", percent=PERCENT, since=began)
     gap = f"no samples from {killed - last:.1f} s before it was killed to {first - started:.1f} s after it was started"
-    table["an agent's Prometheus, of a process that ended meanwhile"] = _cells(own, {}, found, gap)
     with capsys.disabled():
-        print(f"\nan agent's Prometheus: {found}, {gap}")
+        row = _row("an agent's Prometheus, of a process that ended meanwhile", own, {}, found, gap)
+        print(f"\n{row} |\n{found}")
     assert killed - last < 15
     assert (found.lost, found.partial, found.missed, found.unchosen, found.silent) == (0, 0, 0, 0, 0)
     assert found.counted == (0, 0, 0)
 
 
-def test_the_documentation_names_what_is_seen(table: dict[str, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """Each fault that was tried has a row in docs/fleet.md, with its panel and its alert; and the table of this run."""
+def test_the_documentation_names_what_is_seen() -> None:
+    """Each fault that is tried has a row in docs/fleet.md, with its panel and its alert."""
     text = (REPOSITORY / "docs" / "fleet.md").read_text()
     promised = text.partition("\n## What survives what\n")[2].lstrip().partition("\n\n")[0]
     rows = {row[0]: row for row in (re.split(r" ?\| ?", line)[1:-1] for line in promised.splitlines())}
@@ -363,9 +352,3 @@ def test_the_documentation_names_what_is_seen(table: dict[str, list[str]], capsy
         if fault.panel is not None:
             assert f"*{fault.panel[0]}*" in rows[name][-1]
             assert (fault.alert or "no alert") in rows[name][-1]
-    head = ["killed", "turns", "cut off", "lost", "in part", "of the others kept", "spans doubled"]
-    head += ["responses, by the library", "responses, by Collectors", "seen"]
-    with capsys.disabled():
-        print("\n")
-        for row in (head, ["---"] * len(head), *([name, *cells] for name, cells in table.items())):
-            print(f"| {' | '.join(row)} |")

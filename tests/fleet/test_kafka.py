@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.fleet import USER, Kafka, Member, Store, balanced
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, require_stack
+from tests.support.processes import ALL_IN_ONE, LOOPBACK, collector_files, eventually, free_port, require_stack
 
 pytestmark = pytest.mark.stack
 
@@ -41,11 +41,14 @@ def test_gateways_without_an_id_share_the_partitions(
 
 
 def test_spans_go_through_a_kafka_that_asks_who_it_is(kafka: Kafka, tmp_path: Path) -> None:
-    """Encrypted, with SCRAM. A wrong password, and a certificate that nobody vouches for, let nothing through."""
+    """Encrypted, with SCRAM. A wrong password, and a certificate that nobody vouches for, let nothing through.
+
+    Of its addresses each is asked: nobody listens at the first.
+    """
     user, password = USER
     with Store(tmp_path) as store:
         right = {
-            "ENDTURN_KAFKA": kafka.secured,
+            "ENDTURN_KAFKA": f"{LOOPBACK}:{free_port()},{kafka.secured}",
             "ENDTURN_KAFKA_CA": str(kafka.certificate),
             "ENDTURN_KAFKA_USER": user,
             "ENDTURN_KAFKA_PASSWORD": password,

@@ -62,7 +62,11 @@ def _strict(schema: Any) -> Any:
 
 
 def test_grafana_has_every_alert() -> None:
-    """Each alert, with its query, times, severity and stable uid; no contact point and no policy beside them."""
+    """Each alert, with its query, times, severity and stable uid; no contact point and no policy beside them.
+
+    The condition is a threshold on whether the query gave a number, each node reads the one before it. Labels, whose
+    dollar signs provisioning expands, have none; annotations, left alone, use Grafana's name of a value.
+    """
     assert {alert.name for alert in ALERTS} == RULES.keys()
     assert len({rule["uid"] for rule in RULES.values()}) == len(RULES)
     for alert in ALERTS:
@@ -72,27 +76,17 @@ def test_grafana_has_every_alert() -> None:
         assert rule["labels"] == {"severity": alert.severity}
         assert re.fullmatch(r"endturn-[0-9a-f]{16}", rule["uid"])
         assert ("keepFiringFor" in rule) == bool(alert.keep)
+        query, is_there, condition = rule["data"]
+        assert (query["datasourceUid"], query["model"]["instant"]) == ("prometheus", True)
+        assert re.findall(r"\$(\w+)", is_there["model"]["expression"]) == ["query"] * 3
+        assert condition["model"]["expression"] == is_there["refId"]
+        assert condition["model"]["conditions"] == [{"evaluator": {"type": "gt", "params": [0]}}]
+        assert rule["condition"] == condition["refId"]
+        assert not re.search(r"\$value\b", json.dumps(rule["annotations"]))
+        assert rule["annotations"]["__dashboardUid__"] in BOARDS
     whole = yaml.safe_load((REPOSITORY / manifests.GRAFANA).read_text())
     assert whole.keys() == {"apiVersion", "groups"}
     assert GROUP.keys() == {"orgId", "name", "folder", "interval", "rules"}
-
-
-@pytest.mark.parametrize("name", sorted(RULES))
-def test_a_grafana_alert_fires_on_whatever_its_query_gives(name: str) -> None:
-    """The condition is a threshold on whether the query gave a number, each node reads the one before it.
-
-    Labels, whose dollar signs provisioning expands, have none; annotations, left alone, use Grafana's name of a value.
-    """
-    rule = RULES[name]
-    query, is_there, condition = rule["data"]
-    assert (query["datasourceUid"], query["model"]["instant"]) == ("prometheus", True)
-    assert re.findall(r"\$(\w+)", is_there["model"]["expression"]) == ["query"] * 3
-    assert condition["model"]["expression"] == is_there["refId"]
-    assert condition["model"]["conditions"] == [{"evaluator": {"type": "gt", "params": [0]}}]
-    assert rule["condition"] == condition["refId"]
-    assert "$" not in json.dumps(rule["labels"])
-    assert not re.search(r"\$value\b", json.dumps(rule["annotations"]))
-    assert rule["annotations"]["__dashboardUid__"] in BOARDS
 
 
 def test_grafana_knows_the_shape() -> None:

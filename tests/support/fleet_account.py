@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.support.fleet import Fleet, Span
+from tests.support.fleet import Fleet
 from tests.support.fleet_load import SPANS, Turns
 from tests.support.fleet_view import total
 
@@ -54,31 +54,8 @@ class Account:
 
 def account(fleet: Fleet, own: Turns, plain: Turns, *, service: str, percent: int, since: float) -> Account:
     """Of a load that has ended: the turns that the library played, and those of an agent without."""
-    client = fleet.query.client
-    return compare(
-        [span for spans in fleet.store.passed_on() for span in spans],
-        fleet.store.told(),
-        own,
-        plain,
-        percent=percent,
-        counted=tuple(total(client, f'{name}{{job="{service}"}}', since) for name in COUNTERS),
-        plain_counted=total(client, f'endturn_responses_total{{job="{service}-plain"}}', since),
-    )
-
-
-def compare(
-    spans: Iterable[Span],
-    told: Mapping[tuple[str, str], int],
-    own: Turns,
-    plain: Turns,
-    *,
-    percent: int,
-    counted: tuple[float, ...],
-    plain_counted: float,
-) -> Account:
-    """The account of such turns, from what was found of them and of others."""
-    turns = own | plain
-    spans = [span for span in spans if span.trace in turns]
+    client, told, turns = fleet.query.client, fleet.store.told(), own | plain
+    spans = [span for passed_on in fleet.store.passed_on() for span in passed_on if span.trace in turns]
     cut = {trace for trace, kind in turns.items() if kind != "whole"}
     copied = {span.id for span in spans if span.copied}
     seen: dict[str, set[str]] = {}
@@ -97,8 +74,8 @@ def compare(
         doubled=sum(count > 1 + (span in copied) for span, count in Counter(span.id for span in spans).items()),
         silent=len({event[0] for event, count in expected.items() if told.get(event, 0) < count}),
         repeated=sum(max(0, count - expected[event]) for event, count in told.items() if event[0] in own),
-        counted=counted,
-        plain=plain_counted,
+        counted=tuple(total(client, f'{name}{{job="{service}"}}', since) for name in COUNTERS),
+        plain=total(client, f'endturn_responses_total{{job="{service}-plain"}}', since),
     )
 
 

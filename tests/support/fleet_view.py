@@ -11,7 +11,7 @@ from itertools import pairwise
 from tests.support import faster
 from tests.support.fleet import TIMES
 from tests.support.processes import REPOSITORY, PrometheusClient, Webhook
-from tests.test_queries import EVERYTHING
+from tests.test_queries import EVERYTHING, filled
 
 Labels = frozenset[tuple[str, str]]
 OWN = {"tenant_id", "receive", "rule"}
@@ -26,9 +26,7 @@ PANELS = {
 def asked(text: str, *, seconds: int = 300) -> str:
     """The query as Grafana would send it, of a time range that long."""
     values = EVERYTHING | {"job": ".+", "window": "5m", "__rate_interval": "30s", "__interval": "5s"}
-    values |= {"__range": f"{seconds}s", "__range_s": f"{seconds}", "__interval_ms": "5000"}
-    named = re.compile(r"\$(?:(\w+)|\{(\w+)(?::\w+)?\})")
-    return named.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+    return filled(text, values | {"__range": f"{seconds}s", "__range_s": f"{seconds}", "__interval_ms": "5000"})
 
 
 def shown(client: PrometheusClient, title: str, legend: str, *, since: float, lately: float = 1) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -14,9 +15,5 @@ from tests.ui.support import Served
 @pytest.fixture
 def page() -> Iterator[Served]:
     """A page that has nothing yet."""
-    store = Store()
-    try:
-        with server.serving(store, server.listen("127.0.0.1", 0)) as url:
-            yield Served(url, store)
-    finally:
-        store.close()
+    with closing(Store()) as store, server.serving(store, server.listen("127.0.0.1", 0)) as url:
+        yield Served(url, store)

@@ -16,7 +16,7 @@ from endturn.generate.config import Limits, RuleConfig
 from endturn.telemetry import schema
 from endturn.ui.alerts import CONDITIONS, evaluate, measured
 from endturn.ui.numbers import Numbers, Scope
-from endturn.ui.rows import LABELS, Batch, Point, SeriesKey
+from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from tests.support.faster import seconds
 from tests.ui.support import SECOND, Answer, Served, point, write
@@ -29,15 +29,6 @@ EVERY = [
     for examples, fires in ((alert.fires, True), (alert.quiet, False))
     for example in examples
 ]
-
-
-def _series(text: str) -> SeriesKey:
-    name, _, inner = text.partition("{")
-    labels = dict(EXAMPLE) | dict(re.findall(r'(\w+)="([^"]*)"', inner))
-    metric = promql.metric(name)
-    carried = {attribute.label for attribute in metric.attributes}
-    said = tuple(labels.get(label) if label in carried else None for label in LABELS)
-    return SeriesKey(metric.name, labels["job"], labels["instance"], said)
 
 
 def _values(text: str) -> Iterator[float | None]:
@@ -57,8 +48,11 @@ def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, 
     every = seconds(example.get("every", "15s"))
     with closing(Store()) as store:
         for text, values in example["series"].items():
+            name, _, inner = text.partition("{")
+            labels = dict(EXAMPLE) | dict(re.findall(r'(\w+)="([^"]*)"', inner))
+            labels |= {"service": labels.pop("job")}
             points = [
-                Point(_series(text), begun, begun + n * every * SECOND, False, (value,))
+                point(promql.metric(name), value, begun + n * every * SECOND, started_ns=begun, **labels)
                 for n, value in enumerate(_values(values))
                 if value is not None and n * every <= after
             ]
