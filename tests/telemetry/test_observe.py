@@ -102,7 +102,8 @@ async def seen(decorate: Callable[[Any], Any]) -> AsyncIterator[object]:
     yield list(decorate(lambda: iter("ab"))())
     with pytest.raises(ZeroDivisionError):
         decorate(lambda: 1 // 0)()
-    for args, named in (((), {}), ((1, 2, 3), {}), ((1,), {"a": 2})):
+    unfit: list[tuple[Any, Any]] = [((), {}), ((1, 2, 3), {}), ((1,), {"a": 2})]
+    for args, named in unfit:
         with pytest.raises(TypeError) as refused:
             decorate(plain)(*args, **named)
         yield str(refused.value)  # Python says what does not fit the signature
