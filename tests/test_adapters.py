@@ -695,33 +695,31 @@ async def test_a_method_beside_its_format(stream: bool) -> None:
 
 
 @whole_and_streamed
-@pytest.mark.parametrize(
-    "model",
-    [
+def test_invoked_models(stream: bool) -> None:
+    """A function of each family's body; Bedrock's figures are in the last chunk of a stream, whatever the family."""
+    models = [
         "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-v2:1", "amazon.nova-lite-v1:0",
         "amazon.titan-text-express-v1", "mistral.mixtral-8x7b-instruct-v0:1", "cohere.command-r-plus-v1:0",
         "cohere.command-text-v14", "ai21.jamba-1-5-mini-v1:0", "us.deepseek.r1-v1:0",
         "arn:aws:bedrock:us-east-1:111122223333:inference-profile/us.meta.llama3-3-70b-instruct-v1:0",
-    ],
-)  # fmt: skip
-def test_invoked_models(model: str, stream: bool) -> None:
-    """A function of each family's body; Bedrock's figures are in the last chunk of a stream, whatever the family."""
-    scripted = ScriptedProvider(truncate("One two three", after=2).but(usage=Usage(5, 2)))
+    ]  # fmt: skip
+    scripted = ScriptedProvider([truncate("One two three", after=2).but(usage=Usage(5, 2))] * len(models))
     with scripted.serve() as url, closing(SDKS["boto3"].make(url, 30, 1)) as client:
 
         def invoke(**body: Any) -> Any:
             method = client.invoke_model_with_response_stream if stream else client.invoke_model
-            answer = method(modelId=model, body=json.dumps(body))["body"]
+            answer = method(modelId=models[len(scripted.received)], body=json.dumps(body))["body"]
             return answer if stream else json.load(answer)
 
         asked = adapters.provider(invoke, format="bedrock_invoke", stream=stream)
-        said = asked(ASKED.but(model=model, max_tokens=1000))
-        response = list(said)[-1] if stream else said
-    assert (response.text, response.stop.reason) == ("One two", StopReason.MAX_TOKENS)
-    assert not stream or response.usage == Usage(5, 2)
-    (received,) = scripted.received
-    assert (received.format, received.stream) == ("bedrock_invoke", stream)
-    assert (received.request.model, received.request.max_tokens) == (model, 1000)
+        for model in models:
+            said = asked(ASKED.but(model=model, max_tokens=1000))
+            response = list(said)[-1] if stream else said
+            assert (response.text, response.stop.reason) == ("One two", StopReason.MAX_TOKENS)
+            assert not stream or response.usage == Usage(5, 2)
+            received = scripted.received[-1]
+            assert (received.format, received.stream) == ("bedrock_invoke", stream)
+            assert (received.request.model, received.request.max_tokens) == (model, 1000)
 
 
 def test_a_provider_function_is_given_back() -> None:

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 import urllib.response
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +38,8 @@ from tests.support.announced import Records
 
 __all__ = ["seen"]
 
-URL = "http://vllm.internal/v1/chat/completions"
+PATH = "/v1/chat/completions"
+URL = f"http://vllm.internal{PATH}"
 
 
 def scripted(library: Any, *replies: Reply) -> Any:
@@ -162,56 +163,43 @@ def test_urllib3s_own_retries_are_one_exchange(seen: Records) -> None:
     assert seen.reasons() == [StopReason.END_TURN]
 
 
-@pytest.mark.parametrize("raises", [False, True])
-def test_aiohttp_by_every_way_of_reading(seen: Records, raises: bool) -> None:
-    """`raise_for_status` raises from within the request; leaving early is told by `set_exception`."""
-
-    async def main(url: str) -> None:
-        asked = f"{url}/v1/chat/completions"
-        async with aiohttp.ClientSession(raise_for_status=raises) as session:
-            async with session.post(asked, json=ASK) as response:
-                await response.json()
-            async with session.post(asked, json=ASK) as response:
-                assert b"".join([chunk async for chunk in response.content.iter_any()])
-            async with session.post(asked, json=ASK) as response:
-                assert b"".join([chunk async for chunk, _ in response.content.iter_chunks()])
-            async with session.post(asked, data=json.dumps(ASK)) as response:
-                assert b"".join([chunk async for chunk in response.content.iter_chunked(9)])
-            async with session.post(asked, json={**ASK, "stream": True}) as response:
-                await response.content.readline()
-        async with aiohttp.ClientSession(url, raise_for_status=raises) as session:
-            with suppress(aiohttp.ClientResponseError):
-                await session.post("/v1/chat/completions", json=ASK)
-
-    replies = [say(WORDS)] * 4 + [say(WORDS).but(pace_s=0.01), fail(429)]
-    with ScriptedProvider(replies).serve() as url:
-        asyncio.run(main(url))
-    gc.collect()
-    cleanup.run()
-    assert seen.reasons() == [StopReason.END_TURN] * 4 + [StopReason.CANCELLED, StopReason.ERROR]
-    assert seen.ended[-1].started.server_address == "127.0.0.1"
-
-
 @pytest.mark.parametrize("auto", [False, True], ids=["as it travels", "unpacked"])
-async def test_aiohttps_bodies_are_read(seen: Records, auto: bool) -> None:
-    """Of the forms that a body in memory may have; what comes back compressed is unpacked, if only for us."""
+async def test_aiohttp_by_every_way_of_asking_and_reading(seen: Records, auto: bool) -> None:
+    """A body in memory has many forms; what comes back compressed is unpacked, if only for us. `raise_for_status`
+    raises from within the request; leaving early is told by `set_exception`."""
     sent = json.dumps(ASK).encode()
     bodies: list[Any] = [sent, io.BytesIO(sent), aiohttp.JsonPayload(ASK), aiohttp.BytesPayload(sent)]
     bodies.append(aiohttp.payload.BytesIOPayload(io.BytesIO(sent)))
-    provider = ScriptedProvider([truncate(WORDS, after=2)], exhausted="cycle")
+    bodies.append(sent.decode())
+    ways: list[Callable[[aiohttp.StreamReader], Any]] = [
+        lambda content: content.iter_any(),
+        lambda content: content.iter_chunks(),
+        lambda content: content.iter_chunked(9),
+        lambda content: content,
+    ]
+    replies = [truncate(WORDS, after=2)] * len(bodies) + [say(WORDS).but(pace_s=0.01), fail(429)]
+    provider = ScriptedProvider(replies)
     taken: list[Any] = []
 
     def respond(asked: Any) -> Answer:
         taken.append(asked.body)
-        return packed("deflate")(provider._respond(asked))
+        answer = provider._respond(asked)
+        return answer if answer.length is None else packed("deflate")(answer)
 
     with Server(respond).running() as url:
-        async with aiohttp.ClientSession(auto_decompress=auto) as session:
-            for body in bodies:
-                async with session.post(f"{url}/v1/chat/completions", data=body) as response:
-                    assert await response.read()
-    assert [json.loads(body) if isinstance(body, bytes | str) else body for body in taken] == [ASK] * len(bodies)
-    assert seen.reasons() == [StopReason.MAX_TOKENS] * len(bodies)
+        async with aiohttp.ClientSession(url, auto_decompress=auto, raise_for_status=auto) as session:
+            for body, way in zip(bodies, [*ways, None, None], strict=True):
+                async with session.post(PATH, data=body) as response:
+                    assert [chunk async for chunk in way(response.content)] if way else await response.read()
+            async with session.post(f"{url}{PATH}", json={**ASK, "stream": True}) as response:
+                await response.content.readline()
+            with suppress(aiohttp.ClientResponseError):
+                await session.post(PATH, json=ASK)
+    gc.collect()
+    cleanup.run()
+    assert [json.loads(each) for each in taken[: len(bodies)]] == [ASK] * len(bodies)
+    assert seen.reasons() == [StopReason.MAX_TOKENS] * len(bodies) + [StopReason.CANCELLED, StopReason.ERROR]
+    assert seen.ended[-1].started.server_address == "127.0.0.1"
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -72,12 +72,8 @@ def answered(kind: Callable[..., T], *replies: httpx2.Response | Exception, **op
             raise reply
         return reply
 
-    async def aanswer(request: httpx2.Request) -> httpx2.Response:
-        return answer(request)
-
-    is_async = kind.__name__.startswith("Async")
-    transport = httpx2.MockTransport(aanswer if is_async else answer)
-    http = httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    http: Any = httpx2.AsyncClient if kind.__name__.startswith("Async") else httpx2.Client
+    http = http(transport=httpx2.MockTransport(answer))
     return kind(**{"api_key": "none", "max_retries": 0, "http_client": http, **options})
 
 

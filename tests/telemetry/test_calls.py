@@ -25,14 +25,12 @@ from mistralai.client import Mistral
 from mistralai.extra.observability.telemetry import configure_telemetry
 from opentelemetry.sdk.trace import TracerProvider
 
-from endturn import hooks
 from endturn.chat import Json
 from endturn.events import Turn, TurnKind, TurnOutcome
 from endturn.formats import Event
 from endturn.formats.framing import frame
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.decorators import observe_turn
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scopes import start_turn
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
@@ -86,44 +84,6 @@ def test_the_times_between_chunks(records: Records, pieces: int, kept: int) -> N
     assert len(ended.chunk_gaps_s) == kept
     assert min(ended.chunk_gaps_s, default=0) >= 0
     assert sum(ended.chunk_gaps_s) <= ended.duration_s - ended.first_chunk_s
-
-
-@both_libraries
-def test_nothing_is_read_ahead(library: Any) -> None:
-    """The transport gives as many pieces as without us, when the host asks and not before, and is closed."""
-
-    def taken() -> list[list[bytes]]:
-        pieces: list[bytes] = []
-
-        class Body(library.SyncByteStream):  # type: ignore[misc]  # either library's
-            def __iter__(self) -> Iterator[bytes]:
-                for piece in FRAMES:
-                    pieces.append(piece)
-                    yield piece
-
-            def close(self) -> None:
-                pieces.append(b"closed")
-
-        answer = library.Response(200, headers={"content-type": "text/event-stream"}, stream=Body())
-        client = library.Client(transport=library.MockTransport(lambda request: answer))
-        found = []
-        with client.stream("POST", URL, json=STREAM) as response:
-            found.append([*pieces])
-            chunks = response.iter_bytes()
-            for _ in range(3):
-                next(chunks)
-                found.append([*pieces])
-        return [*found, pieces]
-
-    bare = taken()
-    assert bare[-1][-1] == b"closed"
-    instrument()
-    stop = hooks.subscribe(lambda record: None)
-    try:
-        assert taken() == bare
-    finally:
-        uninstrument()
-        stop()
 
 
 HOOKS: dict[str, tuple[Callable[[Any], Any], Reply, StopReason]] = {

@@ -89,34 +89,30 @@ def test_the_hosts_own_call_decides_where_the_process_was_started_observed(recor
     assert sum(stage.points()["endturn.responses"].values()) == 4 == len(stage.finished()) - 1
 
 
-def test_content_can_be_switched_on_and_off_while_calls_are_observed(recording: Recording) -> None:
-    """`announce` asks the recorder anew whether it takes what is said. A later call's mistakes change nothing."""
-    stage = recording()
-    assert said(stage) == "None"
-    instrument(content="SPAN_ONLY")
-    assert "secret" in said(stage)
-    instrument(content="no_content")
-    assert said(stage) == "None"
-    with pytest.raises(TypeError, match="redakt"):
-        instrument(redakt=hide)  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match="redact is a function"):
-        instrument(redact="hide", content="SPAN_ONLY")  # type: ignore[arg-type]
-    assert said(stage) == "None"
-
-
 def test_what_a_later_call_gives_takes_the_place_of_what_was_set(
     recording: Recording, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rest stays; one that asks for the same, or for nothing, is silent."""
+    """Content is switched on and off while calls are observed. The rest stays; a call that asks for the same, or for
+    nothing, is silent; one with a mistake changes nothing."""
     caplog.set_level(logging.INFO, "endturn")
-    stage, second = recording(events="logs", content="SPAN_ONLY", redact=hide), Stage()
+    stage, second = recording(events="logs"), Stage()
+    assert said(stage) == "None"
+    instrument(content="SPAN_ONLY", redact=hide)
+    assert "a [hidden] of" in said(stage)
+    caplog.clear()
     instrument()
     instrument(events="logs", content="SPAN_ONLY", tracer_provider=stage.tracers)
+    with pytest.raises(TypeError, match="redakt"):
+        instrument(redakt=str.upper)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="redact is a function"):
+        instrument(redact="hide", tracer_provider=second.tracers)  # type: ignore[arg-type]
     assert "recorded from now on" not in caplog.text
     instrument(redact=str.upper, tracer_provider=second.tracers)
     assert caplog.text.count("recorded from now on") == 1
     assert "A SECRET OF MANY WORDS" in said(second)
-    assert not stage.finished()
+    instrument(content="no_content")
+    assert said(second) == "None"
+    assert len(stage.finished()) == 2
 
 
 # --- Signals -------------------------------------------------------------------------------------------------------

@@ -13,16 +13,14 @@ from typing import Any
 import openai
 import pytest
 
-import endturn
-from endturn.chat import ChatResponse, Delta, Message, Request, Usage
+from endturn.chat import ChatResponse, Delta, Usage
 from endturn.errors import ProviderUnavailable
-from endturn.events import TurnKind
-from endturn.formats import FORMATS, Context, format_of
+from endturn.formats import FORMATS, format_of
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.stop import Stop, StopReason
 from tests.formats.recorded import RECORDED
-from tests.formats.replies import DONE_EVENT, chat_body, chunk
-from tests.telemetry.mocked import Records, body, chat, settle
+from tests.formats.replies import DONE_EVENT, chunk
+from tests.telemetry.mocked import Records, settle
 
 CUT = ChatResponse(
     text="Half an ans", stop=Stop(StopReason.MAX_TOKENS, "length"), usage=Usage(3, 4), id="r1", model="m-1"
@@ -104,6 +102,11 @@ async def seen(decorate: Callable[[Any], Any]) -> AsyncIterator[object]:
     yield list(decorate(lambda: iter("ab"))())
     with pytest.raises(ZeroDivisionError):
         decorate(lambda: 1 // 0)()
+    unfit: list[tuple[Any, Any]] = [((), {}), ((1, 2, 3), {}), ((1,), {"a": 2})]
+    for args, named in unfit:
+        with pytest.raises(TypeError) as refused:
+            decorate(plain)(*args, **named)
+        yield str(refused.value)  # Python says what does not fit the signature
     for function in (generator, async_generator):
         for is_read in (True, False):
             closed: list[int] = []
@@ -211,19 +214,6 @@ def test_what_may_not_be_the_history_is_not_taken_for_it(records: Records) -> No
     assert [started.continuation for started in records.started] == [None] * 6
 
 
-def refusal(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-    with pytest.raises(TypeError) as refused:
-        call(*args, **named)
-    return str(refused.value)
-
-
-def test_a_call_that_does_not_fit_the_signature_raises_what_it_did(records: Records) -> None:
-    """Python says what is wrong with it."""
-    calls: list[tuple[Any, Any]] = [(("m",), {}), (("m", HISTORY, 3, 4), {}), (("m", HISTORY), {"model": "n"})]
-    for args, named in calls:
-        assert refusal(observe(ask), *args, **named) == refusal(ask, *args, **named)
-
-
 # --- What is answered ----------------------------------------------------------------------------------------------
 
 
@@ -307,25 +297,3 @@ def test_a_call_that_raises(records: Records, error: BaseException, reason: Stop
     with pytest.raises(type(error)):
         observe(fails)()
     assert (records.only().stop.reason, records.only().error) == (reason, error)
-
-
-def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All layers at once, over 500, 500, 200 and a continuation: each attempt is one record, in one turn."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    cut, rest = chat_body({"content": "Half an ans"}, "length"), chat_body({"content": "wer."})
-    client = chat(body({}, 500), body({}, 500), body(cut), body(rest), max_retries=2)
-    speaks = format_of("openai_chat")
-
-    @observe_provider_call(provider="outer")
-    def ask(request: Request) -> ChatResponse:
-        answer = client.chat.completions.create(**speaks.encode(request))
-        return speaks.decode(answer.model_dump(), ctx=Context())
-
-    request = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=100)
-    assert endturn.ContinuationController(ask, provider_name="openai").run(request).text == "Half an answer."
-    assert records.reasons() == ["error", "error", "max_tokens", "end_turn"]
-    (turn,) = records.turns
-    assert {started.turn for started in records.started} == {turn.turn}
-    assert (turn.turn.kind, turn.turn.iterations, turn.turn.continuations) == (TurnKind.CONTROLLER, 4, 1)
-    assert len(records.attempts) == 1
-    assert records.started[-1].continuation is not None

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from endturn.chat import ChatResponse, Request
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
-from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
+from endturn.events import Turn, TurnKind, TurnOutcome, TurnStarted
+from endturn.formats import Context, format_of
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import uninstrument
 from endturn.scopes import current_turn, infer_with, start_turn
 from endturn.stop import StopReason
+from tests.formats.replies import chat_body
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events, settle
 
@@ -166,20 +169,31 @@ async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
 # --- A controller within -------------------------------------------------------------------------------------------
 
 
-def test_a_controllers_turn_within_is_a_part_of_the_observed_one(records: Records) -> None:
-    """Over 500, 500, 200 one turn is counted, the outer: its calls, tokens, continuations; each record has its id."""
-    provider = Played(cut("a ", tokens=500), cut("b ", tokens=500), said("c", tokens=200))
-    controller = ContinuationController(provider, agent="inner")
+def test_turn_controller_decorator_and_sdk_at_once(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 500, 500, 200 and a continuation each attempt is one record, and one turn is counted, the outer: its calls,
+    tokens, continuations; each record has its id."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    client = chat(body({}, 500), body({}, 500), body(CUT), body(chat_body({"content": "re."})), max_retries=2)
+    speaks = format_of("openai_chat")
+
+    @observe_provider_call(provider="outer")
+    def complete(request: Request) -> ChatResponse:
+        answer = client.chat.completions.create(**speaks.encode(request))
+        return speaks.decode(answer.model_dump(), ctx=Context())
+
+    controller = ContinuationController(complete, provider_name="openai", agent="inner")
     turn_of: Any = observe_turn(agent="support", conversation_id="c")
-    assert turn_of(lambda: controller.run(ask(max_tokens=500)).text)() == "a b c"
-    assert records.told() == ["support 3 completed"]
+    assert turn_of(lambda: controller.run(ask()).text)() == "Hello there."
+    assert records.reasons() == ["error", "error", "max_tokens", "end_turn"]
+    assert records.told() == ["support 4 completed"]
     (ended,) = records.turns
-    turn = ended.turn
-    assert (ended.complete, turn.kind, turn.continuations, turn.truncated) == (True, TurnKind.OBSERVED, 2, True)
-    assert (turn.output_tokens, turn.answer_tokens, turn.conversation, turn.open_streams) == (1200, 1200, "c", 0)
+    turn, tokens = ended.turn, sum(call.usage.output_tokens or 0 for call in records.ended if call.usage)
+    assert (ended.complete, turn.kind, turn.continuations, turn.truncated) == (True, TurnKind.OBSERVED, 1, True)
+    assert (turn.output_tokens, turn.answer_tokens, turn.conversation, turn.open_streams) == (tokens, tokens, "c", 0)
     assert [record.turn for record in records if isinstance(record, TurnStarted)] == [turn]
     assert {(call.turn.id, call.turn.agent) for call in records.started} == {(turn.id, "support")}
-    assert [record.turn.id for record in records if isinstance(record, ContinuationAttempted)] == [turn.id] * 2
+    assert records.started[-1].continuation is not None
+    assert [record.turn.id for record in records.attempts] == [turn.id]
 
 
 def run(*script: Any) -> object:

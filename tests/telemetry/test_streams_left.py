@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import json
 import weakref
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -27,39 +27,59 @@ CLAUDE: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": ASK["messag
 MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")])
 
 
-async def closed(library: Any) -> list[bool]:
-    """Whether a body's generator has ended when its reader is closed, and a while later."""
-    ended: list[bool] = []
+async def taken(library: Any, client: str) -> list[list[bytes]]:
+    """What a transport has been asked for whenever its reader has something, when that is closed, and a while later."""
+    found: list[list[bytes]] = []
+    pieces: list[bytes] = []
 
-    async def pieces() -> AsyncIterator[bytes]:
-        try:
+    class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]  # either library's
+        def __iter__(self) -> Iterator[bytes]:
             for event in STREAM:
-                await asyncio.sleep(0)
-                yield frame(event)
-        finally:
-            ended.append(True)
+                pieces.append(frame(event))
+                yield pieces[-1]
 
-    answer = library.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
-    client = library.AsyncClient(transport=library.MockTransport(lambda request: answer))
-    request = client.build_request("POST", "http://here/v1/chat/completions", json={**ASK, "stream": True})
-    response = await client.send(request, stream=True)
-    async with aclosing(response.aiter_bytes()) as reader:
-        await anext(reader)
-    found = [bool(ended)]
-    await response.aclose()
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                for piece in self:
+                    await asyncio.sleep(0)
+                    yield piece
+            finally:
+                pieces.append(b"ended")
+
+        def close(self) -> None:
+            pieces.append(b"closed")
+
+        async def aclose(self) -> None:
+            self.close()
+
+    async def given(answer: Any) -> Any:
+        found.append([*pieces])
+        return await answer if inspect.isawaitable(answer) else answer
+
+    answer = library.Response(200, headers={"content-type": "text/event-stream"}, stream=Body())
+    asking = getattr(library, client)(transport=library.MockTransport(lambda request: answer))
+    request = asking.build_request("POST", "http://here/v1/chat/completions", json={**ASK, "stream": True})
+    response = await given(asking.send(request, stream=True))
+    reader = response.iter_bytes() if client == "Client" else response.aiter_bytes()
+    for _ in range(3):
+        await given(next(reader) if client == "Client" else anext(reader))
+    await given(reader.close() if client == "Client" else reader.aclose())
+    await given(response.close() if client == "Client" else response.aclose())
     for _ in range(20):
         await asyncio.sleep(0)
-    return [*found, bool(ended)]
+    return [*found, pieces]
 
 
+@pytest.mark.parametrize("client", ["Client", "AsyncClient"])
 @pytest.mark.parametrize("library", [httpx, httpx2])
-async def test_a_reader_that_is_closed(library: Any) -> None:
-    """What it reads from is closed as soon as without us."""
-    bare = await closed(library)
+async def test_a_body_is_taken_and_left_as_without_us(library: Any, client: str) -> None:
+    """Nothing is read ahead, and what a reader reads from is closed as soon as it is."""
+    bare = await taken(library, client)
     with observed() as seen:
-        assert await closed(library) == bare
+        assert await taken(library, client) == bare
         settle()
         assert seen.reasons() == [StopReason.CANCELLED]
+    assert b"closed" in bare[-1][: len(STREAM)]
 
 
 async def forget(count: int) -> None:

@@ -85,12 +85,8 @@ class Scene:
         names = [log.log_record.event_name or "" for log in self.logs.get_finished_logs()]
         return [name for name in names if name.startswith("endturn.")]
 
-    def counted(self, name: str) -> dict[str, int]:
+    def counted(self, name: str = "endturn.responses") -> dict[str, int]:
         return counted(self.reader, name)
-
-    def responses(self) -> dict[str, int]:
-        """How many responses were counted, by reason."""
-        return self.counted("endturn.responses")
 
 
 @contextmanager

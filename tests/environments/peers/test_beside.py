@@ -5,7 +5,7 @@ Of each call comes out one response, and one span that says why it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -93,40 +93,6 @@ CASES: dict[str, tuple[Ask, Reply, str]] = {
     "responses": (respond, WHOLE, "end_turn"),
     "responses-cut": (respond, CUT, "max_tokens"),
 }
-each_case = pytest.mark.parametrize("case", CASES)
-
-
-def enriched(emit: Any, case: str, *, ours: bool = False, untold: Collection[str] = (), **given: Any) -> None:
-    """Check a call that endturn sees too: one response is counted, and one span says why it stopped: theirs.
-
-    Args:
-        ours: a span of ours says so: their span is not current. (A request that failed adopts none, either.)
-        untold: cases in which theirs ends before the response does, and events and metrics alone tell.
-    """
-    ask, reply, reason = CASES[case]
-    with scene(reply, emit=emit, observed=True, **given) as on:
-        on.ask(ask)
-        assert on.responses() == {reason: 1}
-        assert on.told() == [reason] * (case not in untold)
-        assert on.uncounted() == []
-        scopes = [span.instrumentation_scope.name for span in on.finished() if span.instrumentation_scope]
-        assert scopes.count("endturn") == (ours or case == "failed")
-        assert on.events().count("endturn.stop_reason_observed") == 1
-
-
-def alone(emit: Any, case: str, untold: Mapping[str, str | None]) -> None:
-    """Check a call of which endturn sees nothing but the span: the same is counted, and nothing is written.
-
-    Args:
-        untold: where the span does not tell the reason, what is counted instead; None where there is no span.
-    """
-    ask, reply, reason = CASES[case]
-    expected = untold.get(case, reason)
-    with scene(reply, emit=emit, observed=False) as on:
-        on.ask(ask)
-        assert on.responses() == ({} if expected is None else {expected: 1})
-        assert on.told() == on.uncounted() == []
-        assert on.events().count("endturn.stop_reason_observed") == bool(expected)
 
 
 def both(*emitters: Emit) -> Emit:
@@ -140,7 +106,10 @@ def both(*emitters: Emit) -> Emit:
 
 
 DROPPED, RAW = ("dropped", "claude-early"), ("raw", "raw-lines")
-ENDS_EARLIER: dict[Any, tuple[str, ...]] = {logfire: ("stream", "stream-cut", "stream-lost", "early", *DROPPED, *RAW)}
+ENDS_EARLIER: dict[Any, tuple[str, ...]] = {
+    logfire: ("stream", "stream-cut", "stream-lost", "early", *DROPPED, *RAW),
+    traceloop: (*DROPPED, *RAW),
+}
 """Cases in which a span ends before its response does: no span says the reason, events and metrics do."""
 UNTOLD: dict[Any, dict[str, str | None]] = {
     genai: dict.fromkeys(("early", "claude-early", "raw-lines"), "unknown"),
@@ -149,54 +118,47 @@ UNTOLD: dict[Any, dict[str, str | None]] = {
         **dict.fromkeys(("early", *DROPPED, "stream-lost", "responses", "responses-cut"), "unknown"),
         "raw-lines": None,
     },
+    traceloop: {
+        **dict.fromkeys(("stream-lost", "early", *DROPPED, *RAW), "unknown"),
+        "responses-cut": None,
+    },
 }
-"""What a span does not tell. Of a stream that was not read to its end it tells what had come; Logfire's (5.2) of
-Responses never a reason; and it makes no span of lines."""
+"""What a span does not tell, and what is counted instead; None where there is no span.
+
+Of a stream that was not read to its end it tells what had come; Logfire's (5.2) of Responses never a reason; and it
+makes no span of lines. OpenLLMetry says OK of streams that were closed, dropped and cut off alike, and makes no span of
+a Responses call that is cut off at its limit (0.62.4).
+"""
 
 
-@each_case
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
-    ("emit", "first"),
+    ("emit", "observed", "first"),
     [
-        *((emit, first) for emit in (genai, openinference) for first in ("emitter", "endturn")),
-        (logfire, "endturn"),
+        *((emit, True, first) for emit in (genai, openinference) for first in ("emitter", "endturn")),
+        (logfire, True, "endturn"),
         # The inner one's span is enriched, and the other's marked as counted.
-        (both(openinference, genai), "emitter"),
-        (both(genai, openinference), "emitter"),
+        (both(openinference, genai), True, "emitter"),
+        (both(genai, openinference), True, "emitter"),
+        *((emit, False, "emitter") for emit in (genai, openinference, logfire)),
+        # OpenLLMetry stays once it is set up: nothing may follow.
+        *((traceloop, observed, "emitter") for observed in (True, False)),
     ],
 )
-def test_a_call_enriches_their_span(case: str, emit: Any, first: str) -> None:
-    """Whoever is set up first: one response, one span that says why it stopped, and none of ours."""
-    enriched(emit, case, untold=ENDS_EARLIER.get(emit, DROPPED), first=first)
+def test_a_call_counts_once(case: str, emit: Any, observed: bool, first: str) -> None:
+    """One response; and where endturn sees the call, one span that says why it stopped: theirs, whoever comes first.
 
-
-@each_case
-@pytest.mark.parametrize("emit", UNTOLD)
-def test_their_span_tells_of_a_call(case: str, emit: Any) -> None:
-    """Where no request is seen their span is read when it ends, and what it does not tell stays unknown."""
-    alone(emit, case, UNTOLD[emit])
-
-
-# --- OpenLLMetry, which stays once it is set up: nothing but its tests may follow -------------------------------------
-
-UNTOLD_BY_TRACELOOP = {
-    **dict.fromkeys(("stream-lost", "early", *DROPPED, *RAW), "unknown"),
-    "responses-cut": None,
-}
-"""It says OK of streams that were closed, dropped and cut off alike, and makes no span of a Responses call that is cut
-off at its limit (0.62.4)."""
-
-
-@each_case
-def test_a_call_enriches_openllmetrys_span(case: str) -> None:
-    """One response, one span that says why it stopped; ours only of Responses, whose span it makes afterwards.
-
-    Its span of a raw stream ends before that is read: the reason then stands in metrics and events alone.
+    Ours only where theirs is not current: of a request that failed, of Responses by OpenLLMetry. Where no request is
+    seen their span is read when it ends, nothing is written, and what it does not tell stays unknown.
     """
-    enriched(traceloop, case, ours=case.startswith("responses"), untold=(*DROPPED, *RAW))
-
-
-@each_case
-def test_openllmetrys_span_tells_of_a_call(case: str) -> None:
-    """Where no request is seen its span is read when it ends; what it does not tell stays unknown."""
-    alone(traceloop, case, UNTOLD_BY_TRACELOOP)
+    ask, reply, reason = CASES[case]
+    expected = reason if observed else UNTOLD[emit].get(case, reason)
+    is_ours = case == "failed" or (emit is traceloop and case.startswith("responses"))
+    with scene(reply, emit=emit, observed=observed, first=first) as on:
+        on.ask(ask)
+        assert on.counted() == ({} if expected is None else {expected: 1})
+        assert on.told() == [reason] * (observed and case not in ENDS_EARLIER.get(emit, DROPPED))
+        assert on.uncounted() == []
+        scopes = [span.instrumentation_scope.name for span in on.finished() if span.instrumentation_scope]
+        assert scopes.count("endturn") == (observed and is_ours)
+        assert on.events().count("endturn.stop_reason_observed") == (expected is not None)

@@ -65,7 +65,7 @@ def test_a_run_of_an_agent_is_a_turn(
     with scene(call("search", {"q": "x"}), answer, emit=emit, observed=observed) as on:
         on.ask(ask)
         is_cut = answer is CUT
-        assert on.responses() == {"tool_call": 1, str(answer.stop): 1}
+        assert on.counted() == {"tool_call": 1, str(answer.stop): 1}
         ((name, told),) = on.turns().items()
         assert (name, told["endturn.turn.outcome"]) == ("invoke_agent helper", outcome)
         assert (told["endturn.turn.iterations"], told["endturn.turn.truncated"]) == (2, is_cut)
@@ -78,28 +78,22 @@ def test_a_run_of_an_agent_is_a_turn(
 
 
 @OBSERVED
-def test_an_agent_within_an_agent_is_a_turn_of_its_own(observed: bool) -> None:
-    """The calls of a sub-agent, run by a tool, belong to its own turn."""
-    with scene(call("ask", {}), say("I am inner"), say("I am outer"), emit=scenes.nothing, observed=observed) as on:
+def test_agents_keep_their_calls_apart(observed: bool) -> None:
+    """The calls of a sub-agent, run by a tool, belong to its own turn; two runs at once in one loop are two turns."""
+    script = call("ask", {}), say("I am inner"), say("I am outer"), say("one"), say("two")
+    with scene(*script, emit=scenes.nothing, observed=observed) as on:
         outer = agent(on, "outer")
 
         @outer.tool_plain
         async def ask() -> str:
             return (await agent(on, "inner").run("hello")).output
 
-        on.ask(lambda on: outer.run_sync("hi"))
-        iterations = {name: told["endturn.turn.iterations"] for name, told in on.turns().items()}
-        assert iterations == {"invoke_agent outer": 2, "invoke_agent inner": 1}
-
-
-@OBSERVED
-def test_agents_that_run_at_once_keep_their_calls_apart(observed: bool) -> None:
-    """Two runs in one loop are two turns with a call each."""
-    with scene(say("one"), say("two"), emit=scenes.nothing, observed=observed) as on:
-
         async def both() -> None:
+            await outer.run("hi")
             await asyncio.gather(agent(on, "a").run("hi"), agent(on, "b").run("hi"))
 
         on.ask(lambda on: asyncio.run(both()))
         iterations = {name: told["endturn.turn.iterations"] for name, told in on.turns().items()}
-        assert iterations == {"invoke_agent a": 1, "invoke_agent b": 1}
+        assert iterations == {
+            f"invoke_agent {name}": 2 if name == "outer" else 1 for name in ("outer", "inner", "a", "b")
+        }
