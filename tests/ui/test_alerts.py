@@ -64,8 +64,8 @@ def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, 
                 break
     assert bool(found) == fires, found
     if fires:
-        ((labels, value),) = found.items()
-        assert labels[0] == example["labels"]["job"]
+        ((of, value),) = found.items()
+        assert of[0] == example["labels"]["job"]
         shows, percent = example["shows"].rstrip("%"), example["shows"].endswith("%")
         assert value == (pytest.approx(float(shows) / 100, rel=0.05) if percent else float(shows))
 
