@@ -10,7 +10,6 @@ format's rows of stop reasons as `{"rows": FORMAT}`, an object of a class as `{"
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -27,7 +26,7 @@ from tests.replies.record import plain
 
 CASES = [
     pytest.param(
-        called, case, id=f"{called}: {case.get('args')} {case.get('with', '')}"[:90],
+        called, case, id=f"{called}: {case.get('why', case.get('args'))} {case.get('with', '')}"[:90],
         marks=[pytest.mark.behaviour(number) for number in case.get("behaviours", group.get("behaviours", ()))],
     )
     for path in sorted((Path(__file__).parent / "functions").glob("*.json"))
@@ -53,6 +52,8 @@ def given(value: Any) -> Any:
             return TurnOutcome(name)
         case {"finish": [*members]}:
             return Finish(*members)
+        case [*each] if any(isinstance(one, dict) and one.keys() & {"named", "made"} for one in each):
+            return [*map(given, each)]
     return value
 
 
@@ -75,8 +76,7 @@ def test_what_is_given_gives_what_its_file_says(
             assert [words for words in case.get(stream, ()) if words not in text] == []
             assert "Traceback" not in text
         return
-    module, _, name = called.rpartition(".")
-    function = getattr(import_module(module), name)
+    function = resolve_name(called)
     arguments = [given(each) for each in case.get("args", ())]
     keywords = {name: given(value) for name, value in case.get("with", {}).items()}
     if "raises" in case:

@@ -343,7 +343,7 @@ def drop_implausible(facts: dict[str, Any]) -> None:
         if facts.get(name):
             facts[name] = name_shown(facts[name])
     if sequences := facts.get("stop_sequences"):
-        facts["stop_sequences"] = tuple(map(name_shown, sequences[:MOST_SEQUENCES]))
+        facts["stop_sequences"] = sequences[:MOST_SEQUENCES]  # cut where they are recorded: a redaction needs all
 
 
 def name_shown(name: str) -> str:

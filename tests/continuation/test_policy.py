@@ -17,41 +17,6 @@ from endturn.generate.config import RuleConfig
 from tests.support.processes import REPOSITORY
 from tests.support.turns import Played, ask, cut, said
 
-
-@pytest.mark.behaviour(26)
-def test_the_recovery_prompt_is_the_source_designs() -> None:
-    assert ContinuationPolicy().prompt.splitlines() == [
-        "Previous response was truncated by token limit.",
-        "Continue exactly from where you left off.",
-        "If you intended a tool call, emit one complete tool call payload only.",
-        "Do not repeat already-sent text.",
-    ]
-
-
-def test_every_kind_of_value_can_be_a_variable() -> None:
-    """Numbers, booleans, words, text, a path, and prices as JSON."""
-    policy = ContinuationPolicy.from_environment(
-        {
-            "ENDTURN_AGENT_DEADLINE_S": "1.5",
-            "ENDTURN_AGENT_MAX_COST": "0.25",
-            "ENDTURN_AGENT_MIN_OVERLAP": "40",
-            "ENDTURN_AGENT_MAX_OVERLAP": "40",
-            "ENDTURN_AGENT_PRICES": '{"gpt-5-mini": [0.25, 2.0]}',
-            "ENDTURN_AGENT_SUSPECT_FULL_BUDGET": "false",
-            "ENDTURN_AGENT_WALLET_GUARD": "0",
-            "ENDTURN_AGENT_MODE": "task",
-            "ENDTURN_AGENT_PROMPT": "Go on.\nPlease.",
-            "ENDTURN_AGENT_TRANSCRIPT": "turns/of today.jsonl",
-            "ENDTURN_AGENT_ON_CONTEXT_EXCEEDED": "abort",
-        }
-    )
-    assert policy == ContinuationPolicy(
-        deadline_s=1.5, max_cost=0.25, min_overlap=40, max_overlap=40, prices={"gpt-5-mini": (0.25, 2.0)},
-        suspect_full_budget=False, wallet_guard=False, mode="task", prompt="Go on.\nPlease.",
-        transcript=Path("turns/of today.jsonl"),
-    )  # fmt: skip
-
-
 # --- The file -----------------------------------------------------------------------------------------------------
 
 
@@ -145,9 +110,11 @@ def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, mo
     """The file that the environment names, and its preset, reach a turn."""
     monkeypatch.setenv("ENDTURN_CONFIG_FILE", str(written(tmp_path, "[agent]\npreset = 'forgeflare'")))
     monkeypatch.setenv("ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("ENDTURN_AGENT_TRANSCRIPT", str(tmp_path / "turns of today.jsonl"))
     provider = Played(cut("a "), cut("b "), said("never"))
     assert ContinuationController(provider).run(ask()).outcome == "retry_limit"
     assert provider.requests[1].messages[-1].text == "Continue from where you left off."
+    assert (tmp_path / "turns of today.jsonl").stat().st_size
 
 
 def test_nothing_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,8 +58,12 @@ WAYS: list[tuple[dict[str, Any], dict[str, list[Reply]]]] = [
 ]  # fmt: skip
 
 
-def check_of(*agents: Agent) -> Any:
-    """The test of an environment's agents: that they answer, whole and streamed; and of those with tools, a loop."""
+def check_of(*agents: Agent, beside: Sequence[Any] = ()) -> Any:
+    """The test of an environment's agents: that they answer, whole and streamed; and of those with tools, a loop.
+
+    Args:
+        beside: instrumentations of somebody else's, at work before endturn is.
+    """
     cases = []
     for agent in agents:
         _, *takes = signature(agent).parameters.values()
@@ -75,6 +79,9 @@ def check_of(*agents: Agent) -> Any:
     def test_each_request_counts_once(agent: Agent, replies: Sequence[Reply]) -> None:
         """It is one response with the reason that it was given; what the agent does and gives is the same."""
         alone, _ = _play(agent, replies)
+        others = [kind() for kind in beside]
+        for each in others:
+            each.instrument(tracer_provider=TRACERS, skip_dep_check=True)
         reader = InMemoryMetricReader()
         meters = MeterProvider([reader], shutdown_on_exit=False)
         endturn.instrument(tracer_provider=TRACERS, meter_provider=meters)
@@ -85,6 +92,8 @@ def check_of(*agents: Agent) -> Any:
         finally:
             endturn.uninstrument()
             meters.shutdown()
+            for each in others:
+                each.uninstrument()
         assert observed == alone
 
     return test_each_request_counts_once

@@ -84,7 +84,7 @@ def test_what_is_told_is_bounded(recording: Recording, caplog: pytest.LogCapture
         "gen_ai.request.model": ASK["model"],
         "gen_ai.request.temperature": 0.5,
         "gen_ai.request.seed": 2**63 - 1,
-        "gen_ai.request.stop_sequences": ("*" * LONGEST_NAME,) * MOST_SEQUENCES,
+        "gen_ai.request.stop_sequences": ("*" * 1_200,) * MOST_SEQUENCES,
         "gen_ai.request.reasoning.level": "y" * LONGEST_NAME,
         "gen_ai.response.finish_reasons": ("length",) * 128,
     }

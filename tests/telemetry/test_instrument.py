@@ -232,8 +232,6 @@ BREAKS = {
     "fetches": ("endturn.instrumentation.background_responses.pending", explode),
     "ends of fetches": ("endturn.instrumentation.background_responses.fetched", explode),
     "a decorated call": ("endturn.instrumentation.decorators.open_call", explode),
-    "what it asks": ("endturn.instrumentation.decorators._asked", explode),
-    "what it gives": ("endturn.instrumentation.decorators._CallRun._read", explode),
     "a decorated turn": ("endturn.instrumentation.decorators.start_turn", explode),
     "a turn's step": ("endturn.scopes.TurnScope.step", explode),
     "a turn's end": ("endturn.scopes.TurnScope.end", explode),

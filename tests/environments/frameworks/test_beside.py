@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
 from openinference.instrumentation.langchain import LangChainInstrumentor as OpenInference
 from opentelemetry.instrumentation.langchain import LangchainInstrumentor as OpenLLMetry
 
 from tests.environments.frameworks import test_agents as agents
-from tests.support.agent_runs import TRACERS, check_of
+from tests.support.agent_runs import check_of
 
-
-@pytest.fixture(autouse=True, params=[OpenInference, OpenLLMetry], ids=["OpenInference", "OpenLLMetry"])
-def instrumentor(request: pytest.FixtureRequest) -> Iterator[None]:
-    """One of them, at work before endturn is."""
-    made: Any = request.param()
-    made.instrument(tracer_provider=TRACERS, skip_dep_check=True)
-    yield
-    made.uninstrument()
-
-
-test_each_request_counts_once = check_of(agents.langchain)
+test_with_openinference = check_of(agents.langchain, beside=[OpenInference])
+test_with_openllmetry = check_of(agents.langchain, beside=[OpenLLMetry])
