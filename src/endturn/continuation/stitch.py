@@ -157,7 +157,7 @@ class Seam:
         while True:
             window = self.held[start : self._most]
             seen = _plain(window)
-            is_restart = seen != "" and len(self._text) > self._most and self._plain.startswith(seen)
+            is_restart = len(self._text) > self._most and self._plain.startswith(seen)
             if is_restart and len(self.held) >= self._most and len(seen) >= self._least:
                 return (yield from self._swallow(start))
             if self._is_full or not (is_restart or may_overlap_more(self._end, seen)):
@@ -171,7 +171,7 @@ class Seam:
         before = window[:1].isspace() and self._end[: len(self._end) - size].endswith(" ")
         after = self._stood and seen[size:].startswith(" ")
         is_one = size + bool(before) + bool(after) >= self._least and tells(seen[:size])
-        if exact and not (is_one and size > len(_plain(self.held[:exact]))):
+        if exact and size <= len(_plain(self.held[:exact])):
             self.held = self.held[len(self.held[:exact].rstrip()) :]
         elif is_one:
             self.held = self.held[start + _length(window, size, after_blank=True) :]
@@ -244,7 +244,7 @@ class Seam:
         opened = open_fence(self._text)
         if opened is None:
             return None
-        while not self._is_full and "\n" not in self.held and may_become_fence(self.held):
+        while not self._is_full and may_become_fence(self.held):
             yield
         line, newline, _ = self.held[: self._most].partition("\n")
         found = fence(line) if newline else None
