@@ -1,6 +1,7 @@
 """What all tests share: property tests that judge by laws, never by the clock of a busy machine."""
 
 import gc
+import signal
 import ssl
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ LAWS = settings(
 settings.register_profile("short", LAWS, max_examples=25)
 settings.register_profile("long", LAWS, max_examples=300)  # `make test-all` asks for it
 settings.load_profile("short")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and all that it starts
 
 # Each folder there needs the packages of an environment of its own: tests/test_environments.py runs it there.
 collect_ignore_glob = ["environments/*"]
