@@ -23,7 +23,7 @@ def names_in(path: str) -> set[str]:
     text, kind = (REPOSITORY / path).read_text(encoding="utf-8"), path.rpartition(".")[2]
     if kind == "py":
         return {name.replace("_", " ") for name in re.findall(r"^\s*(?:async )?def test_(\w+)", text, re.MULTILINE)}
-    return set(re.findall({"yaml": r"^(\w[\w ]*):", "json": r'"name": "(.+)",$'}[kind], text, re.MULTILINE))
+    return set(re.findall({"yaml": r"^(\w[\w ]*):", "json": r'"(?:name|why)": "([^"]+)"'}[kind], text, re.MULTILINE))
 
 
 @pytest.mark.parametrize(("requirement", "shown", "difference"), ROWS)
