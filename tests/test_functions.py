@@ -2,9 +2,9 @@
 
 A file holds lists of cases, each list under what is called: a function by its whole name, or `endturn`, the command. A
 case is what is given (`args`, and keywords by their names under `with`) and what comes of it: `gives`, of an object the
-members that are named; or `raises`, with the words of the error. Of a command it is the exit status, and words that
-`out` and `err` have. A call of a tool is given as `{"call": NAME, "arguments": …}`, a
-format's rows of stop reasons as `{"rows": FORMAT}`, an object of a class as `{"made": "module:Class", "with": …}`.
+members that are named; or `raises`, with the words of the error; `why` names it. Of a command it is the exit status,
+and words that `out` and `err` have. A call of a tool is given as `{"call": NAME, "arguments": …}`, a format's rows of
+stop reasons as `{"rows": FORMAT}`, an object of a class as `{"made": "module:Class", "with": …}`.
 """
 
 from __future__ import annotations

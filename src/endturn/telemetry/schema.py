@@ -282,7 +282,7 @@ BLOCKED = _metric("endturn.tool_calls.blocked", "counter", "{tool_call}", *CALL,
 SUSPECTED_METRIC = _metric("endturn.truncations.suspected", "counter", "{response}", *CALL)
 UNMAPPED = _metric("endturn.stop_reasons.unmapped", "counter", "{response}", *CALL)
 OF_SPANS: Final = (RESPONSES, SUSPECTED_METRIC, UNMAPPED)
-"""What the Collector counts as well, of spans that carry no attribute of ours."""
+"""What the Collector counts as well, of spans that no library of ours has counted."""
 SERIES_CAPPED = _metric("endturn.series.capped", "counter", "{measurement}", CAPPED)
 LISTENER_FAILURES = _metric("endturn.listener.failures", "counter", "{failure}", LISTENER)
 OPERATION_DURATION = _metric(
