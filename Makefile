@@ -23,12 +23,13 @@ FAST := -m 'not fleet and not stack and not environments and not slow and not br
 test: $(VENV)/.dev  ## the fast tests
 	$(PYTEST) $(FAST) $(ARGS)
 
-test-all: test  ## and those that need the native stack (Go, Java, Node), other SDKs (it builds them), Chromium or other Pythons; slow ones
+test-all: test  ## and those that need the native stack (Go, Java, Node), other SDKs (it builds them), Chromium, other Pythons or the lowest versions; slow ones
 	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium; }
 	@command -v mvn >/dev/null || { apt-get -qq update && apt-get -qq install -y maven; }
 	@$(PY) stack/build.py
 	@$(PY) tests/sdks/build.py
 	$(PYTEST) -m '(stack or environments or slow or browser or hypothesis) and not fleet' --hypothesis-profile=long $(ARGS)
+	@$(PY) tests/lowest.py $(PARALLEL) $(FAST)
 	@$(PY) tests/pythons.py $(PARALLEL) $(FAST) $(ARGS)
 
 test-fleet: $(VENV)/.dev  ## a fleet under load, and its parts killed one by one (ENDTURN_FLEET_TURNS=100000: as many turns)
@@ -50,7 +51,7 @@ generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference doc
 docs: $(VENV)/.dev  ## the documentation as a site, in `site/` (ARGS=--open: serve it while it is edited)
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs $(if $(filter --open,$(ARGS)),serve,build)
 
-stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager, Loki, Thanos and Kafka natively, at the versions that compose pins
+stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager, Thanos and Kafka natively, at the versions that compose pins
 	$(PY) stack/build.py $(ARGS)
 
 up:  ## Collector, Prometheus, Alertmanager, Tempo, Loki and Grafana, by Docker Compose, on loopback (ARGS=--lgtm: in two)
@@ -59,8 +60,8 @@ up:  ## Collector, Prometheus, Alertmanager, Tempo, Loki and Grafana, by Docker 
 down:  ## stop them; the data stays (ARGS=--volumes drops it)
 	@$(PYTHON) stack/compose.py down $(ARGS)
 
-bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixed floor
-	$(PY) benchmarks/overhead.py $(ARGS)
+bench: $(VENV)/.dev  ## what instrumenting costs, beside the same signals by hand and other instrumentations (ARGS=--quick: in two minutes)
+	@$(PY) -m benchmarks.overhead $(ARGS)
 
 fuzz: $(VENV)/.dev  ## damaged replies into every decoder, a hundred thousand of them and others each time
 	$(PYTEST) tests/formats/test_format_laws.py -k damaged --hypothesis-profile=long $(ARGS)

@@ -340,9 +340,9 @@ def recorder(turns: int) -> dict[str, float]:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     import endturn
-    from benchmarks.overhead import Logs, Spans
-    from endturn.chat import ChatResponse, Message, Request, Usage
-    from endturn.stop import Stop, StopReason
+    from benchmarks.overhead.providers import DiscardLogRecords, DiscardSpans
+    from endturn.vocabulary.messages import ChatResponse, Message, Request, Usage
+    from endturn.vocabulary.stop import Stop, StopReason
 
     def answer(cut: bool) -> ChatResponse:
         stop = Stop(StopReason.MAX_TOKENS, "length", incomplete=True) if cut else Stop(StopReason.END_TURN, "stop")
@@ -367,8 +367,8 @@ def recorder(turns: int) -> dict[str, float]:
     bare = run(max(turns // 20, 100))
     reader = InMemoryMetricReader()
     tracers, loggers = TracerProvider(), LoggerProvider()
-    tracers.add_span_processor(BatchSpanProcessor(Spans()))
-    loggers.add_log_record_processor(BatchLogRecordProcessor(Logs()))
+    tracers.add_span_processor(BatchSpanProcessor(DiscardSpans()))
+    loggers.add_log_record_processor(BatchLogRecordProcessor(DiscardLogRecords()))
     endturn.instrument(tracer_provider=tracers, meter_provider=MeterProvider([reader]), logger_provider=loggers)
     costs, sizes = [], []
     for _ in range(10):

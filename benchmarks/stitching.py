@@ -37,11 +37,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.continuation.answer_text import AnswerText, IncomingResponse
+from endturn.continuation.controller import ContinuationController, TurnResult
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.controller import ContinuationController, TurnResult
-from endturn.stop import Stop, StopReason
+from endturn.vocabulary.messages import ChatResponse, Delta, Message, Request, Usage
+from endturn.vocabulary.stop import Stop, StopReason
 
 SIZE: Final = 120_000
 CHUNKS: Final = (1, 16, 1_024)
@@ -113,7 +113,7 @@ def stitcher(streams: list[list[Delta]]) -> str:
     stitched = AnswerText()
     for number, stream in enumerate(streams):
         if number:
-            stitched.seam()
+            stitched.expect_continuation()
         stitched.begin()
         part = IncomingResponse(stitched)
         for delta in stream:

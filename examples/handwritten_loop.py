@@ -1,4 +1,4 @@
-"""An agent without a framework: a loop that runs tools, and asks for the rest of an answer that was cut off.
+"""An agent without a framework: a loop that runs tools and continues truncated answers.
 
 pip install endturn openai
 OPENAI_API_KEY=… python examples/handwritten_loop.py "What is the weather in Oslo?"
@@ -13,7 +13,7 @@ from telling import tell
 
 import endturn
 
-endturn.instrument()  # the one line; endturn.configure() where nothing sets OpenTelemetry up
+endturn.instrument()  # the one added line; endturn.configure() if OpenTelemetry is not set up
 tell()
 
 TOOLS: list[Any] = [

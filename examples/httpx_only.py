@@ -1,4 +1,4 @@
-"""An agent without an SDK: it posts to a provider's API by itself. A known provider's address tells what it is.
+"""An agent without an SDK: it posts to a provider's API directly. endturn knows the provider's address.
 
 pip install endturn httpx
 OPENAI_API_KEY=… python examples/httpx_only.py "What is the weather in Oslo?"
@@ -18,7 +18,7 @@ tell()
 URL = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
 
 
-# A provider's own address is known. A proxy's is not: for that, say what the function does.
+# endturn recognises a provider's own address. For a proxy's, declare what the function does.
 @endturn.observe_provider_call(provider="openai", format="openai_chat")
 def ask(messages: list[dict[str, str]]) -> dict:
     response = httpx.post(

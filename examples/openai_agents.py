@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK, which speaks the Responses API.
+"""An agent of the OpenAI Agents SDK, which uses the Responses API.
 
 pip install endturn openai-agents
 OPENAI_API_KEY=… python examples/openai_agents.py "What is the weather in Oslo?"

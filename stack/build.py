@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Build the Collector, Prometheus, Alertmanager, Loki and Thanos from Go modules, fetch Kafka, once per set of pins.
+"""Build the Collector, Prometheus, Alertmanager and Thanos from Go modules, fetch Kafka, once per set of pins.
 
     python stack/build.py [PART ...]     build what is missing (all parts by default) and print each part's folder
 
 Needs nothing but Python, Go and a Go module proxy. The binaries land in a cache outside the tree, in a folder named by
-a hash of everything that decides what they are; so a changed pin builds anew, and an unchanged one costs nothing.
+a hash of everything that decides what they are; so a changed pin builds anew, and an unchanged one costs nothing. A
+binary with source under the AGPL in it is an error.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def versions() -> dict[str, Any]:
 def recipes() -> dict[str, Recipe]:
     """The parts that can be built, in building order."""
     pins = versions()
-    go, collector, prometheus, alertmanager, loki, thanos, kafka, kustomize = (
-        pins[part] for part in ("go", "collector", "prometheus", "alertmanager", "loki", "thanos", "kafka", "kustomize")
+    go, collector, prometheus, alertmanager, thanos, kafka, kustomize = (
+        pins[part] for part in ("go", "collector", "prometheus", "alertmanager", "thanos", "kafka", "kustomize")
     )
     manifest = MANIFEST.read_text()
     components = re.findall(r"^ *- *gomod: *(\S+ v\S+)", manifest, re.MULTILINE)
@@ -109,12 +110,6 @@ def recipes() -> dict[str, Recipe]:
             gomod=_gomod(go["minimum"], [f"{alertmanager['module']} {alertmanager['version']}"]),
             binaries={name: f"{alertmanager['module']}/cmd/{name}" for name in ("alertmanager", "amtool")},
             stamp={version: alertmanager["tag"].removeprefix("v")},
-        ),
-        Recipe(
-            part="loki",
-            gomod=_gomod(go["minimum"], [f"{loki['module']} {loki['version']}"], loki["replace"]),
-            binaries={"loki": f"{loki['module']}/cmd/loki"},
-            stamp={f"{loki['module']}/pkg/util/build.Version": loki["tag"]},
         ),
         Recipe(
             part="thanos",
@@ -173,6 +168,41 @@ def require_go(minimum: str, folder: Path) -> None:
         raise BuildError(f"Go {'.'.join(found.groups())} is too old. {advice}")
 
 
+def linked(binary: Path) -> list[str]:
+    """The modules in a binary, each as `path@version`, as its linker says; for a replaced one what replaces it."""
+    told = subprocess.run(["go", "version", "-m", str(binary)], capture_output=True, text=True, check=True).stdout
+    modules: list[str] = []
+    for kind, *words in (line.split() for line in told.splitlines() if line.strip()):
+        if kind in ("mod", "dep"):
+            modules.append("@".join(words[:2]))
+        elif kind == "=>":
+            modules[-1] = "@".join(words[:2])
+    return [module for module in modules if not module.endswith("@(devel)")]
+
+
+def affero(modules: Sequence[str]) -> list[str]:
+    """Which of these are under the AGPL, by the licence beside their source; fetches a source that is not there.
+
+    The Mozilla Public License names the AGPL among those that one may choose besides it, and is not meant.
+    """
+    ask = ["go", "mod", "download", "-json", *modules]
+    answer = subprocess.run(ask, cwd=HERE, env=_environment(), capture_output=True, text=True, check=False)
+    found, sources, text = [], [], answer.stdout.strip()
+    while text:
+        module, end = json.JSONDecoder().raw_decode(text)
+        sources.append(module)
+        text = text[end:].lstrip()
+    if answer.returncode or len(sources) != len(modules):
+        errors = [module["Error"] for module in sources if "Error" in module]
+        raise BuildError(f"licences cannot be read: {'; '.join(errors) or answer.stderr.strip()}")
+    for module in sources:
+        files = [file for file in Path(module["Dir"]).iterdir() if re.match("licen[cs]e|copying", file.name, re.I)]
+        said = [file.read_text(errors="replace") for file in files if file.is_file()]
+        if any(re.search("affero|agpl", each, re.I) and "Mozilla Public License" not in each[:200] for each in said):
+            found.append(f"{module['Path']}@{module['Version']}")
+    return found
+
+
 def _compile(recipe: Recipe, *, module: Path, out: Path) -> None:
     (module / "go.mod").write_text(recipe.gomod)
     require_go(versions()["go"]["minimum"], module)
@@ -182,6 +212,8 @@ def _compile(recipe: Recipe, *, module: Path, out: Path) -> None:
         linker = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in recipe.stamp.items())])
         flags = ["-mod=mod", "-trimpath", "-buildvcs=false", f"-tags={recipe.tags}", f"-ldflags={linker}"]
         _run(recipe, f"compiling {name}", ["go", "build", *flags, "-o", str(out / name), package], module)
+        if found := affero(linked(out / name)):
+            raise BuildError(f"{name} is not kept: {', '.join(found)} in it: under the AGPL, which is not built here")
 
 
 def _fetch(recipe: Recipe, *, module: Path, out: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from endturn.continuation import refused_prefills
+
 LAWS = settings(
     deadline=None,  # no test asserts on time
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
@@ -19,7 +21,7 @@ settings.load_profile("short")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and all that it starts
 
-# Each folder there needs the packages of an environment of its own: tests/test_environments.py runs it there.
+# Each folder there needs the packages of an environment of its own: tests/project/test_environments.py runs it there.
 collect_ignore_glob = ["environments/*"]
 
 
@@ -41,3 +43,9 @@ def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
             read(self, cafile, *args, **kwargs)
 
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", only_ours)
+
+
+@pytest.fixture(autouse=True)
+def _no_model_is_known_to_refuse_a_prefill() -> None:
+    """A process remembers it for all of its turns."""
+    refused_prefills.forget()

@@ -51,7 +51,7 @@ class Work:
         rate: turns per minute at noon.
         typical: tokens of a typical answer; spread: of their logarithm.
         limit: max_tokens; cut: what the bad deployment made of it.
-        continues: the turn is finished by a policy. tools: answers are tool calls, by this share.
+        continues: the turn is finished by a policy. tools: turns begin with a tool call, by this share.
     """
 
     job: str
@@ -73,7 +73,7 @@ WORKS = (
     Work("shop/assistant", "openai", "gpt-5-mini", 2.5, 260, 1024, cut=320, continues=False, per_token=0.006),
     Work("shop/assistant", "anthropic", "claude-haiku-4-5", 1.6, 330, 768, tools=0.35, per_token=0.006, price=5e-6),
     Work("shop/writer", "openai", "gpt-5", 1.1, 1500, 2048, spread=0.6, per_token=0.008, price=1e-5),
-    Work("shop/writer", "anthropic", "claude-sonnet-4-5", 1.2, 800, 1024, spread=0.6, tools=0.3, price=1.5e-5),
+    Work("shop/writer", "anthropic", "claude-sonnet-5-5", 1.2, 800, 1024, spread=0.6, tools=0.3, price=1.5e-5),
     Work("support/triage", "gcp.gemini", "gemini-3-flash", 2.0, 120, 512, tools=0.2, per_token=0.004),
     Work("support/triage", "openai", "gpt-oss-120b", 0.5, 300, 640, spread=0.4, continues=False),
     Work("support/triage", "openai", "gpt-oss-120b", 0.3, 280, 1024, spread=0.4, environment="staging"),
@@ -186,13 +186,14 @@ def _turn(dice: random.Random, book: Book, work: Work, *, bad: bool) -> None:
     wanted = max(8, round(exp(dice.gauss(log(work.typical), work.spread))))
     tool = dice.random() < work.tools
     prompt, calls, got, seconds, rare = 400 + round(work.typical), 0, 0, 0.0, dice.random()
+    continuations, longest = 0, 0
     strategy = "prompt" if work.provider == "openai" else "prefill"
     outcome, truncated, unfinished = "completed", False, False
     while True:
         calls += 1
         out = min(limit, wanted - got)
         got += out
-        reason = "max_tokens" if got < wanted else "tool_call" if tool and calls == 1 else "end_turn"
+        reason = "max_tokens" if got < wanted else "tool_call" if tool else "end_turn"
         if rare < 0.004:
             reason = dice.choice(("safety_blocked", "refused", "missing"))
         elif rare < 0.03 and work.model == "gpt-oss-120b":
@@ -201,12 +202,19 @@ def _turn(dice: random.Random, book: Book, work: Work, *, bad: bool) -> None:
         took = 0.4 + out * work.per_token * dice.uniform(0.7, 1.5)
         seconds += took
         _call(dice, book, work, model, reason=reason, out=out, limit=limit, prompt=prompt, took=took)
+        longest = max(longest, got)
         if calls > 1:
+            continuations += 1
             book.add(schema.CONTINUATIONS_METRIC, model | {schema.STRATEGY.label: strategy})
             for type_, tokens in (("input", prompt), ("output", out)):
                 book.add(schema.CONTINUATION_TOKENS, model | {schema.TOKEN_TYPE.label: type_}, tokens)
             if work.price:
                 book.add(schema.CONTINUATION_COST, model, work.price * (out + prompt / 5))
+        if reason == "tool_call":  # its result is sent, and answered
+            seconds += dice.uniform(0.2, 2)
+            tool, calls, got, prompt = False, 0, 0, prompt + out + 200
+            wanted = max(8, round(exp(dice.gauss(log(work.typical), work.spread))))
+            continue
         if reason not in ("max_tokens", "missing"):
             outcome = {"safety_blocked": "safety_blocked", "refused": "refused", "unknown": "unknown_reason"}.get(
                 reason, outcome
@@ -222,7 +230,7 @@ def _turn(dice: random.Random, book: Book, work: Work, *, bad: bool) -> None:
             outcome = "retry_limit" if calls > 3 else "stream_cut" if work.continues else "not_continued"
             break
         prompt += out
-    _ended(book, model, outcome, calls - 1, seconds, got, truncated=truncated, unfinished=unfinished)
+    _ended(book, model, outcome, continuations, seconds, longest, truncated=truncated, unfinished=unfinished)
 
 
 def _call(

@@ -5,60 +5,75 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from endturn._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from endturn.chat import (
+    from endturn.calls import TurnOutcome as TurnOutcome
+    from endturn.continuation import (
+        AsyncContinuationController as AsyncContinuationController,
+        ContinuationController as ContinuationController,
+        ContinuationPolicy as ContinuationPolicy,
+        TurnResult as TurnResult,
+    )
+    from endturn.errors import (
+        EndturnError as EndturnError,
+        ProviderError as ProviderError,
+        UsageError as UsageError,
+    )
+    from endturn.formats import read as read
+    from endturn.frameworks import explain as explain, normalize as normalize
+    from endturn.instrumentation import (
+        configure as configure,
+        instrument as instrument,
+        observe_provider_call as observe_provider_call,
+        observe_turn as observe_turn,
+        uninstrument as uninstrument,
+    )
+    from endturn.providers import AsyncClient as AsyncClient, Client as Client
+    from endturn.telemetry import AdoptingSpanProcessor as AdoptingSpanProcessor
+    from endturn.testing import ScriptedProvider as ScriptedProvider
+    from endturn.vocabulary import (
         ChatResponse as ChatResponse,
         Delta as Delta,
         Message as Message,
         Request as Request,
+        Resume as Resume,
+        Stop as Stop,
+        StopReason as StopReason,
         Tool as Tool,
         ToolCall as ToolCall,
         Usage as Usage,
     )
-    from endturn.clients import AsyncClient as AsyncClient, Client as Client
-    from endturn.continuation.policy import ContinuationPolicy as ContinuationPolicy
-    from endturn.controller import (
-        AsyncContinuationController as AsyncContinuationController,
-        ContinuationController as ContinuationController,
-        TurnResult as TurnResult,
-    )
-    from endturn.errors import EndturnError as EndturnError, ProviderError as ProviderError, UsageError as UsageError
-    from endturn.events import TurnOutcome as TurnOutcome
-    from endturn.instrumentation.configure import configure as configure
-    from endturn.instrumentation.decorators import (
-        observe_provider_call as observe_provider_call,
-        observe_turn as observe_turn,
-    )
-    from endturn.instrumentation.instrument import instrument as instrument, uninstrument as uninstrument
-    from endturn.reasons import explain as explain, normalize as normalize
-    from endturn.replies import read as read
-    from endturn.scripted import ScriptedProvider as ScriptedProvider
-    from endturn.stop import Resume as Resume, Stop as Stop, StopReason as StopReason
-    from endturn.telemetry.span_processor import AdoptingSpanProcessor as AdoptingSpanProcessor
-
-__version__: Final = "0.1.0"
 
 _HOME: Final = {
-    name: module
-    for module, names in {
-        "chat": ("ChatResponse", "Delta", "Message", "Request", "Tool", "ToolCall", "Usage"),
-        "clients": ("AsyncClient", "Client"),
-        "continuation.policy": ("ContinuationPolicy",),
-        "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
+    name: package
+    for package, names in {
+        "vocabulary": (
+            *("ChatResponse", "Delta", "Message", "Request", "Resume"),
+            *("Stop", "StopReason", "Tool", "ToolCall", "Usage"),
+        ),
+        "providers": ("AsyncClient", "Client"),
+        "continuation": (
+            *("AsyncContinuationController", "ContinuationController"),
+            *("ContinuationPolicy", "TurnResult"),
+        ),
         "errors": ("EndturnError", "ProviderError", "UsageError"),
-        "events": ("TurnOutcome",),
-        "instrumentation.configure": ("configure",),
-        "instrumentation.decorators": ("observe_provider_call", "observe_turn"),
-        "instrumentation.instrument": ("instrument", "uninstrument"),
-        "reasons": ("explain", "normalize"),
-        "replies": ("read",),
-        "scripted": ("ScriptedProvider",),
-        "stop": ("Resume", "Stop", "StopReason"),
-        "telemetry.span_processor": ("AdoptingSpanProcessor",),
+        "calls": ("TurnOutcome",),
+        "instrumentation": (
+            "configure",
+            "instrument",
+            "observe_provider_call",
+            "observe_turn",
+            "uninstrument",
+        ),
+        "frameworks": ("explain", "normalize"),
+        "formats": ("read",),
+        "testing": ("ScriptedProvider",),
+        "telemetry": ("AdoptingSpanProcessor",),
     }.items()
     for name in names
 }
-"""The module in which each public name is."""
+"""The package from which each public name is."""
 
 __all__ = sorted(_HOME)
 
@@ -67,22 +82,29 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'endturn' has no attribute {name!r}")
     try:
-        found = import_module(f"endturn.{_HOME[name]}")
+        value = getattr(import_module(f"endturn.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry.sdk"):
             raise
         return _without_sdk(name)
-    value = globals()[name] = getattr(found, name)
+    globals()[name] = value
     return value
 
 
 def _without_sdk(name: str) -> type:
-    """A class that cannot be made: whoever lists or imports all names need not have the SDK, whoever uses it does."""
+    """Return a class that raises when it is called.
 
-    def refuse(self: object, *args: object, **kwargs: object) -> None:
-        raise __getattr__("UsageError")(f"{name} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'")
+    To list or import all names needs no SDK, to use this one does.
+    """
 
-    return type(name, (), {"__init__": refuse, "__module__": __name__})
+    class NeedsSdk:
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            raise __getattr__("UsageError")(
+                f"{name} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'"
+            )
+
+    NeedsSdk.__name__ = NeedsSdk.__qualname__ = name
+    return NeedsSdk
 
 
 def __dir__() -> list[str]:

@@ -1,24 +1,21 @@
 """Every exception that endturn raises, each type saying whose fault it is.
 
-EndturnError
-├── UsageError (ValueError)       yours: an argument, a setting or a script that cannot be used as given
-├── ProviderError                 the provider's answer was not a response
-│   ├── RequestRejected           yours: 400, 401, 403, 404, 413, 422 …: sending it again changes nothing
-│   ├── ProviderUnavailable       theirs: 408, 409, 429, 5xx, no connection: sending it again may help
-│   │   └── ProviderTimeout       theirs: no answer within the time that was allowed
-│   └── DecodeError               theirs: the body or stream is not in the provider's own format
-└── IllegalTransition             ours: the continuation machine was given a signal that its state does not know
+EndturnError ├── UsageError (ValueError)       yours: an argument, a setting or a script that cannot
+be used as given ├── ProviderError                 the provider's answer was not a response │   ├──
+RequestRejected           yours: 400, 401, 403, 404, 413, 422 …: sending it again changes nothing │
+├── ProviderUnavailable       theirs: 408, 409, 429, 5xx, no connection: sending it again may help │
+│   └── ProviderTimeout       theirs: no answer within the time that was allowed │   └── DecodeError
+theirs: the body or stream is not in the provider's own format └── IllegalTransition
+ours: the continuation machine was given a signal that its state does not know
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from endturn.chat import ChatResponse
-    from endturn.stop import Stop
+    from endturn.vocabulary import ChatResponse, Stop
 
 
 class EndturnError(Exception):
@@ -26,7 +23,10 @@ class EndturnError(Exception):
 
 
 class UsageError(EndturnError, ValueError):
-    """An argument, setting or script that cannot be used as given; the message says what to do instead."""
+    """An argument, setting or script that cannot be used as given.
+
+    The message says what to do instead.
+    """
 
 
 class ProviderError(EndturnError):
@@ -37,7 +37,8 @@ class ProviderError(EndturnError):
         status: the HTTP status, None where there was no answer.
         request_id: the provider's id for the request, to quote to its support.
         body: the answer's text, shortened and with anything that looks like a key removed.
-        stop: what the error says about the model's stop, when it says so ("context length exceeded" is a stop reason).
+        stop: what the error says about the model's stop, when it says so ("context length exceeded"
+            is a stop reason).
         partial: what had arrived of a streamed response before it failed.
     """
 
@@ -85,10 +86,18 @@ class DecodeError(ProviderError):
 
 
 class IllegalTransition(EndturnError):
-    """The continuation machine was given a signal that its state does not know; nothing was changed."""
+    """The continuation machine was given a signal that its state does not know.
+
+    Nothing was changed.
+    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that there is not: the nearest that there is, else all of them."""
+    """Return the end of a message about an unknown name.
+
+    The nearest known one, else all of them.
+    """
+    from difflib import get_close_matches
+
     nearest = get_close_matches(name, names := sorted(known), n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"there are: {', '.join(names)}"

@@ -15,7 +15,7 @@ from opentelemetry import _logs, metrics, trace
 
 import endturn
 from endturn import ContinuationController, ContinuationPolicy, Message, Request, ScriptedProvider, StopReason
-from endturn.scripted import reason, say
+from endturn.testing.scripted import reason, say
 
 endturn.configure()
 

@@ -1,6 +1,7 @@
 """Worker processes that call models: `workers.py WAY WORKERS`, each asks `done`, `done` and `cut` of at most 8 tokens.
 
-WAY is a start method of `multiprocessing`, or `os.fork`, whose children end as a program does. CONFIGURE says where
+WAY is a start method of `multiprocessing`, or `os.fork`, whose children end as a program does; `pool` and `executor`
+are pools whose workers are replaced after one task. CONFIGURE says where
 the one line is: `main` (at the top, as a worker that is spawned sees it again), `task` (in each worker), or nowhere.
 PARENT: it asks too, once before it starts workers and once after.
 """
@@ -11,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,16 @@ def main(way: str, workers: int) -> int:
         call("done", 0)
     if way == "os.fork":
         statuses = [os.waitpid(child, 0)[1] for child in [forked(number) for number in range(workers)]]
+    elif way == "pool":
+        made = multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1)
+        made.map(work, range(workers), chunksize=1)
+        made.close()
+        made.join()
+        statuses = []
+    elif way == "executor":
+        with ProcessPoolExecutor(1, multiprocessing.get_context("forkserver"), max_tasks_per_child=1) as executor:
+            list(executor.map(work, range(workers)))
+        statuses = []
     else:
         context: Any = multiprocessing.get_context(way)
         started = [context.Process(target=work, args=(number,)) for number in range(workers)]

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from endturn import frameworks, reasons
+from endturn import frameworks
 from endturn.formats import dialect_in, format_of
+from endturn.frameworks import lookup
 from endturn.generate.emitters import SOURCES
-from endturn.providers import PROVIDERS
-from endturn.stop import TRUNCATED
-from endturn.stop_reasons import apis
+from endturn.vocabulary.providers import PROVIDERS
+from endturn.vocabulary.stop import TRUNCATED
+from endturn.vocabulary.stop_reason_tables import apis
 from tests.support.otlp import Sent, Value, post, spans
 from tests.support.processes import Collector, eventually
 
@@ -56,8 +57,8 @@ def test_every_row_of_the_vocabulary_goes_through_the_collector(collector: Colle
     """Each raw value of each API, under each provider that speaks it, is judged as the library judges that span."""
     sent: dict[str, Sent] = {}
     expected: dict[str, tuple[object, ...]] = {}
-    assert len(reasons.table()) > 500
-    for entry in reasons.table():
+    assert len(lookup.table()) > 400
+    for entry in lookup.table():
         for provider in {name for name, spoken in SPOKEN.items() if spoken in entry.formats} or {""}:
             key = f"{entry.api.name}|{entry.raw}|{provider}"
             attributes: dict[str, Value] = {"gen_ai.operation.name": "chat", FINISH: [entry.raw]}

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from endturn.stop import StopReason
 from endturn.telemetry import schema
+from endturn.vocabulary.stop import StopReason
 from tests.support.otlp import Sent, post, spans
 from tests.support.processes import GATEWAY, Collector, eventually, shipped
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 import httpx
@@ -24,6 +24,7 @@ from tests.support.processes import (
     LOOPBACK,
     Collector,
     StartError,
+    Written,
     collector_files,
     eventually,
     free_port,
@@ -62,6 +63,24 @@ def bodies(sink: Collector) -> list[str]:
     return [record["body"]["stringValue"] for record in sink.log_records()]
 
 
+RECONNECTED = 180
+"""Seconds after which gRPC has tried to connect again for certain: it waits for up to two minutes, and a fifth more."""
+
+
+def all_arrive(sink: Collector, wanted: Set[str], *, of: Collector) -> None:
+    """Wait for every event, as long as more of them come; fails with what is missing, and what the agent has left."""
+    written, missing = Written(sink.file("logs")), set(wanted)
+
+    def more() -> set[str]:
+        return missing & {record["body"]["stringValue"] for record in written.read()}
+
+    while missing:
+        batches = sorted({int(body.partition("-")[0]) for body in missing})
+        queued, dropped = (of.own(f"otelcol_exporter_{name}") for name in ("queue_size", "send_failed_log_records"))
+        what = f"more of {len(missing)} events, of batches {batches}; the agent keeps {queued:g} B, dropped {dropped:g}"
+        missing -= eventually(more, what=what, timeout=RECONNECTED)
+
+
 def test_a_killed_agent_loses_nothing_that_it_took(tmp_path: Path) -> None:
     """100,000 events while the back end is down, the agent killed under load and restarted: every one arrives."""
     grpc = free_port()
@@ -80,19 +99,22 @@ def test_a_killed_agent_loses_nothing_that_it_took(tmp_path: Path) -> None:
     sender = threading.Thread(target=load)
     sender.start()
     try:
-        eventually(lambda: len(accepted) >= 40, what="load")
+        eventually(lambda: len(accepted) >= 40, what="load", timeout=120)
         running.kill()
         taken = len(accepted)
         running.start()
-        sender.join(60)
+        sender.join(180)
         assert not sender.is_alive()
         assert taken < len(accepted) == len(batches)
-        # The back end comes, goes, and comes again.
+        # The back end comes, goes, and comes again. Were it killed, it would not write all that it took.
         with Collector(tmp_path / "first", grpc_port=grpc) as first:
-            eventually(lambda: bodies(first), what="anything to arrive")
+            arrived = first.file("logs")
+            eventually(lambda: arrived.exists() and arrived.stat().st_size, what="anything", timeout=RECONNECTED)
+            assert first.stop() == 0
         with Collector(tmp_path / "second", grpc_port=grpc) as second:
             wanted = {body for batch in batches for body in batch} - set(bodies(first))
-            eventually(lambda: wanted <= set(bodies(second)), what="every event", timeout=180, every=1)
+            all_arrive(second, wanted, of=running)
+        assert running.own("otelcol_exporter_send_failed_log_records") == 0
     finally:
         running.stop()
 

@@ -14,20 +14,22 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from endturn.chat import ChatResponse, Delta, Request, ToolCall
+from endturn.calls.outcomes import COMPLETE, Strategy, TurnOutcome
+from endturn.calls.turn_scope import current_turn
+from endturn.continuation import refused_prefills
 from endturn.continuation.continuation_request import repair_prompt
+from endturn.continuation.controller import ContinuationController, Resumption, TurnResult
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.controller import ContinuationController, Resumption, TurnResult
 from endturn.errors import RequestRejected
-from endturn.events import COMPLETE, Strategy, TurnOutcome
 from endturn.formats import format_of
-from endturn.scopes import current_turn
-from endturn.stop import StopReason
+from endturn.vocabulary.messages import ChatResponse, Delta, Request, ToolCall
+from endturn.vocabulary.stop import StopReason
 from tests.support.turns import NOW, SEARCH, ask, assert_sendable
 from tests.turns.record import asked as request_of, scripted
 
@@ -115,9 +117,10 @@ def play(
     world: World, script: Sequence[str], start: Resumption | None = None, policy: ContinuationPolicy | None = None
 ) -> Played:
     """A turn from its beginning, through the whole script."""
+    refused_prefills.forget()  # each turn is the first of a process: a script says all that came before
     played = Played(iter(script))
     if start is not None:
-        played.said = [start.passing.text if start.passing is not None else ""]
+        played.said = [start.superseded.text if start.superseded is not None else ""]
 
     def provider(request: Request) -> Any:
         turn = current_turn()
@@ -126,7 +129,10 @@ def play(
         played.calls.append((request, strategy))
         name = played.move(world.answers)
         beginning = played.said.pop() if strategy is Strategy.RETRIEVE else ""
-        given = answer(name, f"piece{len(played.calls):02} ", beginning)  # white space ends it, which a prefill may not
+        kind = "piece" if start is None else "resumed"  # what comes again would be a repetition
+        given = answer(
+            name, f"{kind}{len(played.calls):02} ", beginning
+        )  # white space ends it, which a prefill may not
         played.answers.append(given)
         played.said.append(words(given) or beginning)
         if isinstance(given, Exception):
@@ -173,7 +179,7 @@ def place(world: World, played: Played) -> tuple[object, ...]:
         counters = (used.iterations, used.attempts, used.resumes, used.repairs, used.again, used.tokens, used.ceiling)
         following = (
             (on.strategy, sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
-            (bool(on.answer.strip()), on.shown == on.answer, on.aside, on.passing is None, len(on.pending)),
+            (bool(on.answer.strip()), on.shown == on.answer, on.is_discarded, on.superseded is None, len(on.pending)),
             (used.chars if world.policy.continuation_max_output_chars < 1_000 else 0, sent.messages[0].text),
             round(used.cost, 6) if world.policy.max_cost else 0,
         )
@@ -192,10 +198,8 @@ def check_calls(world: World, played: Played) -> None:
     """No limit is exceeded, and the last request is one that a provider takes."""
     policy, base = world.policy, world.request
     kinds = [kind for _, kind in played.calls]
-    refusals = sum(
-        kind is Strategy.PREFILL and isinstance(given, RequestRejected) and given.stop is None
-        for kind, given in zip(kinds, played.answers, strict=False)
-    )
+    # A prefill that was rejected, or brought no continuation, is followed by a prompt, and is no attempt.
+    refusals = sum(kind == (Strategy.PREFILL, Strategy.PROMPT) for kind in pairwise(kinds))
     assert refusals <= 1
     limits = {
         (None,): policy.max_iterations,
@@ -293,7 +297,7 @@ def check_resumption(world: World, result: TurnResult) -> None:
     again = play(world, [says], result.resume(), roomy).result
     assert again is not None
     assert again.complete
-    assert again.text == result.text + words(answer(says, "piece01 "))
+    assert again.text == result.text + words(answer(says, "resumed01 "))
     assert_sendable(again.messages)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from endturn.calls.outcomes import TurnOutcome
 from endturn.continuation.evaluation import classify
 from endturn.continuation.limits import Counters, Limits
 from endturn.continuation.machine import FINAL, INITIAL, OUTCOMES, TRANSITIONS, Machine, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.errors import IllegalTransition
-from endturn.events import TurnOutcome
-from endturn.stop import Resume, Stop, StopReason
+from endturn.vocabulary.stop import Resume, Stop, StopReason
 
 
 @pytest.mark.parametrize(("state", "signal"), list(product(State, Signal)), ids=lambda value: value.value)
@@ -28,7 +28,7 @@ def test_every_pair_of_state_and_signal(state: State, signal: Signal) -> None:
         known = ", ".join(repr(other.value) for origin, other in TRANSITIONS if origin is state) or "no signal"
         with pytest.raises(IllegalTransition) as raised:
             machine.on(signal)
-        assert str(raised.value) == f"{state.value!r} does not know {signal.value!r}; it knows {known}"
+        assert str(raised.value) == f"{state.value!r} has no transition for {signal.value!r}; it has: {known}"
         assert machine.state is state
     else:
         assert machine.on(signal) is machine.state is leads_to

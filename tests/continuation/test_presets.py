@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from endturn.chat import ChatResponse, ToolCall, Usage
+from endturn.calls.records import ContinuationAttempted
+from endturn.continuation.controller import ContinuationController
 from endturn.continuation.policy import ContinuationPolicy, presets
-from endturn.controller import ContinuationController
 from endturn.errors import UsageError
-from endturn.events import ContinuationAttempted
-from endturn.scripted import Ending, Reply, ScriptedProvider
-from endturn.stop import StopReason
-from endturn.tables import lines
+from endturn.testing.scripted import Ending, Reply, ScriptedProvider
+from endturn.vocabulary.messages import ChatResponse, ToolCall, Usage
+from endturn.vocabulary.stop import StopReason
+from endturn.vocabulary.tsv import lines
 from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 from tests.turns.record import response
 

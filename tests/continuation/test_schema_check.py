@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 from hypothesis import given, reject, strategies as st
 
-from endturn.chat import Tool
 from endturn.continuation.schema_check import mismatch
 from endturn.continuation.tool_gate import Fault, parse
+from endturn.vocabulary.messages import Tool
 from tests.support.turns import call
 
 
@@ -124,9 +124,9 @@ def test_a_schema_that_cannot_be_followed_refuses_nothing(
     for tool in (one, one, other):
         assert mismatch({"a": 1}, schema, tool=tool) is None
     first, second = caplog.messages
-    assert f"the tool {one!r} refuses nothing" in first
+    assert f"the tool {one!r} is not checked" in first
     assert why in first
-    assert f"the tool {other!r} refuses nothing" in second
+    assert f"the tool {other!r} is not checked" in second
 
 
 def test_a_schema_that_is_changed_is_another() -> None:

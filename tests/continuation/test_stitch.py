@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, example, given, strategies as st
 
-from endturn.chat import Delta
 from endturn.continuation.answer_text import AnswerText
-from endturn.continuation.stitch import stitch
-from endturn.continuation.text_heuristics import HALF, LOOP_FROM, is_preamble, loop_start, open_fence
+from endturn.continuation.preambles import is_preamble
+from endturn.continuation.stitching import Seam, stitch
+from endturn.continuation.text_heuristics import (
+    LOOP_FROM,
+    is_blank,
+    is_repeated,
+    loop_start,
+    open_fence,
+    overlaps_by_nature,
+)
+from endturn.vocabulary.characters import HALF
+from endturn.vocabulary.messages import Delta
 
 BLANKS = " " * 2_000
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
@@ -21,7 +32,7 @@ LONG = "".join(f"Line {number} says something of its own.\n" for number in range
 def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, held: int = 1_024, **limits: Any) -> AnswerText:
     """`stitch` in small pieces; checks that what is given out is never taken back, and no more than that is held."""
     text = AnswerText(a, a, **limits)
-    text.seam(prefilled=prefilled)
+    text.expect_continuation(prefilled=prefilled)
     out = a
     for start in range(0, len(b), size):
         out += "".join(delta.text for delta in text.feed(b[start : start + size]))
@@ -82,8 +93,39 @@ def test_a_repetition_goes_whatever_its_blanks_are(
     """With dots before it and half a character behind the text or not: what is left is the text and what is new."""
     text = "".join(word + blank for word, blank in zip(words, blanks, strict=False)).rstrip()
     again = "".join(word + blank for word, blank in zip(words[-back:], blanks[13:], strict=False)).rstrip()
+    plain, tail = " ".join(words), " ".join(words[-back:])
+    assume(not is_repeated(plain) and not overlaps_by_nature(plain, len(tail)))  # such a text may well go on so
     assert in_chunks(text, before + again + rest, size, min_overlap=4).answer == text + rest
     assert stitch(text + half, before + again + "X", min_overlap=4) == text + "X"
+
+
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize("prefilled", [False, True])
+@given(
+    before=st.sampled_from(["", "She laughed: ", "x = [", "他说：", "<p>", "Why?\n\n"]),
+    unit=st.text(st.sampled_from("ab0哈語，。 ,.!|-/()<>*é\t"), min_size=1, max_size=8)
+    | st.sampled_from(["ha ", "no, ", "na", "--- | ", "00 ", "word ", '"a", ', "a-b", "(x) ", "- [ ] a "]),
+    times=st.integers(4, 40),
+    after=st.sampled_from(["", ". Then silence.", " And so on.", "]", "。然后。"]),
+    size=st.integers(1, 40),
+)
+@example(before="She laughed: ", unit="ha ", times=15, after=". Then silence.", size=1)
+@example(before="", unit="ha ", times=39, after="", size=3)
+@example(before="I said: ", unit="no, ", times=39, after="never.", size=3)
+def test_a_repetition_is_kept_wherever_it_was_cut(
+    prefilled: bool, before: str, unit: str, times: int, after: str, size: int
+) -> None:
+    """A text that says one thing again and again goes on so, cut between two times or within one of them.
+
+    Where nothing stands before it, it was said three times: less is a text that a response may begin with again.
+    """
+    whole = before + unit * times + after
+    assume(not (prefilled and is_blank(unit)))
+    for at in range(len(before) + (1 if before else 3 * len(unit)), len(before) + len(unit) * times):
+        if prefilled and whole[at - 1].isspace():
+            continue  # what blanks a prefill left out is tested elsewhere
+        assert stitch(whole[:at], whole[at:], prefilled=prefilled) == whole
+    assert in_chunks(whole[: at // 2], whole[at // 2 :], size).answer == stitch(whole[: at // 2], whole[at // 2 :])
 
 
 def test_no_more_waits_than_is_looked_at() -> None:
@@ -103,7 +145,7 @@ def test_a_response_that_is_fetched_again_is_taken_as_it_is(came: str, whole: st
     text = AnswerText()
     text.begin()
     text.feed(came)
-    text.again(came)
+    text.expect_repetition(came)
     text.begin()
     for character in whole:
         text.feed(character)
@@ -131,25 +173,102 @@ def test_the_law_of_the_seam(a: str, b: str) -> None:
         assume(longest_overlap(plain, again, 32) < 2)  # and a blank on each side
         assume(longest_overlap(a, b[start:], 32) < 4)  # blanks count in one to the character
         assume(not (len(a) > 32 and plain.startswith(" ".join(b[start:32].split()))))
+        assume(not (plain and again.startswith(plain)))  # however short it is
     assume(not is_preamble(b.partition("\n")[0]))
     assume(not open_fence(a))
     assume(not a.endswith(HALF))
     assert stitch(a, b, min_overlap=4, max_overlap=32) == a + b
 
 
-@pytest.mark.behaviour(32)
-@given(a=TEXTS, keep=st.integers(0, 60), b=TEXTS, size=st.integers(1, 20), back=st.booleans(), fence=st.booleans())
-def test_the_size_of_the_chunks_changes_nothing(a: str, keep: int, b: str, size: int, back: bool, fence: bool) -> None:
-    """Overlaps, restarts and plain texts come out the same in any chunks, with little held back."""
-    a = f"```py\n{a}" if fence else a
-    again = a[keep:] if back else a[:keep]
-    b = (again.replace(" ", "\n ") if size % 5 == 0 else again) + b
-    b = f"```py\n{b}" if fence and size % 2 else b
-    b = f"...{b}" if size % 3 else b
-    whole = in_chunks(a, b, 10_000, min_overlap=4, max_overlap=16)
-    pieces = in_chunks(a, b, size, min_overlap=4, max_overlap=16)
-    assert (pieces.answer, pieces.restarted) == (whole.answer, whole.restarted)
-    assert whole.answer == stitch(a, b, min_overlap=4, max_overlap=16)
+BLANKS_IN = re.compile(r"\s+")
+OPENED = ("```py\n", "```js\n", "```\n", "``` py \n", "  ```py\n", "- ```py\n", "````\n", "\n```\n")
+FENCES = (*OPENED, "```", "```py", "``", "~~~\n", "~~~~py\n", "~~~py\n", "~~")
+MARKS = ("...", "…", "..", ".", '"', "'", "“", "”", "*", "**", "_", "`", "!", HALF, HALF * 2)
+ANNOUNCED = ("Continuing:\n", "Continuing from where I left off:\n\n", "Sure!\n", "Sure", "Continuing")
+WORDS = st.sampled_from(["abc", "def", "x", "1", "12", "語", "é", "yes", "no"])
+AT_SEAM = st.lists(BLANK | st.sampled_from((*FENCES, *MARKS, *ANNOUNCED)), max_size=3).map("".join)
+TEXT = st.lists(WORDS | WORDS | BLANK | st.sampled_from((*FENCES, *MARKS)), max_size=12).map("".join)
+
+
+@st.composite
+def seams(draw: st.DrawFn) -> tuple[str, str]:
+    """A text, cut anywhere, and a continuation: what may stand first, some of the text again, and what is new."""
+    a = (
+        draw(st.sampled_from(("", "", *FENCES)))
+        + draw(TEXT)
+        + draw(st.sampled_from(("", "", HALF, " ", "\n", "\n    ")))
+    )
+    at = draw(st.integers(0, len(a)))
+    again = draw(st.sampled_from((a, a.strip(), a.rstrip(HALF + "."), a[:at], a[at:], "")))
+    if draw(st.booleans()):
+        blanks = draw(st.lists(BLANK, min_size=1, max_size=5))
+        again = BLANKS_IN.sub(lambda run: blanks[run.start() % len(blanks)], again)
+    return a, draw(AT_SEAM) + again + draw(AT_SEAM) + draw(TEXT) + draw(st.sampled_from(("", "", again)))
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[tuple[str, str], int, int]:
+    """A seam with limits: most of all such that it just fits into what is looked at, or just does not."""
+    a, b = draw(seams())
+    near = [max(1, len(text) + more) for text in (a, b) for more in (-1, 0, 1)]
+    most = draw(st.sampled_from((4, 8, 12, 16, 16, 32, *near)))
+    return (a, b), min(draw(st.sampled_from((2, 3, 4, 16))), most), most
+
+
+@pytest.mark.behaviour(29, 30, 32)
+@given(
+    window=windows(),
+    sizes=st.just([1]) | st.just([10_000]) | st.lists(st.integers(0, 5), min_size=1, max_size=9),
+    kind=st.sampled_from(("", "prefilled", "again")),
+)
+@example((("```py\n111111`", "```py\n```111111`"), 4, 16), [10_000], "")
+@example((("12", "**12**\nyes"), 6, 6), [1], "")
+@example((("yes", '"yes".  \nNo more.'), 4, 8), [1], "")
+@example((("Yes indeed.", "Yes indeed "), 4, 16), [1], "")
+@example((("yes", 'yes"yes"'), 4, 16), [1], "")
+@example((("yes", "yes\n```py\nyes"), 4, 16), [1], "")
+@example((("It was said here", '""here too'), 3, 12), [1], "")
+@example((("```py", "```pyabcdef\npy"), 8, 8), [1], "")
+@example((("abc def", "abc def"), 2, 4), [1, 1, 1, 1, 1, 1, 1, 0], "")
+@example((("abc def ghi", "abc def"), 2, 4), [1], "prefilled")
+@example((("abc def", "abc"), 2, 3), [1], "prefilled")
+@example((("yes", "yes"), 4, 16), [1], "again")
+@example(((" \n", " x"), 4, 16), [0, 1], "again")
+def test_a_seam_is_decided_alike_however_the_continuation_comes(
+    window: tuple[tuple[str, str], int, int], sizes: list[int], kind: str
+) -> None:
+    """In one piece or in many, empty ones too: the same text and the same marks. No more waits than is looked at."""
+    (a, b), least, most = window
+    is_kind = {"prefilled": kind == "prefilled", "again": kind == "again"}
+    at_once = Seam(a, least=least, most=most, **is_kind)
+    expected = at_once.feed(b, last=True)
+    seam, left, out = Seam(a, least=least, most=most, **is_kind), b, None
+    for size in itertools.chain(sizes, itertools.repeat(max(1, sizes[-1]))):
+        if not left or out is not None:
+            break
+        out, left = seam.feed(left[:size]), left[size:]
+        assert out is not None or len(seam.held) <= most
+    out = seam.feed("", last=True) if out is None else out + left
+    assert out == expected
+
+    def marks(seam: Seam) -> tuple[bool, bool, bool]:
+        return seam.restarted, seam.restated, seam.begun_anew
+
+    assert marks(seam) == marks(at_once)
+    if kind != "again" and a:
+        text = in_chunks(a, b, max(1, sizes[0]), prefilled=is_kind["prefilled"], min_overlap=least, max_overlap=most)
+        assert text.answer == stitch(a, b, prefilled=is_kind["prefilled"], min_overlap=least, max_overlap=most)
+
+
+@pytest.mark.behaviour(29, 30)
+@given(window=windows(), at=st.integers(0, 60))
+@example((("12", "**12**"), 6, 6), 6)
+@example((("yes", '"yes".   '), 4, 8), 9)
+def test_what_is_new_is_never_lost(window: tuple[tuple[str, str], int, int], at: int) -> None:
+    """A line that the text does not have stands in the answer, once, whatever is repeated around it."""
+    (a, b), least, most = window
+    b = f"{b[:at]}\nΩ{b[at:]}"
+    assert stitch(a, b, min_overlap=least, max_overlap=most).count("Ω") == 1
 
 
 def restarts() -> dict[str, tuple[str, str, str, bool]]:
@@ -196,7 +315,7 @@ def test_the_cost_is_linear(kind: str) -> None:
     others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": HALF * 120_000}
     b = others.get(kind, a)
     text = AnswerText(a, a)
-    text.seam()
+    text.expect_continuation()
     for character in b:
         text.feed(character)
     text.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import given, strategies as st
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.tool_gate import Answer, Fault, Malformed, Refused, Repair, Run, judge, parse, strict_object
-from endturn.stop import StopReason
 from endturn.telemetry import schema
+from endturn.vocabulary.stop import StopReason
 from tests.support.turns import NOW, SEARCH, call, said
 from tests.turns.record import response
 
@@ -100,3 +101,25 @@ def test_every_beginning_of_an_object_is_incomplete(value: dict[str, Any], ascii
         with pytest.raises(Malformed) as caught:
             strict_object(text[:size])
         assert caught.value.issue == "incomplete_json", text[:size]
+
+
+@pytest.mark.behaviour(35)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "a": 2}', "the key 'a' occurs twice"),
+        ('{"a": {"b": 1, "b": 1}}', "the key 'b' occurs twice"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": -Infinity}', "-Infinity is not a JSON number"),
+        ('{"a": 1e999}', "1e999 is too large a number"),
+        ("[]", "it is of type list"),
+        ('"text"', "it is of type str"),
+        ("null", "it is of type NoneType"),
+        ('{"a": 1} {"b": 2}', "Extra data"),
+        ("{'a': 1}", "Expecting property name"),
+        ('{"a": "line\nbreak"}', "Invalid control character"),
+    ],
+)
+def test_arguments_are_one_strict_json_object(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        strict_object(text)

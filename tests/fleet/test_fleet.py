@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.generate.test_dashboards import BY_NAME, QUERIES
 from tests.support.fleet import Fleet
 from tests.support.fleet_account import COUNTERS, account, counts, responses
 from tests.support.fleet_load import Load, Turns, plain_turns, traces
 from tests.support.fleet_view import OWN, Labels, asked, firing
 from tests.support.processes import PrometheusClient, eventually, http, metric, settled
-from tests.test_queries import panel_queries
 
 pytestmark = pytest.mark.stack
 
@@ -160,7 +160,8 @@ def test_every_panel_shows_what_one_prometheus_shows(played: Played) -> None:
 
     What rules record is left out: the two evaluate them at different moments. Alerts are compared below.
     """
-    queries = {place: asked(text) for place, text in panel_queries("prometheus").items()}
+    marks = [(mark["name"], mark["target"]) for board in BY_NAME.values() for mark in board["annotations"]["list"]]
+    queries = {f"{title}/{each['refId']}": asked(each["expr"]) for title, each in [*QUERIES, *marks]}
     direct = {place: text for place, text in queries.items() if not re.search(r"endturn:|ALERTS", text)}
     filled: set[str] = set()
 

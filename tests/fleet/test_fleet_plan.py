@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from endturn import plan
+from endturn.generate import plan
 from tests.support.fleet import Fleet
 from tests.support.fleet_load import Load, traces
 from tests.support.processes import eventually
@@ -27,11 +27,12 @@ KNOWN = {
     "wait": 10,
 }
 """A turn is a call; the span around it is as a tool's."""
-CONSTANTS = {each.name: each.value for each in plan.CONSTANTS}
+CONSTANTS = {name: value for name, value, _ in plan.constants()}
 
 
 def planned(turns: int) -> dict[str, float]:
-    return {each.name: each.value for each in plan.figures(turns=turns, processes=PROCESSES, **KNOWN)}
+    fleet = plan.Fleet(turns=turns, processes=PROCESSES, **KNOWN)
+    return {figure.name: figure.compute(fleet) for figure in plan.FIGURES}
 
 
 def test_a_fleet_comes_to_what_is_planned(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from endturn.chat import ChatResponse
 from endturn.formats import FORMATS, Context, Event, ResponseSummary, format_of
 from endturn.formats.format import Format
+from endturn.vocabulary.messages import ChatResponse
 from tests.replies.record import context, packed, reply_files
 
 

@@ -7,18 +7,19 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from endturn.chat import Message, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, Framing, format_of, framing, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.framing import DONE
 from endturn.formats.request_body import request_of
-from endturn.stop import StopReason, raw_text
+from endturn.vocabulary.messages import Message, Request
+from endturn.vocabulary.stop import StopReason, raw_text
 from tests.formats.recorded import RECORDED, Recorded, streamed, summarized
 from tests.replies.record import HERE
 
@@ -216,6 +217,69 @@ def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
                 stop = api.decode(body, ctx=ctx).stop
                 assert summarized(api, [body], ctx).stop == summarize(api, ctx, body).stop == stop
             assert stop.reason is not StopReason.END_TURN or raw_text(stop.raw) is not None
+
+
+@each_format
+def test_half_of_a_surrogate_pair_in_any_text_is_survived(recorded: Recorded) -> None:
+    """Python's strings hold it, where JSON escaped it; most parsers of text refuse it with a TypeError."""
+    for name, body in recorded.bodies.items():
+        ctx = recorded.contexts[name]
+        for number, (container, key) in enumerate(_containers(body)):
+            if isinstance(container[key], str):
+                damaged = deepcopy(body)
+                holder, at = list(_containers(damaged))[number]
+                holder[at] += "\ud800"
+                with suppress(ProviderError):
+                    stop = recorded.format.decode(damaged, ctx=ctx).stop
+                    assert summarize(recorded.format, ctx, damaged).stop == stop, (name, key)
+
+
+OTHERS: list[Any] = [["x"], {"x": []}, 7, "x"]
+
+
+@pytest.mark.slow
+@each_format
+def test_any_one_value_of_another_type_is_survived(recorded: Recorded) -> None:
+    """Each value of each reply, replaced by a list, an object, a number, a text: read alike, never raised over."""
+    for name, ctx in recorded.contexts.items():
+        events = recorded.streams.get(name) or [Event(None, recorded.bodies[name])]
+        if len(events) > 40:
+            continue
+        for place, event in enumerate(events):
+            for number, _ in enumerate(_containers(event.data)):
+                for other in OTHERS:
+                    data = deepcopy(event.data)
+                    holder, key = list(_containers(data))[number]
+                    holder[key] = deepcopy(other)
+                    _read_alike(recorded, name, [*events[:place], Event(event.name, data), *events[place + 1 :]], ctx)
+
+
+def _read_alike(recorded: Recorded, name: str, events: list[Event], ctx: Context) -> None:
+    api = recorded.format
+    with suppress(ProviderError):
+        if name in recorded.streams:
+            decoder, summarizer = api.decoder(ctx), api.summarizer(ctx)
+            for event in events:
+                list(decoder.feed(event))
+                summarizer.feed(event)
+            assert summarizer.close().stop == decoder.close().stop, name
+        else:
+            (event,) = events
+            assert api.decode(event.data, ctx=ctx).stop == summarize(api, ctx, event.data).stop, name
+
+
+@each_format
+def test_events_after_the_last_are_read_alike(recorded: Recorded) -> None:
+    """The last event, then one of those before it: client and telemetry agree on what came."""
+    for name, events in recorded.streams.items():
+        ctx = recorded.contexts[name]
+        for ending, late in product((events[-1:], events[-2:]), events[:60]):
+            decoder, summarizer = recorded.format.decoder(ctx), recorded.format.summarizer(ctx)
+            with suppress(ProviderError):
+                for event in (*ending, late):
+                    list(decoder.feed(event))
+                    summarizer.feed(event)
+                assert summarizer.close().stop == decoder.close().stop, (name, late)
 
 
 BODIES = [

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from endturn.chat import Json
-from endturn.formats import Context, Event, RequestSummary, format_of
-from endturn.formats.completions import SHAPES
+from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of
+from endturn.formats.apis.completions import SHAPES
 from endturn.formats.errors import error_of, shortened
+from endturn.vocabulary.messages import Json, Request
 from tests.formats.recorded import RECORDED, streamed
 
 chat, completions = format_of("openai_chat"), format_of("completions")
@@ -65,6 +65,16 @@ def test_the_hosts_own_lists_are_not_grown() -> None:
     assert len(images) == 1
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_encoding_leaves_the_hosts_messages_alone(name: str) -> None:
+    """Messages that an API wants as one are joined in the body, not in the host's own lists of parts."""
+    messages = [{"role": "user", "content": [{"text": word}]} for word in ("one", "two")]
+    request = Request.model_validate({"model": "m", "messages": messages})
+    body = format_of(name).encode(request)
+    assert [message.content for message in request.messages] == [[{"text": "one"}], [{"text": "two"}]]
+    assert format_of(name).encode(request) == body
+
+
 # --- Completions in every service's words -------------------------------------------------------------------------
 
 
@@ -78,7 +88,7 @@ def test_nobody_need_say_whose_completion_it_is(dialect: str) -> None:
         assert recorded.read(name, ctx).stop == recorded.read(name, replace(ctx, dialect="")).stop
 
 
-# --- Errors; what they say is in tests/replies/*/requests/error.json and tests/functions/errors.json ----------------
+# --- Errors: tests/replies/*/requests/error.json and test_errors.py have their contents -----------
 
 KEYS = yaml.safe_load(Path(__file__).with_name("keys.yaml").read_text())
 

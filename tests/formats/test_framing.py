@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.chat import Json
 from endturn.errors import DecodeError
 from endturn.formats import Event, Framing
 from endturn.formats.aws_eventstream import message
 from endturn.formats.framing import events, frame
+from endturn.vocabulary.messages import Json
 
 botocore: Any = import_module("botocore.eventstream")  # Neither typed nor with stubs.
 
@@ -45,7 +45,7 @@ def test_bad_json_is_a_decode_error_after_what_came_before() -> None:
     """
     found = events([b'data: {"a":1}\n\ndata: {"key": sk-live-abcdef1234567890}\n\n'])
     assert next(found) == A
-    with pytest.raises(DecodeError, match="not JSON") as raised:
+    with pytest.raises(DecodeError, match="invalid JSON") as raised:
         next(found)
     assert raised.value.body == '{"key": [removed]}'
     for raw in ("[" * 100_000, "1" * 5_000):
@@ -157,7 +157,7 @@ UNREADABLE = {
     "a length less than its frame": (built(b"", b"", 15), "a message of 15 bytes"),
     "too long": (built(b"", b"", 2**31), f"a message of {2**31} bytes"),
     "text, as a proxy might send it": (b'data: {"contentBlockDelta": {}}\n\n', "damaged"),
-    "no JSON": (built(strings(event_type="chunk"), b"<html> sk-live-abcdef1234567890"), "not JSON"),
+    "no JSON": (built(strings(event_type="chunk"), b"<html> sk-live-abcdef1234567890"), "invalid JSON"),
 }
 
 

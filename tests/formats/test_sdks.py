@@ -1,15 +1,15 @@
 """What the real SDKs hand out is read like the JSON that it was, and none declares a reason that has no row.
 
-`tests/test_adapters.py` has what they are asked and answer over HTTP.
+`tests/providers/test_sdk_client.py` has what they are asked and answer over HTTP.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -25,7 +25,6 @@ import openai.types.chat
 import openai.types.responses
 import pytest
 import together.types.chat
-import yaml
 from google.genai import types
 from google.genai._gaos.types.interactions.interaction import InteractionStatus
 from huggingface_hub.inference._generated.types import text_generation as tgi
@@ -35,11 +34,12 @@ from pydantic import BaseModel
 from xai_sdk.chat import Chunk as XaiChunk, Response as XaiResponse  # type: ignore[import-untyped]
 from xai_sdk.proto import chat_pb2, sample_pb2  # type: ignore[import-untyped]
 
-from endturn.chat import ChatResponse, Usage
+from endturn.calls.facts import RequestFacts
 from endturn.formats import Context, Event, RequestSummary, ResponseSummary, format_of, summarize
-from endturn.scripted import ScriptedProvider, pause, say
-from endturn.sdk_objects import dumped
-from endturn.stop import StopReason
+from endturn.formats.sdk_objects import dumped
+from endturn.testing.scripted import ScriptedProvider, pause, say
+from endturn.vocabulary.messages import ChatResponse, Usage
+from endturn.vocabulary.stop import StopReason
 from tests.formats.recorded import RECORDED, streamed, summarized
 
 # Neither typed nor with stubs.
@@ -49,7 +49,7 @@ to_protobuf: Any = import_module("google.protobuf.json_format").ParseDict
 
 def seen(format: str, things: Iterable[Any], ctx: Context) -> ResponseSummary:
     """What telemetry makes of an SDK's objects."""
-    return summarized(format_of(format), (dumped(thing, choices=ctx.asked.choices) for thing in things), ctx)
+    return summarized(format_of(format), (dumped(thing, choices=ctx.asked.facts.choice_count) for thing in things), ctx)
 
 
 def decoded(format: str, things: list[Any], ctx: Context, *, stream: bool) -> ChatResponse:
@@ -124,7 +124,6 @@ def test_an_object_of_the_sdk_is_read_as_its_json(format: str, dialect: str, nam
 
 # --- xAI, which speaks gRPC ---------------------------------------------------------------------------------------
 
-XAI = yaml.safe_load(Path(__file__).with_name("xai.yaml").read_text())
 XAI_USAGE = {
     "prompt_tokens": 12,
     "completion_tokens": 3,
@@ -134,18 +133,32 @@ XAI_USAGE = {
 }
 
 
-def xai_chunk(said: Any) -> Any:
-    """A chunk, as `chat.stream()` hands it out beside the response so far."""
-    kinds = {"calls": "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL", "searches": "TOOL_CALL_TYPE_WEB_SEARCH_TOOL"}
-    calls = [
-        {"id": id_, "type": kinds[which], "function": {"name": "f", "arguments": '{"a": 1}'}}
-        for which in kinds
-        for id_ in said.get(which, ())
-    ]
-    delta = {"role": said.get("role", "ROLE_ASSISTANT"), "content": said.get("text", ""), "tool_calls": calls}
-    delta["reasoning_content"] = said.get("thought", "")
-    why = said.get("why", "REASON_INVALID")  # the enum's zero, on every chunk
-    output = {"index": said.get("index", 0), "finish_reason": why, "delta": delta}
+def xai_chunk(
+    text: str = "",
+    *,
+    reason: str = "REASON_INVALID",  # the enum's zero, which every chunk has
+    reasoning: str = "",
+    calls: Sequence[str] = (),
+    searches: Sequence[str] = (),
+    index: int = 0,
+    role: str = "ROLE_ASSISTANT",
+) -> Any:
+    """Return a chunk of one output, as `chat.stream()` yields it beside the response so far.
+
+    Args:
+        calls: ids of calls of the client's tools.
+        searches: ids of web searches, which xAI's servers run.
+    """
+    types = [(id_, "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL") for id_ in calls]
+    types += [(id_, "TOOL_CALL_TYPE_WEB_SEARCH_TOOL") for id_ in searches]
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    delta = {
+        "role": role,
+        "content": text,
+        "reasoning_content": reasoning,
+        "tool_calls": [{"id": id_, "type": type_, "function": function} for id_, type_ in types],
+    }
+    output = {"index": index, "finish_reason": reason, "delta": delta}
     chunk = {"id": "r1", "model": "grok-4", "outputs": [output], "usage": XAI_USAGE}
     return XaiChunk(to_protobuf(chunk, chat_pb2.GetChatCompletionChunk()), None)
 
@@ -158,28 +171,118 @@ def xai_response(chunks: list[Any]) -> Any:
     return response
 
 
-@pytest.mark.parametrize("case", XAI.values(), ids=list(XAI))
-def test_xais_messages(case: Any) -> None:
-    """From chunks, from the response that the SDK folds, from the messages in both: by the enum's names."""
-    ctx = Context("xai_grpc", "x_ai", RequestSummary(choices=case.get("choices", 1)))
-    chunks = [xai_chunk(each) for each in case["chunks"]]
-    whole = xai_response(chunks)
-    for things in (chunks, [each.proto for each in chunks], [whole], [whole.proto]):
-        got = seen("openai_chat", things, ctx)
-        told = (got.stop.reason, got.stop.raw, got.stop.detail, got.stop.promoted_from, got.tail, got.output_chars)
-        tail = case.get("tail", "")
-        assert told == (case["reason"], case["raw"], case.get("detail"), case.get("promoted_from"), tail, len(tail))
-        assert (got.id, got.model, list(got.reasons)) == ("r1", "grok-4", case.get("reasons", [case["raw"]]))
-        assert got.usage == Usage(12, 8, cache_read_tokens=4, reasoning_tokens=5)
-    assert len(format_of("openai_chat").decode(dumped(whole), ctx=ctx).tool_calls) == case.get("calls", 0)
+XAI_SEARCH = [
+    xai_chunk("Let me look. "),
+    xai_chunk(reason="REASON_TOOL_CALLS", searches=["call_1"]),
+    xai_chunk("tides …", reason="REASON_STOP", index=1, role="ROLE_TOOL"),
+    xai_chunk("High at noon.", index=2),
+    xai_chunk(reason="REASON_STOP", index=2),
+]
+"""A stream in which xAI's servers ran a search: its reason is not the response's."""
 
 
-def test_xais_unset_reason_is_none() -> None:
-    """A stream that ends with the enum's zero is missing, also after a step; a whole response is `unknown`."""
-    for said in ([{"text": "One"}], XAI["what its servers searched is neither a call nor an end"]["chunks"][:4]):
-        chunks = [xai_chunk(each) for each in said]
-        assert seen("openai_chat", chunks, Context("xai_grpc", "x_ai")).stop.reason is StopReason.MISSING
-    stop = seen("openai_chat", [xai_response([xai_chunk({"text": "One"})])], Context("xai_grpc", "x_ai")).stop
+@dataclass(frozen=True, kw_only=True)
+class XaiCase:
+    """Chunks of a response, and the summary of them."""
+
+    chunks: list[Any]
+    reason: StopReason
+    raw: str
+    text: str = ""
+    detail: str | None = None
+    promoted_from: StopReason | None = None
+    calls: int = 0
+    reasons: tuple[str, ...] = ()
+    """One for each choice, if there are several."""
+
+
+XAI_CASES = {
+    "the end of the turn": XaiCase(
+        chunks=[xai_chunk("One, ", reasoning="hm"), xai_chunk("two"), xai_chunk(reason="REASON_STOP")],
+        reason=StopReason.END_TURN,
+        raw="REASON_STOP",
+        text="One, two",
+    ),
+    "the output limit": XaiCase(
+        chunks=[xai_chunk("One"), xai_chunk(reason="REASON_MAX_LEN")],
+        reason=StopReason.MAX_TOKENS,
+        raw="REASON_MAX_LEN",
+        text="One",
+    ),
+    "the context window": XaiCase(
+        chunks=[xai_chunk(reason="REASON_MAX_CONTEXT")],
+        reason=StopReason.CONTEXT_WINDOW_EXCEEDED,
+        raw="REASON_MAX_CONTEXT",
+    ),
+    "a tool call with its reason": XaiCase(
+        chunks=[xai_chunk(reason="REASON_TOOL_CALLS", calls=["call_1"])],
+        reason=StopReason.TOOL_CALL,
+        raw="REASON_TOOL_CALLS",
+        calls=1,
+    ),
+    "a time limit": XaiCase(
+        chunks=[xai_chunk(reason="REASON_TIME_LIMIT")],
+        reason=StopReason.ERROR,
+        raw="REASON_TIME_LIMIT",
+        detail="timeout",
+    ),
+    "two tool calls in one chunk": XaiCase(
+        chunks=[xai_chunk(calls=["call_1", "call_2"]), xai_chunk(reason="REASON_STOP")],
+        reason=StopReason.TOOL_CALL,
+        raw="REASON_STOP",
+        promoted_from=StopReason.END_TURN,
+        calls=2,
+    ),
+    "a search that xAI's servers ran": XaiCase(
+        chunks=XAI_SEARCH,
+        reason=StopReason.END_TURN,
+        raw="REASON_STOP",
+        text="Let me look. High at noon.",
+    ),
+    "two choices": XaiCase(
+        chunks=[
+            xai_chunk("a"),
+            xai_chunk("b", index=1),
+            xai_chunk(reason="REASON_MAX_LEN"),
+            xai_chunk(reason="REASON_STOP", index=1),
+        ],
+        reason=StopReason.MAX_TOKENS,
+        raw="REASON_MAX_LEN",
+        text="a",
+        reasons=("REASON_MAX_LEN", "REASON_STOP"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", XAI_CASES)
+def test_reads_messages_of_xais_grpc_api(name: str) -> None:
+    """The SDK's chunks, its folded response, and the protobuf messages of both read the same."""
+    case = XAI_CASES[name]
+    ctx = Context("xai_grpc", "x_ai", RequestSummary(facts=RequestFacts(choice_count=len(case.reasons) or 1)))
+    response = xai_response(case.chunks)
+    protobuf_chunks = [chunk.proto for chunk in case.chunks]
+    for objects in (case.chunks, protobuf_chunks, [response], [response.proto]):
+        summary = seen("openai_chat", objects, ctx)
+        assert summary.stop.reason is case.reason
+        assert (summary.stop.raw, summary.stop.detail) == (case.raw, case.detail)
+        assert summary.stop.promoted_from is case.promoted_from
+        assert (summary.tail, summary.facts.output_chars) == (case.text, len(case.text))
+        assert (summary.facts.id, summary.facts.model) == ("r1", "grok-4")
+        assert summary.facts.reasons == (case.reasons or (case.raw,))
+        assert summary.facts.usage == Usage(12, 8, cache_read_tokens=4, reasoning_tokens=5)
+    decoded_response = format_of("openai_chat").decode(dumped(response), ctx=ctx)
+    assert len(decoded_response.tool_calls) == case.calls
+
+
+@pytest.mark.parametrize("chunks", [[xai_chunk("One")], XAI_SEARCH[:4]], ids=["text", "a search"])
+def test_a_stream_that_ends_with_xais_unset_reason_is_missing(chunks: list[Any]) -> None:
+    summary = seen("openai_chat", chunks, Context("xai_grpc", "x_ai"))
+    assert summary.stop.reason is StopReason.MISSING
+
+
+def test_a_whole_response_with_xais_unset_reason_is_unknown() -> None:
+    response = xai_response([xai_chunk("One")])
+    stop = seen("openai_chat", [response], Context("xai_grpc", "x_ai")).stop
     assert (stop.reason, stop.raw, stop.mapped) == (StopReason.UNKNOWN, "REASON_INVALID", True)
 
 
@@ -214,16 +317,20 @@ KNOWN: Any = {"max_output_tokens": 9, "candidate_count": 2, "response_mime_type"
 @pytest.mark.parametrize(
     ("format", "settings", "expected"),
     [
-        ("ollama", {"options": ollama.Options(num_predict=9, top_p=0.9)}, {"maximum": 9, "top_p": 0.9}),
-        ("ollama", {"options": SimpleNamespace(num_predict=9, seed=7)}, {"maximum": 9, "seed": 7}),
-        ("gemini", {"config": KNOWN}, {"maximum": 9, "choices": 2, "json_format": True}),
-        ("gemini", {"config": types.GenerateContentConfig(**KNOWN)}, {"maximum": 9, "choices": 2, "json_format": True}),
+        ("ollama", {"options": ollama.Options(num_predict=9, top_p=0.9)}, {"max_tokens": 9, "top_p": 0.9}),
+        ("ollama", {"options": SimpleNamespace(num_predict=9, seed=7)}, {"max_tokens": 9, "seed": 7}),
+        ("gemini", {"config": KNOWN}, {"max_tokens": 9, "choice_count": 2, "output_type": "json"}),
+        (
+            "gemini",
+            {"config": types.GenerateContentConfig(**KNOWN)},
+            {"max_tokens": 9, "choice_count": 2, "output_type": "json"},
+        ),
     ],
 )
 def test_settings_may_be_an_object(format: str, settings: Any, expected: Any) -> None:
     """The SDK's own, or any, as well as a dictionary."""
-    asked = format_of(format).request_summary({"model": "m", **settings})
-    assert {name: getattr(asked, name) for name in expected} == expected
+    facts = format_of(format).request_summary({"model": "m", **settings}).facts
+    assert {name: getattr(facts, name) for name in expected} == expected
 
 
 # --- Drift: a new release of an SDK fails here first --------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from endturn.cli import main
+from endturn.cli._main import main
 from endturn.generate import check
 from tests.support.processes import REPOSITORY, require_stack
 
@@ -85,7 +85,7 @@ def test_the_command_line_says_what_is_wrong(
     """Exit status 1 and the rule's name for a bad file; 2 for none, no rule file, or a program that is not there."""
     monkeypatch.chdir(tmp_path)
     assert main(["rules", "check"]) == 2
-    assert "no rule files here" in capsys.readouterr().err
+    assert "no rule files found" in capsys.readouterr().err
     file = tmp_path / "rules.yaml"
     file.write_text(GOOD.replace("for: 5m", "for: soon"))
     assert main(["rules", "check", str(file)]) == 1
@@ -95,12 +95,14 @@ def test_the_command_line_says_what_is_wrong(
         assert main(["rules", "check", str(file)]) == 2
         assert repr(str(file)) in capsys.readouterr().err
     assert main(["rules", "check", str(file), "--promtool", "/nonexistent/promtool"]) == 2
-    assert "is no program" in capsys.readouterr().err
+    assert "is not an executable program" in capsys.readouterr().err
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
     """PyYAML is of the extra `grafana`, and `generate` and `rules check` say that they need it."""
-    code = "import sys; sys.modules['yaml'] = None\nfrom endturn.cli import main\nsys.exit(main(['rules', 'check']))"
+    code = (
+        "import sys; sys.modules['yaml'] = None\nfrom endturn.cli._main import main\nsys.exit(main(['rules', 'check']))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'endturn[grafana]'" in done.stderr

@@ -307,3 +307,27 @@ def test_a_row_takes_from_its_indicator_what_it_leaves_out() -> None:
     assert [each["value"] for each in made["fieldConfig"]["defaults"]["thresholds"]["steps"]] == [None, 0.05, 0.2]
     assert titled["title"] == "Mine"
     assert all('job=~"$job"' in each["expr"] for each in made["targets"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"show": "pie"}, "unknown form 'pie'"),
+        ({"of": "truncations"}, "unknown indicator 'truncations'"),
+        ({"expr": "@number(truncation, all)@"}, "no form number"),
+        ({"expr": "@number(truncations, all, 1h)@"}, "the nearest is 'truncation'"),
+        ({"expr": "sum(endturn_turn_total)"}, "no metric 'endturn_turn_total'; the nearest is 'endturn_turns_total'"),
+        ({"expr": 'sum(endturn_turns_total{agent="a"})'}, "no label 'agent'"),
+        ({"expr": "sum(otelcol_exporter_sent_spam)"}, "the nearest is 'otelcol_exporter_sent_spans'"),
+    ],
+)
+def test_rejects_a_panel_that_the_schema_does_not_support(changed: dict[str, str], message: str) -> None:
+    panel = {
+        "id": 1,
+        "show": "stat",
+        "of": "truncation",
+        "w": 4,
+        "expr": "@portion(truncation, all, $__range)@",
+    }
+    with pytest.raises(ValueError, match=message):
+        dashboards.panel(panel | changed, ['job=~"$job"'], {"filters": 'job=~"$job"'})

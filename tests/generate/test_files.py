@@ -21,7 +21,7 @@ def test_a_check_names_what_is_not_current_and_generating_mends_it(
     generated = files.files()
     monkeypatch.setattr(files, "files", lambda config: generated)
     assert [str(change) for change in files.run(REPOSITORY, check=True)] == []
-    with pytest.raises(UsageError, match="no checkout"):
+    with pytest.raises(UsageError, match="not a checkout"):
         files.run(tmp_path, check=False)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "src" / "endturn").mkdir(parents=True)

@@ -21,7 +21,7 @@ from tests.support.promtool import evaluate
 
 
 def test_a_count_has_only_labels_of_its_metric() -> None:
-    """Either spelling names the metric; what else the schema lacks is refused in tests/functions/promql.json."""
+    """Either spelling names the metric."""
     with pytest.raises(UnknownName, match=r"endturn\.turns declares no label"):
         promql.select(Count(schema.TURNS, only=((schema.REASON, frozenset({"end_turn"})),)))
     assert promql.metric("endturn.turns") is promql.metric("endturn_turns_total") is schema.TURNS
@@ -70,3 +70,68 @@ def test_an_expression_gives_what_happened(case: dict[str, Any], tmp_path: Path)
     """Each row of `series.yaml`."""
     gives = [(promql.expand(expr, {}), case["at"], samples) for expr, samples in case["gives"].items()]
     evaluate(tmp_path, case["series"], gives, rules=(REPOSITORY / manifests.RULES).read_text())
+
+
+# --- Parts of queries -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1, "1s"), (90, "90s"), (300, "5m"), (315, "5m15s"), (5400, "90m"), (3600, "1h"), (86400, "1d")],
+)
+def test_writes_a_duration(seconds: int, text: str) -> None:
+    assert promql.duration(seconds) == text
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_rejects_a_duration_below_one_second(seconds: int) -> None:
+    with pytest.raises(ValueError, match=f"at least one second, not {seconds}"):
+        promql.duration(seconds)
+
+
+def test_an_unknown_metric_has_a_suggestion() -> None:
+    with pytest.raises(UnknownName, match=r"no metric 'endturn\.turnz'; the nearest is 'endturn\.turns'"):
+        promql.metric("endturn.turnz")
+
+
+def test_rejects_an_attribute_that_is_no_label() -> None:
+    attribute = schema.Attribute(key="endturn.turn.outcom", type="string", brief="")
+    with pytest.raises(UnknownName, match="no label 'endturn_turn_outcom'"):
+        promql.label(attribute)
+
+
+def test_a_histogram_is_selected_by_part() -> None:
+    with pytest.raises(ValueError, match="is a histogram"):
+        promql.select(schema.TURN_DURATION)
+
+
+def test_a_counter_has_no_parts() -> None:
+    with pytest.raises(ValueError, match="is a counter"):
+        promql.select(schema.TURNS, part="bucket")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "never", "message"),
+    [
+        (schema.REASON, ["max_token"], False, "declares no value 'max_token'; the nearest is 'max_tokens'"),
+        (schema.COMPLETE, ["yes"], True, "declares no value 'yes'"),
+    ],
+)
+def test_rejects_values_that_the_schema_does_not_declare(
+    attribute: schema.Attribute, values: list[str], never: bool, message: str
+) -> None:
+    with pytest.raises(UnknownName, match=message):
+        promql.matching(attribute, values, never=never)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "never", "matcher"),
+    [
+        (schema.TRUNCATED, ["true"], False, 'endturn_turn_truncated="true"'),
+        (schema.OUTCOME, ["stopped", "cancelled"], True, 'endturn_turn_outcome!~"cancelled|stopped"'),
+        (schema.PROVIDER, ["gcp.gemini"], False, 'gen_ai_provider_name="gcp.gemini"'),
+        (schema.PROVIDER, ["openai", "x.ai"], False, 'gen_ai_provider_name=~"openai|x\\\\.ai"'),
+    ],
+)
+def test_writes_a_label_matcher(attribute: schema.Attribute, values: list[str], never: bool, matcher: str) -> None:
+    assert promql.matching(attribute, values, never=never) == matcher

@@ -18,7 +18,7 @@ from inspect import isawaitable
 from pkgutil import resolve_name
 from typing import Any
 
-from endturn.chat import Message, Request
+from endturn.vocabulary.messages import Message, Request
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CLAUDE: dict[str, Any] = {**ASK, "max_tokens": 99}
@@ -270,10 +270,10 @@ SDKS = [
         "ollama", close=id,
     ),
     Kind(
-        "Client", "endturn.clients:Client", ours, lambda made: made(OURS), lambda made: made.stream(OURS)
+        "Client", "endturn.providers.http_client:Client", ours, lambda made: made(OURS), lambda made: made.stream(OURS)
     ),
     Kind(
-        "AsyncClient", "endturn.clients:AsyncClient", ours, lambda made: made(OURS), ours_stream,
+        "AsyncClient", "endturn.providers.http_client:AsyncClient", ours, lambda made: made(OURS), ours_stream,
         close=lambda made: made.aclose(),
     ),
 ]  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from endturn import hooks
+from endturn.calls import listeners
 from endturn.instrumentation import exchange, http_clients
-from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
-from endturn.scripted.loopback import Answer, RequestSummary, Server
-from endturn.stop import StopReason
 from endturn.telemetry import attributes, cleanup
+from endturn.testing.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
+from endturn.testing.scripted.loopback import Answer, RequestSummary, Server
+from endturn.vocabulary.stop import StopReason
 from tests.instrumentation.clients import CLIENTS, Client, Kind
 from tests.support.announced import Records
 
@@ -41,10 +43,10 @@ WORDS = "One two three four five"
 def seen() -> Iterator[Records]:
     """Everything that is announced while the HTTP clients are watched; nothing of ours may fail."""
     found = Records()
-    stop = hooks.subscribe(found.append)
+    stop = listeners.subscribe(found.append)
     http_clients.install(lambda: True)
     try:
-        with hooks.strict():
+        with listeners.strict():
             yield found
     finally:
         http_clients.uninstall()
@@ -137,13 +139,17 @@ def test_a_whole_answer(seen: Records, kind: Kind) -> None:
             http_clients.install(lambda: True)
     ended, started = seen.only(), seen.only().started
     assert (ended.stop.reason, ended.error) == (StopReason.MAX_TOKENS, None)
-    assert (started.provider, started.model, started.stream) == (kind.provider, kind.model, False)
-    assert started.operation == {"gemini": "generate_content", "completions": "text_completion"}.get(
+    assert (started.endpoint.provider, started.request.model, started.request.stream) == (
+        kind.provider,
+        kind.model,
+        False,
+    )
+    assert started.endpoint.operation == {"gemini": "generate_content", "completions": "text_completion"}.get(
         kind.format, "chat"
     )
-    assert started.server_address == "127.0.0.1"
-    assert ended.usage is not None
-    assert (ended.usage.output_tokens, ended.output_chars) == (2, len("One two"))
+    assert started.endpoint.server_address == "127.0.0.1"
+    assert ended.response.usage is not None
+    assert (ended.response.usage.output_tokens, ended.response.output_chars) == (2, len("One two"))
 
 
 @every_kind
@@ -154,8 +160,8 @@ def test_a_stream(seen: Records, kind: Kind) -> None:
         assert seen.reasons() == [StopReason.MAX_TOKENS]
     assert pieces
     ended = seen.only()
-    assert (ended.stop.truncated, ended.error, ended.output_chars) == (True, None, len("One two"))
-    assert ended.started.stream
+    assert (ended.stop.truncated, ended.error, ended.response.output_chars) == (True, None, len("One two"))
+    assert ended.started.request.stream
     assert ended.first_chunk_s is not None
 
 
@@ -202,7 +208,9 @@ def test_compressed(seen: Records, kind: Kind, way: str) -> None:
 SENDS_WHEN_IT_IS_READ = ("Google", "AsyncGoogle", "Cohere", "Ollama", "Client", "AsyncClient")
 
 
-@kinds(lambda kind: kind.name != "AsyncClient")  # a generator of this loop, which runs at times: tests/test_clients.py
+@kinds(
+    lambda kind: kind.name != "AsyncClient"
+)  # a generator of this loop, which runs at times: tests/providers/test_http_client.py
 @pytest.mark.parametrize("how", ["left early", "dropped", "never read"])
 def test_a_stream_that_its_host_leaves(seen: Records, kind: Kind, how: str) -> None:
     """It is cancelled; what is dropped is noted by the garbage collector, and recorded outside of it. The event loop
@@ -324,6 +332,67 @@ def test_a_cancelled_task(seen: Records, kind: Kind, streamed: bool) -> None:
     seen.only()
 
 
+@kinds(lambda kind: not kind.is_ours)
+def test_stopped_at_each_event(seen: Records, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a cancelled task or Ctrl-C stops a host: a reason that had come counts, and the call has not failed."""
+    feed, counts, sent, fed = exchange.Exchange.feed, list[int](), 0, 0
+
+    def held(answer: Answer) -> Answer:
+        """The first is whole, each other one has a chunk more than the one before, and no end."""
+        nonlocal sent
+        counts.append(len(answer.chunks))
+        if (after := len(counts) - 1) == 0:
+            return answer
+        first = b"".join(answer.chunks[:after])
+        sent = len(first)
+        return replace(answer, chunks=(first, b"never sent"), pace_s=60)
+
+    def count(self: exchange.Exchange, chunk: bytes) -> None:
+        nonlocal fed
+        feed(self, chunk)
+        fed += len(chunk)
+
+    def interrupted(read: Any) -> Any:
+        def reading(self: Any, *args: Any) -> Any:
+            if threading.current_thread() is threading.main_thread() and 0 < sent == fed:
+                raise KeyboardInterrupt
+            return read(self, *args)
+
+        return reading
+
+    async def cancelled() -> None:
+        async def read() -> None:
+            made = await kind.stream(client.made)
+            async for _ in made[0] if isinstance(made, tuple) else made:
+                pass
+
+        task = asyncio.create_task(read())
+        while not 0 < sent == fed and not task.done():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await task
+
+    monkeypatch.setattr(exchange.Exchange, "feed", count)
+    if not kind.is_async:
+        monkeypatch.setattr(socket.SocketIO, "readinto", interrupted(socket.SocketIO.readinto))
+        monkeypatch.setattr(socket.socket, "recv", interrupted(socket.socket.recv), raising=False)
+    with asking(kind, truncate(WORDS, after=2), change=held) as client:
+        list(client.stream())
+        seen.clear()
+        for _ in range(counts[0]):
+            sent = fed = 0
+            with suppress(KeyboardInterrupt, asyncio.CancelledError):
+                client.run(cancelled()) if kind.is_async else list(client.stream())
+            sent = 0
+    gc.collect()
+    cleanup.run()
+    reasons = seen.reasons()
+    assert len(reasons) == counts[0]
+    assert set(reasons) == {StopReason.CANCELLED, StopReason.MAX_TOKENS}
+    assert reasons == sorted(reasons, key=lambda reason: reason is StopReason.MAX_TOKENS)
+    assert {ended.error for ended in seen.ended if ended.stop.reason is StopReason.MAX_TOKENS} == {None}
+
+
 # --- Many at once ---------------------------------------------------------------------------------------------------
 
 
@@ -338,7 +407,7 @@ def test_two_streams_interleaved(seen: Records, kind: Kind) -> None:
         list(first)
         list(second)
     assert sorted(seen.reasons()) == [StopReason.END_TURN, StopReason.MAX_TOKENS]
-    assert {ended.output_chars for ended in seen.ended} == {len("One two three"), len(WORDS)}
+    assert {ended.response.output_chars for ended in seen.ended} == {len("One two three"), len(WORDS)}
 
 
 @kinds(lambda kind: not kind.is_async)

@@ -10,7 +10,8 @@ import httpx
 import pytest
 import yaml
 
-from endturn.instrumentation.exchange import may_begin
+from endturn.instrumentation.addresses import address
+from endturn.instrumentation.http_clients import may_begin
 from endturn.instrumentation.recognition import endpoint
 from tests.support.announced import Records
 from tests.telemetry.conftest import records
@@ -39,7 +40,10 @@ PORTS = [(11434, "ollama", "ollama"), (1234, "lmstudio", "lmstudio"), (8000, "op
 ])  # fmt: skip
 def test_requests(url: str, body: Any, expected: tuple[str, str, str] | None) -> None:
     """The host says who answers; on another than a provider's own, the members must be the format's."""
-    found = endpoint("POST", url) if may_begin("POST", httpx.URL(url).raw_path.decode()) else None
+    where = address(url)
+    assert where is not None
+    found = endpoint("POST", where) if may_begin("POST", httpx.URL(url).raw_path.decode()) else None
+    found = found and found.of(body)
     if found is not None and not found.is_asked(body):
         found = None
     assert (found and (found.format.name, found.provider, found.dialect)) == expected

@@ -24,14 +24,15 @@ import pytest
 import requests
 import urllib3
 
-from endturn import hooks
-from endturn.chat import Usage
-from endturn.events import CallEnded
+from endturn.calls import listeners
+from endturn.calls.records import CallEnded
 from endturn.instrumentation import exchange, http_clients
-from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
-from endturn.scripted.loopback import Answer, Server
-from endturn.stop import StopReason
+from endturn.instrumentation.body import json_object
 from endturn.telemetry import cleanup
+from endturn.testing.scripted import Reply, ScriptedProvider, fail, say, truncate
+from endturn.testing.scripted.loopback import Answer, Server
+from endturn.vocabulary.messages import Usage
+from endturn.vocabulary.stop import StopReason
 from tests.instrumentation.clients import ASK, CLIENTS
 from tests.instrumentation.test_exchanges import WORDS, asking, packed, seen
 from tests.support.announced import Records
@@ -58,7 +59,7 @@ def test_nothing_is_recorded_while_garbage_is_collected(seen: Records) -> None:
         if isinstance(record, CallEnded):
             inside.append(lock.locked() and threading.current_thread() is threading.main_thread())
 
-    stop = hooks.subscribe(listener)
+    stop = listeners.subscribe(listener)
     with asking(CLIENTS["Httpx"], say(WORDS), say(WORDS)) as client:
         for _ in range(2):
             made = client.stream()
@@ -87,7 +88,25 @@ def test_a_body_that_is_not_in_memory_is_not_read(seen: Records, library: Any) -
         assert client.post(URL, content=pieces()).is_success
         assert not seen.started
         assert client.post("https://api.openai.com/v1/chat/completions", content=pieces()).is_success
-    assert (seen.only().stop.reason, seen.only().started.model) == (StopReason.END_TURN, "")
+    assert (seen.only().stop.reason, seen.only().started.request.model) == (StopReason.END_TURN, "")
+
+
+@pytest.mark.parametrize("packs", [bytes, io.BytesIO, bytes.decode])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_request_that_is_too_large_is_recorded_without_what_it_asks(packs: Callable[[bytes], Any], more: int) -> None:
+    """To parse it would take several times its size of memory."""
+    head, tail = b'{"model":"m","messages":[{"role":"user","content":"', b'"}]}'
+    content = head + b"x" * (16 * 1024 * 1024 - len(head) - len(tail) + more) + tail
+    known = json_object(packs(content))
+    assert known is None if more else known is not None
+
+
+def test_a_large_request_to_a_provider_is_a_call(seen: Records) -> None:
+    """Its path tells: it is recorded, and how it was answered."""
+    content = json.dumps({**ASK, "messages": [{"role": "user", "content": "x" * 16 * 1024 * 1024}]})
+    with scripted(httpx, say("Hi")) as client:
+        assert client.post("https://api.openai.com/v1/chat/completions", content=content).is_success
+    assert (seen.only().stop.reason, seen.only().started.request.model) == (StopReason.END_TURN, "")
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -114,7 +133,7 @@ def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: Records) -> None:
     inner = scripted(httpx, truncate(WORDS, after=1))
     transport = httpx.MockTransport(lambda request: inner.post(request.url, content=request.content))
     httpx.Client(transport=transport, event_hooks={"request": [check]}).post(URL, json=ASK)
-    found = [(ended.started.model, ended.stop.reason) for ended in seen.ended]
+    found = [(ended.started.request.model, ended.stop.reason) for ended in seen.ended]
     assert found == [("guard", StopReason.END_TURN), ("m", StopReason.MAX_TOKENS)]
 
 
@@ -199,7 +218,7 @@ async def test_aiohttp_by_every_way_of_asking_and_reading(seen: Records, auto: b
     cleanup.run()
     assert [json.loads(each) for each in taken[: len(bodies)]] == [ASK] * len(bodies)
     assert seen.reasons() == [StopReason.MAX_TOKENS] * len(bodies) + [StopReason.CANCELLED, StopReason.ERROR]
-    assert seen.ended[-1].started.server_address == "127.0.0.1"
+    assert seen.ended[-1].started.endpoint.server_address == "127.0.0.1"
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -284,7 +303,7 @@ def test_texts_are_cut_to_what_can_be_exported(seen: Records) -> None:
         client.post(URL, json={**ASK, "model": "m" * 100_000})
         client.post(URL, content=json.dumps({**ASK, "model": "gpt\ud83d"}))
         client.post(URL, content=json.dumps({**ASK, "messages": [{"role": "user", "content": "a \udc80 name"}]}))
-    assert [ended.started.model for ended in seen.ended] == ["m" * 256, "gpt?", "m"]
+    assert [ended.started.request.model for ended in seen.ended] == ["m" * 256, "gpt?", "m"]
     assert set(seen.reasons()) == {StopReason.END_TURN}
 
 
@@ -318,6 +337,21 @@ async def test_somebody_elses_plain_wrapper_around_a_method_that_is_awaited(
         http_clients.uninstall()
         monkeypatch.undo()
         http_clients.install(lambda: True)
+
+
+async def test_a_middleware_that_reads_the_answer(seen: Records) -> None:
+    """aiohttp keeps the body: the host gets it from there, and so do we."""
+
+    async def reading(request: aiohttp.ClientRequest, handler: Any) -> aiohttp.ClientResponse:
+        response: aiohttp.ClientResponse = await handler(request)
+        await response.read()
+        return response
+
+    with ScriptedProvider([truncate(WORDS, after=1)]).serve() as url:
+        session = aiohttp.ClientSession(middlewares=(reading,))
+        async with session, session.post(f"{url}{PATH}", json=ASK) as response:
+            assert (await response.json())["choices"][0]["finish_reason"] == "length"
+    assert seen.only().stop.reason is StopReason.MAX_TOKENS
 
 
 def test_a_copied_response_reads_on(seen: Records) -> None:

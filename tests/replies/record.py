@@ -40,16 +40,21 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from endturn.chat import Blocks, ChatResponse, Delta, Request
+from endturn.calls.outcomes import RequestedCall
 from endturn.errors import EndturnError
-from endturn.formats import TAIL, Context, Event, RequestSummary, ResponseSummary, format_of, summarize
+from endturn.formats import TAIL, Context, Event, ResponseSummary, format_of, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
-from endturn.stop import Resume, Stop, StopReason
+from endturn.vocabulary.messages import Blocks, ChatResponse, Delta, Request
+from endturn.vocabulary.stop import Resume, Stop, StopReason
+from tests.support.summaries import summarized
 
 Json = dict[str, Any]
 HERE: Final = Path(__file__).parent
+
+_FIELDS: Final = {"maximum": "max_tokens", "choices": "choice_count", "previous_id": "previous_response_id"}
+"""The field of RequestFacts that a file has another word for."""
 
 # --- The API as it is today -------------------------------------------------------------------------------------------
 
@@ -59,7 +64,8 @@ Read = tuple[ResponseSummary, ChatResponse | Exception]
 
 def context(case: Json) -> Context:
     """What must be known to read a reply."""
-    asked = RequestSummary(**case.get("asked", {}))
+    settings = {_FIELDS.get(name, name): value for name, value in case.get("asked", {}).items()}
+    asked = summarized(**settings)
     return Context(case.get("dialect", ""), case.get("provider", ""), asked, case.get("window"))
 
 
@@ -131,6 +137,8 @@ def _body(api: Format, case: Json) -> Any:
 def _summary(api: Format, body: Json) -> Json:
     """What the request summary says; of the history and the system prompt, which member of the body they are."""
     found: Json = plain(api.request_summary(body))
+    words = {field: word for word, field in _FIELDS.items()}
+    found |= {words.get(name, name): value for name, value in found.pop("facts", {}).items()}
     for name in {"history", "system"} & found.keys():
         found[name] = next((member for member, value in body.items() if value == found[name]), found[name])
     return found
@@ -160,6 +168,8 @@ def plain(value: Any) -> Any:
     """Anything of ours as JSON: of its members, those that are not the default."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, RequestedCall):
+        return [*value] if value.is_beside else [value.id, value.name]
     if isinstance(value, BaseModel):
         defaults = {
             name: field.get_default(call_default_factory=True) for name, field in type(value).model_fields.items()
@@ -182,6 +192,13 @@ def raised(error: Exception) -> Json:
     return {"type": type(error).__name__, "message": str(error), **known}
 
 
+def summary_of(seen: ResponseSummary) -> Json:
+    """What telemetry makes of a reply: its facts beside what is not recorded."""
+    found: Json = plain(seen)
+    facts: Json = found.pop("facts")
+    return facts | found
+
+
 def state(read: Read) -> Json:
     """What was read of a reply, by client and telemetry."""
     seen, response = read
@@ -192,10 +209,12 @@ def state(read: Read) -> Json:
         found |= plain(partial) if partial else {}
     else:
         found |= plain(response)
-    summary: Json = plain(seen)
+    summary = summary_of(seen)
     found |= {"reasons": summary.pop("reasons")} if "reasons" in summary else {}
     said = found.get("text", "")
-    follows = {"tail": said[-TAIL:], "output_chars": len(said)} if said else {}
+    follows: Json = {"tail": said[-TAIL:], "output_chars": len(said)} if said else {}
+    if calls := [[call["id"], call["name"]] for call in found.get("tool_calls", ())]:
+        follows["tool_calls"] = calls
     agreed = {name: found[name] for name in ("stop", "usage", "id", "model") if name in found} | follows
     return found | ({"seen": _differing(agreed, summary)} if agreed != summary else {})
 
@@ -235,7 +254,7 @@ def of_reply(format_: str, case: Json) -> Json:
     deltas, cuts = [], []
     for new, left, read in read_stream(format_, case):
         before, found = found, state(read)
-        if difference := _differing(plain(read[0]), plain(left)):
+        if difference := _differing(summary_of(read[0]), summary_of(left)):
             found["left"] = difference
         deltas.append(plain(new))
         cuts.append(dict(changes(before, found)))

@@ -17,7 +17,7 @@ from endturn import (
     instrument,
     uninstrument,
 )
-from endturn.scripted import Ending, call, cut, partial_call, reason, say
+from endturn.testing.scripted import Ending, call, cut, partial_call, reason, say
 from tests.support import turns
 from tests.support.turns import NOW, SEARCH, Played, ask, said
 from tests.telemetry.stage import Stage

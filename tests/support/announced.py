@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from endturn import hooks
-from endturn.events import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
-from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.stop import StopReason
+from endturn.calls import listeners
+from endturn.calls.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
+from endturn.instrumentation._instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
+from endturn.vocabulary.stop import StopReason
 
 
 class Records(list[Record]):
@@ -88,8 +88,8 @@ def observed() -> Iterator[Announced]:
     seen = Announced()
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(seen.exporter))
-    stop = hooks.subscribe(seen.append)
-    with hooks.strict():
+    stop = listeners.subscribe(seen.append)
+    with listeners.strict():
         instrument(tracer_provider=tracers, meter_provider=MeterProvider(shutdown_on_exit=False))
         try:
             yield seen

@@ -11,7 +11,7 @@ from itertools import pairwise
 from tests.support import faster
 from tests.support.fleet import TIMES
 from tests.support.processes import REPOSITORY, PrometheusClient, Webhook
-from tests.test_queries import EVERYTHING, filled
+from tests.support.searches import EVERYTHING, filled
 
 Labels = frozenset[tuple[str, str]]
 OWN = {"tenant_id", "receive", "rule"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
-IMPORTED = [__name__, "anthropic", "boto3", "endturn.adapters", "google.genai", "openai", "stamina"]
+IMPORTED = [__name__, "anthropic", "boto3", "endturn.providers.sdk_client", "google.genai", "openai", "stamina"]
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Grafana's own grammars of TraceQL and LogQL, run by Node; the packages are kept in the cache beside the stack."""
+"""Grafana's own grammars of TraceQL and LogQL, run by Node; the packages are kept in the cache beside the stack.
+
+`@grafana/lezer-logql` and `@grafana/lezer-traceql` are published under Apache-2.0, apart from the databases.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import hashlib
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple, Self
 
 import pytest
 
@@ -20,8 +23,34 @@ PINS = ("package.json", "package-lock.json")
 Language = Literal["traceql", "logql"]
 
 
-def errors(queries: Sequence[tuple[Language, str]]) -> list[list[str]]:
-    """For each query the places where the grammar does not fit; fails the test where Node or npm cannot serve."""
+class Node(NamedTuple):
+    """What stands in a query, by the grammar's name for it."""
+
+    name: str
+    text: str
+    children: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, made: Sequence[Any]) -> Self:
+        """From a tree as `parse.mjs` prints it."""
+        name, text, children = made
+        return cls(name, text, tuple(cls.of(child) for child in children))
+
+    def every(self, *names: str) -> Iterator[Node]:
+        """The nodes of these names, or all, itself among them, from left to right."""
+        if self.name in names or not names:
+            yield self
+        for child in self.children:
+            yield from child.every(*names)
+
+    @property
+    def errors(self) -> list[str]:
+        """The places where the grammar does not fit."""
+        return [node.text for node in self.every("⚠")]
+
+
+def parsed(queries: Sequence[tuple[Language, str]]) -> list[Node]:
+    """Each query's tree; fails the test where Node or npm cannot serve."""
     folder = _installed()
     # Beside its packages: that is where Node looks for them.
     script = shutil.copy(SOURCE / "parse.mjs", folder)
@@ -29,8 +58,7 @@ def errors(queries: Sequence[tuple[Language, str]]) -> list[list[str]]:
         ["node", script], input=json.dumps(queries), capture_output=True, text=True, check=False, cwd=folder
     )
     assert done.returncode == 0, done.stderr
-    answers: list[list[str]] = json.loads(done.stdout)
-    return answers
+    return [Node.of(tree) for tree in json.loads(done.stdout)]
 
 
 def _installed() -> Path:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from endturn import hooks
-from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
-from endturn.events import Record
-from endturn.formats.reading import arguments as parsed
-from endturn.stop import Resume, Stop, StopReason
+from endturn.calls import listeners
+from endturn.calls.records import Record
+from endturn.formats.call_arguments import arguments as parsed
+from endturn.vocabulary.messages import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.vocabulary.stop import Resume, Stop, StopReason
 
 Scripted = ChatResponse | BaseException | list[Any]
 
@@ -119,9 +119,9 @@ def heard(kind: Any = object) -> Iterator[list[Any]]:
         if isinstance(record, kind):
             records.append(record)
 
-    stop = hooks.subscribe(listener)
+    stop = listeners.subscribe(listener)
     try:
-        with hooks.strict():
+        with listeners.strict():
             yield records
     finally:
         stop()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from endturn import hooks
-from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.calls import listeners
+from endturn.instrumentation._instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
 from tests.support.announced import Records, observed
 from tests.telemetry.stage import Recording, Stage
@@ -24,7 +24,7 @@ def records() -> Iterator[Records]:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
     """Instruments, with these options: what a host's calls come to is on the stage that it gives."""
-    monkeypatch.setattr(hooks, "_failed", {})
+    monkeypatch.setattr(listeners, "_failed", {})
 
     def begin(**options: Any) -> Stage:
         made = Stage()
@@ -39,6 +39,6 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A recorder over providers of its own, told by hand."""
-    monkeypatch.setattr(hooks, "_failed", {})
-    with hooks.strict():
+    monkeypatch.setattr(listeners, "_failed", {})
+    with listeners.strict():
         yield Stage()

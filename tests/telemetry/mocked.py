@@ -36,7 +36,7 @@ def adopting() -> AdoptedSpan:
 class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A body that arrives piece by piece."""
 
-    def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
+    def __init__(self, pieces: Sequence[bytes], error: BaseException | None = None) -> None:
         self.pieces = pieces
         self.error = error
 
@@ -50,7 +50,7 @@ class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             yield piece
 
 
-def events(*made: Event, error: Exception | None = None) -> httpx2.Response:
+def events(*made: Event, error: BaseException | None = None) -> httpx2.Response:
     """A stream of these events; `error` is what the transport raises where its end should be."""
     body = Body([frame(event) for event in made], error)
     return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -20,13 +21,17 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
-from endturn import events
-from endturn.chat import Usage
-from endturn.events import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
-from endturn.stop import Stop, StopReason
+from endturn.calls import listeners, outcomes, records
+from endturn.calls.outcomes import TurnKind, TurnOutcome
+from endturn.calls.records import CallEnded, CallStarted, TurnEnded, TurnStarted
+from endturn.calls.turn import Turn
+from endturn.calls.turn_totals import add_call
 from endturn.telemetry import schema
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
+from endturn.vocabulary.messages import Usage
+from endturn.vocabulary.stop import Stop, StopReason
+from tests.support.summaries import ENDPOINT, REQUEST, RESPONSE, endpoint_facts, request_facts, response_facts
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -39,7 +44,8 @@ EVENTS = {event.name: {attribute.key for attribute in event.attributes} for even
 METRICS = {metric.name: metric for metric in schema.METRICS}
 
 
-STARTS = {each.name for each in fields(CallStarted)} - {"turn"}
+STARTS = set(CallStarted._fields) - {"turn", "request", "endpoint"} | REQUEST | ENDPOINT
+"""What is said of a call's beginning."""
 
 
 class CountedIds(IdGenerator):
@@ -76,6 +82,7 @@ class Stage:
         for reader in self.readers:
             reader.collect()
         self._numbers, self._turns = count(1), count(1)
+        self._activations: dict[str, listeners.Activation] = {}
 
     def providers(self) -> dict[str, Any]:
         """The arguments of `instrument`."""
@@ -89,8 +96,16 @@ class Stage:
 
     # What happens
 
-    def tell(self, record: events.Record) -> Any:
-        return self.recorder(record)
+    def tell(self, record: records.Record) -> Any:
+        """Tell the recorder, with the span of the record's turn current, as in a step of a turn's scope."""
+        turn = getattr(record, "turn", None)
+        with ExitStack() as stack:
+            if turn is not None and turn.id in self._activations:
+                stack.enter_context(self._activations[turn.id]())
+            activation = self.recorder(record)
+        if isinstance(record, TurnStarted) and activation is not None:
+            self._activations[record.turn.id] = activation
+        return activation
 
     def turn(self, kind: TurnKind = TurnKind.IMPLICIT, **fields: Any) -> Turn:
         """A turn that begins now; an explicit one is announced."""
@@ -102,16 +117,26 @@ class Stage:
     def start(self, turn: Turn, **fields: Any) -> CallStarted:
         """A call begins now."""
         turn.iterations += 1
-        known = {"provider": "openai", "model": "gpt-5", "started_ns": self.ns, "started_s": 0.0, **fields}
-        started = CallStarted(number=next(self._numbers), turn=turn, iteration=turn.iterations, **known)
+        fields = {"provider": "openai", "model": "gpt-5", "started_ns": self.ns, "started_s": 0.0, **fields}
+        started = CallStarted(
+            number=next(self._numbers),
+            request=request_facts(fields),
+            endpoint=endpoint_facts(fields),
+            turn=turn,
+            iteration=turn.iterations,
+            identity=records.ResponseIdentity(),
+            **{name: value for name, value in fields.items() if name not in REQUEST | ENDPOINT},
+        )
         self.tell(started)
         return started
 
     def end(self, started: CallStarted, stop: Stop = DONE, **fields: Any) -> CallEnded:
         """A call has ended, now."""
         duration = (self.ns - started.started_ns) / SECOND
-        ended = CallEnded(**{"started": started, "stop": stop, "duration_s": duration, **fields})
-        started.turn.count(ended)
+        response = response_facts({"stop": stop, **fields})
+        fields = {"duration_s": duration, **{name: fields[name] for name in fields.keys() - RESPONSE}}
+        ended = CallEnded(started=started, response=response, **fields)
+        add_call(started.turn, ended)
         self.tell(ended)
         return ended
 
@@ -124,7 +149,7 @@ class Stage:
     def close(self, turn: Turn, outcome: TurnOutcome = TurnOutcome.COMPLETED, **fields: Any) -> None:
         """A turn ends now."""
         turn.outcome = outcome
-        complete = outcome in events.COMPLETE and not turn.unfinished
+        complete = outcome in outcomes.COMPLETE and not turn.unfinished
         duration = (self.ns - turn.started_ns) / SECOND
         self.tell(TurnEnded(turn=turn, outcome=outcome, complete=complete, duration_s=duration, **fields))
 
@@ -211,6 +236,33 @@ def points(data: MetricsData | None) -> dict[str, dict[tuple[Any, ...], Any]]:
 def counted(found: dict[tuple[Any, ...], Any]) -> dict[tuple[Any, ...], Any]:
     """The sums that are not zero."""
     return {key: value for key, value in found.items() if value}
+
+
+def spans_outside_their_turn(spans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of spans that do not descend from their turn's span.
+
+    The law: where a turn has a span of its own, that span is an ancestor of every span with its id.
+
+    Args:
+        spans: the finished spans, as `Stage.finished` gives them.
+    """
+    by_id = {span["span"]: span for span in spans}
+    tops = {
+        span["attributes"]["endturn.turn.id"]: span["span"]
+        for span in spans
+        if span["attributes"].get("gen_ai.operation.name") == "invoke_agent" and "endturn.turn.id" in span["attributes"]
+    }
+
+    def ancestors(span: Mapping[str, Any]) -> set[int]:
+        found = {span["span"]}
+        while (parent := by_id.get(span["parent"] or 0)) is not None:
+            assert parent["trace"] == span["trace"]
+            span = parent
+            found.add(span["span"])
+        return found
+
+    turns = [(span, span["attributes"].get("endturn.turn.id")) for span in spans]
+    return [span["name"] for span, turn in turns if turn in tops and tops[turn] not in ancestors(span)]
 
 
 def seconds(ns: int | None) -> float:

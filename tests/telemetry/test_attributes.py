@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from opentelemetry.sdk.metrics import Histogram
 
-from endturn import hooks
-from endturn.chat import Usage
+from endturn.calls import listeners
+from endturn.calls.bounds import LONGEST_NAME, MOST_SEQUENCES
+from endturn.continuation.controller import ContinuationController
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.controller import ContinuationController
-from endturn.events import LONGEST_NAME, MOST_SEQUENCES
 from endturn.telemetry.instruments import LOST
+from endturn.vocabulary.messages import Usage
 from tests.formats.replies import chat_body
 from tests.support.turns import Played, ask, cut, said
 from tests.telemetry.mocked import ASK, body, chat
@@ -93,7 +93,7 @@ def test_what_is_told_is_bounded(recording: Recording, caplog: pytest.LogCapture
 
 def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other measurements are recorded; each that is lost is counted."""
-    monkeypatch.setattr(hooks, "_failed", {})
+    monkeypatch.setattr(listeners, "_failed", {})
     stage = Stage()
     record = Histogram.record
 
@@ -108,4 +108,4 @@ def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.Monk
     found = stage.points()
     assert sorted(total for _, total in found["gen_ai.client.token.usage"].values()) == [5, 9]
     assert sum(found["endturn.responses"].values()) == 4
-    assert hooks.listener_failures() == {LOST: 2}
+    assert listeners.listener_failures() == {LOST: 2}

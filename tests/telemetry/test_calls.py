@@ -1,7 +1,7 @@
 """What httpx and the SDKs have of their own beside plain calls and streams: hooks, other clouds, jobs, own spans.
 
 What all of them do alike is in tests/instrumentation/test_exchanges.py, every path in test_recognition.py, how jobs
-are fetched in instrumentation/answers.yaml.
+are fetched in instrumentation/test_answers.py.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from mistralai.client import Mistral
 from mistralai.extra.observability.telemetry import configure_telemetry
 from opentelemetry.sdk.trace import TracerProvider
 
-from endturn.chat import Json
-from endturn.events import Turn, TurnKind, TurnOutcome
+from endturn.calls.outcomes import TurnKind, TurnOutcome
+from endturn.calls.turn import Turn
+from endturn.calls.turn_scope import start_turn
 from endturn.formats import Event
 from endturn.formats.framing import frame
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.decorators import observe_turn
-from endturn.scopes import start_turn
-from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
-from endturn.stop import StopReason
 from endturn.telemetry import attributes
 from endturn.telemetry.span_conventions import scope_of
+from endturn.testing.scripted import Reply, ScriptedProvider, fail, say, truncate
+from endturn.vocabulary.messages import Json
+from endturn.vocabulary.stop import StopReason
 from tests.formats import replies
 from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, Records, achat, aclaude, body, chat, claude, events, settle
 from tests.telemetry.stage import Recording, Stage
@@ -184,8 +185,10 @@ def test_a_route(records: Records, provider: str, client: Callable[[Any], Any], 
     create(**asked)
     list(create(**asked, stream=True))
     assert records.reasons() == [StopReason.MAX_TOKENS] * 2
-    assert [started.stream for started in records.started] == [False, True]
-    found = {(started.provider, started.model, started.operation) for started in records.started}
+    assert [started.request.stream for started in records.started] == [False, True]
+    found = {
+        (started.endpoint.provider, started.request.model, started.endpoint.operation) for started in records.started
+    }
     assert found == {(provider, asked["model"], "chat")}
 
 
@@ -206,10 +209,10 @@ def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyP
     client = chat(*(body({**QUEUED, "id": f"resp_{number}"}) for number in range(3)))
     for _ in range(3):
         client.responses.create(**JOB)
-    assert [ended.response_id for ended in records.ended] == ["resp_0"]
+    assert [ended.response.id for ended in records.ended] == ["resp_0"]
     monkeypatch.setattr(background_responses, "IDLE_S", 0.0)
     background_responses.sweep()
-    assert [ended.response_id for ended in records.ended] == ["resp_0", "resp_1", "resp_2"]
+    assert [ended.response.id for ended in records.ended] == ["resp_0", "resp_1", "resp_2"]
     assert {(ended.stop.reason, ended.stop.raw) for ended in records.ended} == {(StopReason.PAUSED, "queued")}
     assert {turn.outcome for turn in records.turns} == {TurnOutcome.LEFT_PAUSED}
     assert not background_responses.are_pending()

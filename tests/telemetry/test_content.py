@@ -14,18 +14,19 @@ import jsonschema
 import openai
 import pytest
 
-from endturn import hooks
-from endturn.chat import ChatResponse, Message, Request, ToolCall
-from endturn.controller import ContinuationController
-from endturn.events import Content
+from endturn.calls import listeners
+from endturn.calls.call_scope import Layer, open_call
+from endturn.calls.facts import EndpointFacts, RequestFacts, ResponseFacts
+from endturn.calls.records import Content
+from endturn.continuation.controller import ContinuationController
 from endturn.formats import Context, format_of
+from endturn.instrumentation._instrument import uninstrument
 from endturn.instrumentation.body import keep_content
 from endturn.instrumentation.decorators import observe_provider_call
-from endturn.instrumentation.instrument import uninstrument
-from endturn.scopes import Layer, open_call
-from endturn.stop import Stop, StopReason
 from endturn.telemetry import content, messages, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
+from endturn.vocabulary.messages import ChatResponse, Message, Request, ToolCall
+from endturn.vocabulary.stop import Stop, StopReason
 from tests.formats.replies import DONE_EVENT, anthropic_stream, chat_body, chunk, said as streamed
 from tests.support import turns
 from tests.support.turns import Played
@@ -107,7 +108,7 @@ def test_where_content_goes(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     stage = recording(content=argument, events="both")
-    assert hooks.takes_content() is (where not in ("", "empty event"))
+    assert listeners.takes_content() is (where not in ("", "empty event"))
     ask()
     expected = {INPUT: [QUESTION], OUTPUT: [ANSWERED]}
     assert said(stage) == (expected if "span" in where else {})
@@ -154,8 +155,7 @@ def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) 
     """Texts, calls, results, thinking; placeholders for media; system prompts where they travelled; both directions."""
     speaks_as, body, expected = REQUESTS[name].values()
     speaks, scope = format_of(speaks_as), SimpleNamespace()
-    asked = speaks.request_summary(body)
-    asked.stream = streamed
+    asked = speaks.request_summary(body).with_facts(stream=streamed)
     context = Context("", "p", asked)
     captured = keep_content(scope, speaks, body, context)  # type: ignore[arg-type]  # what a call is to who gathers
     plain = speaks_as in ("completions", "ollama")
@@ -249,10 +249,10 @@ def test_a_span_of_another_keeps_its_own_content(recording: Recording) -> None:
         stage = recording(content="SPAN_ONLY")
         tracer = stage.tracers.get_tracer(scope)
         with tracer.start_as_current_span("chat m"):
-            scope_of = open_call(Layer.CLIENT, None, provider="p", model="m", adopt=adopting())
+            scope_of = open_call(Layer.CLIENT, RequestFacts(model="m"), EndpointFacts(provider="p"), adopt=adopting())
             assert scope_of is not None
             scope_of.said(None, PLAIN)
-            scope_of.end(PLAIN.stop)
+            scope_of.end(ResponseFacts(stop=PLAIN.stop))
         assert (OUTPUT in said(stage)) is wanted
         uninstrument()
 
@@ -369,7 +369,7 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert spans(stage) == [{}, {}]
     assert [set(event) & set(SCHEMAS) for event in details(stage)] == [set(), set()]
     assert [span["attributes"]["endturn.stop.reason"] for span in stage.finished()] == ["end_turn"] * 2
-    assert hooks.listener_failures() == {"redact": 2}
+    assert listeners.listener_failures() == {"redact": 2}
     assert sum("redaction" in record.getMessage() for record in caplog.records) == 1
     assert "How?" not in caplog.text
     assert "So." not in caplog.text
@@ -392,7 +392,7 @@ def test_what_raises_while_it_is_recorded_costs_only_the_content(
     """A defect of ours in rendering is logged; span, event and metrics of the call are there."""
     caplog.set_level(logging.DEBUG, "endturn")
     stage = recording(content="SPAN_AND_EVENT")
-    monkeypatch.setattr(hooks, "_noted", set())
+    monkeypatch.setattr(listeners, "_noted", set())
     monkeypatch.setattr(messages.MessageWriter, "answer", failing)
     ask()
     assert len(spans(stage)) == len(details(stage)) == 1

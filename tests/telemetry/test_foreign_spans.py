@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,16 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, AlwaysRecordSampler
 from opentelemetry.trace import SpanKind, StatusCode
 
 import endturn
-from endturn import hooks
+from endturn.calls import listeners
+from endturn.calls.turn_scope import infer_with
+from endturn.formats.framing import frame
+from endturn.generate import emitters
 from endturn.instrumentation import http_clients
-from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.telemetry import cleanup, foreign_spans, span_conventions
 from endturn.telemetry.attributes import error_of
+from endturn.telemetry.turn_inference import IDLE_S, TurnInference
+from endturn.testing.scripted import Reply, ScriptedProvider, fail, say, truncate
+from tests.formats.replies import chunk
 from tests.telemetry.mocked import ASK, Records
 from tests.telemetry.stage import in_a_child
 
@@ -47,7 +52,7 @@ class World:
         self.processor = endturn.AdoptingSpanProcessor(tracer_provider=self.provider, counted=True)
         self.provider.add_span_processor(self.processor)
         self.records = Records()
-        self.stop = hooks.subscribe(self.records.append)
+        self.stop = listeners.subscribe(self.records.append)
         self.held: list[httpx.Response] = []
 
     def tracer(self, scope: str = "somebody") -> trace.Tracer:
@@ -90,7 +95,7 @@ class World:
 def world() -> Iterator[World]:
     """Spans, and the exchanges within them."""
     http_clients.install(lambda: True)
-    with hooks.strict():
+    with listeners.strict():
         made = World()
         yield made
         made.close()
@@ -163,17 +168,50 @@ def test_what_becomes_of_spans(world: World, name: str, caplog: pytest.LogCaptur
     assert {str(known["endturn.turn.id"]) for known in agents if known} <= {turn.turn.id for turn in turns}
 
 
+@pytest.mark.parametrize("source", [source for source in emitters.SOURCES if not source.span])
+@pytest.mark.parametrize("operation", emitters.INFERENCE)
+def test_what_the_collector_counts_is_counted_here(world: World, source: emitters.Source, operation: str) -> None:
+    """Every attribute in which it looks for a reason, on spans of every operation that it takes for a call."""
+    provider = source.provider or "openai"
+    raw = "max_tokens" if provider == "anthropic" else "length"
+    known = {"gen_ai.operation.name": operation.upper(), "gen_ai.provider.name": provider, source.attribute: raw}
+    world.tracer().start_span("a call", attributes=known).end()
+    assert world.reasons() == ["max_tokens"]
+
+
 def test_a_span_that_is_made_afterwards_is_known_by_the_response(world: World) -> None:
     """Of another model, by its name, but of the same response."""
     world.ask(say("Hello")).read()
     (ended,) = world.records.ended
-    known = {**CHAT, **DONE, "gen_ai.request.model": "alias", "gen_ai.response.id": ended.response_id}
+    known = {**CHAT, **DONE, "gen_ai.request.model": "alias", "gen_ai.response.id": ended.response.id}
     start = ended.started.started_ns
     world.tracer("theirs").start_span("chat", attributes=known, start_time=start).end()
     assert world.reasons() == ["end_turn"]
     other = {**known, "gen_ai.response.id": "another"}
     world.tracer("theirs").start_span("chat", attributes=other, start_time=start).end()
     assert world.reasons() == ["end_turn"] * 2
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "gpt-5-2026-08-07"])
+@pytest.mark.parametrize("has_id", [True, False])
+def test_a_stream_that_is_left_is_known_by_its_first_event(world: World, model: str, has_id: bool) -> None:
+    """A span that is never current ends before the stream does, and names the model as the response does."""
+    events = [chunk({"content": word}, id="chatcmpl-7" if has_id else None, model=model) for word in ("Hello", "there")]
+    body = b"".join(map(frame, events))
+    pieces = httpx.Response(
+        200,
+        headers={"content-type": "text/event-stream"},
+        content=iter([body[: len(body) // 2], body[len(body) // 2 :]]),
+    )
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: pieces))
+    span = world.tracer("langfuse-sdk").start_span("generation", attributes={"langfuse.observation.type": "generation"})
+    asked = {**ASK, "model": "gpt-5", "stream": True}
+    with client.stream("POST", "http://gateway/v1/chat/completions", json=asked) as response:
+        next(response.iter_raw())
+        told = {"gen_ai.request.model": model} | ({"gen_ai.response.id": "chatcmpl-7"} if has_id else {})
+        span.set_attributes(told)
+        span.end()
+    assert world.reasons() == ["cancelled"]
 
 
 def test_an_observed_function_comes_before_an_agents_span(world: World) -> None:
@@ -201,14 +239,31 @@ def test_reasons_are_read_in_every_spelling(
     with world.tracer(scope).start_as_current_span(name, attributes=None if late else known) as span:
         span.set_attributes(known)
     ended = world.records.only()
-    assert (ended.stop.reason, ended.started.provider) == (reason, provider)
+    assert (ended.stop.reason, ended.started.endpoint.provider) == (reason, provider)
     assert [REASON in (span.attributes or {}) for span in world.exporter.get_finished_spans()] == [False]
+
+
+STOPPED = ["asyncio.exceptions.CancelledError", "trio.Cancelled", "KeyboardInterrupt", "GeneratorExit"]
+
+
+@pytest.mark.parametrize("name", STOPPED)
+@pytest.mark.parametrize(
+    ("told", "reason", "outcome"), [(DONE, "end_turn", "completed"), ({}, "cancelled", "cancelled")]
+)
+def test_a_call_that_its_host_stops(world: World, name: str, told: Any, reason: str, outcome: str) -> None:
+    """Its span has failed, and the response has not, where the reason had come before."""
+    span = world.tracer("opentelemetry.instrumentation.openai").start_span("chat gpt-5", attributes=CHAT)
+    span.set_attributes({**told, "error.type": name})
+    span.set_status(trace.Status(trace.StatusCode.ERROR))
+    span.end()
+    assert world.reasons() == [reason]
+    assert world.records.told() == [f"None 1 {outcome}"]
 
 
 @pytest.mark.parametrize("always", [True, False])
 def test_head_sampling_hides_calls_unless_every_span_is_recorded(always: bool) -> None:
     """A dropped span reaches no processor; `AlwaysRecordSampler` lets it be counted without being exported."""
-    with hooks.strict():
+    with listeners.strict():
         world = World(sampler=AlwaysRecordSampler(ALWAYS_OFF) if always else ALWAYS_OFF)
         world.call(LENGTH, scope="opentelemetry.instrumentation.genai.openai")
         assert len(world.records.ended) == always
@@ -229,7 +284,7 @@ def test_one_processor_is_enough_for_a_provider() -> None:
     """Instrumenting again, or adding one by hand besides, counts nothing twice."""
     provider = Unhashable(shutdown_on_exit=False)
     records = Records()
-    stop = hooks.subscribe(records.append)
+    stop = listeners.subscribe(records.append)
     mine = endturn.AdoptingSpanProcessor(tracer_provider=provider)
     provider.add_span_processor(mine)
     for _ in range(2):
@@ -292,3 +347,65 @@ def test_a_processor_that_fails_breaks_nothing(monkeypatch: pytest.MonkeyPatch) 
     world.call(DONE)
     assert len(world.exporter.get_finished_spans()) == 2
     world.close()
+
+
+# --- Runs of an agent, one after the other ---------------------------------------------------------------------------
+
+TIDES = {"role": "user", "content": "Tides?"}
+PARTIAL = [TIDES, {"role": "assistant", "content": "Hello"}]
+
+
+def chat(messages: list[dict[str, str]], reply: Reply, *, stream: bool = False) -> None:
+    """Ask over HTTP, and read the answer."""
+    client = httpx.Client(transport=ScriptedProvider([reply]).transport())
+    body = {"model": "gpt-5", "messages": messages, "max_tokens": 1, "stream": stream}
+    client.post("http://gateway/v1/chat/completions", json=body)
+
+
+def test_a_run_that_raised_on_a_cut_answer_ends_at_once(world: World) -> None:
+    """Nothing of it waits, though a new run might ask for the rest."""
+    infer_with(TurnInference())
+    try:
+        with (
+            suppress(RuntimeError),
+            world.tracer().start_as_current_span("agent", attributes=AGENT),
+        ):
+            chat([TIDES], CUT)
+            raise RuntimeError
+        assert world.records.told() == ["helper 1 not_continued"]
+    finally:
+        infer_with(None)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("agents", "messages", "told"),
+    [
+        (1, None, ["helper 1 not_continued"]),
+        (2, [*PARTIAL, {"role": "user", "content": "Continue."}], ["helper 2 completed"]),
+        (1, [*PARTIAL, {"role": "user", "content": "Continue."}], ["helper 2 completed"]),
+        (2, [*PARTIAL, {"role": "user", "content": "And on Mars?"}], ["helper 1 not_continued", "helper 1 completed"]),
+        (1, [*PARTIAL, {"role": "user", "content": "And on Mars?"}], ["helper 1 not_continued", "None 1 completed"]),
+        (2, [{"role": "user", "content": "Something else"}], ["helper 1 completed", "helper 1 not_continued"]),
+    ],
+)
+def test_a_new_run_may_continue_what_the_last_one_left(
+    world: World, agents: int, messages: list[dict[str, str]] | None, told: list[str], stream: bool
+) -> None:
+    """Whether it has an agent's span or none; a run that nobody continues ends when it has waited."""
+    now = [0.0]
+    inferring = TurnInference(clock=lambda: now[0])
+    infer_with(inferring)
+    try:
+        with world.tracer().start_as_current_span("agent", attributes=AGENT):
+            chat([TIDES], CUT, stream=stream)
+        assert not world.records.turns
+        if messages is not None:
+            with world.tracer().start_as_current_span("agent", attributes=AGENT if agents > 1 else {}):
+                chat(messages, say("there"), stream=stream)
+        now[0] = IDLE_S + 1
+        inferring.sweep()
+    finally:
+        infer_with(None)
+    assert world.records.told() == told
+    assert not inferring.open_turns

@@ -7,24 +7,30 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from endturn import events, hooks
-from endturn.events import CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
-from endturn.formats import RequestSummary, format_of
-from endturn.scopes import Call, Layer, TurnScope, infer_with, open_call, start_turn
-from endturn.stop import Stop, StopReason
+from endturn.calls import listeners, records
+from endturn.calls.call_scope import Call, Layer, open_call
+from endturn.calls.facts import EndpointFacts, ResponseFacts
+from endturn.calls.outcomes import Continuation, RequestedCall, Strategy, TurnKind, TurnOutcome
+from endturn.calls.records import CallStarted
+from endturn.calls.turn import Turn
+from endturn.calls.turn_scope import TurnScope, infer_with, start_turn
+from endturn.errors import ProviderError
+from endturn.formats import Attempt, RequestSummary, format_of
 from endturn.telemetry import cleanup, fingerprints
 from endturn.telemetry.fingerprints import ContinuePrompts
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
+from endturn.telemetry.truncated_turns import OPEN_TURNS
+from endturn.telemetry.turn_inference import IDLE_S, TurnInference
+from endturn.vocabulary.stop import Stop, StopReason
+from tests.support.summaries import summarized
 from tests.telemetry.mocked import Records
 
 HERE = Path(__file__).parent
@@ -44,26 +50,42 @@ CONTINUE = user("Continue exactly from where you left off.")
 GOING_ON = [*HISTORY, {"role": "assistant", "content": HALF}, CONTINUE]
 
 
+LIMIT: Final = 100
+"""Tokens. What is asked again without a limit wants the rest."""
+
+
 def begin(history: list[Any] | RequestSummary, **asked: Any) -> Call:
     """A call with this history."""
     if isinstance(history, list):
-        history = RequestSummary(**{"model": "m", "history": history, "length": len(history), **asked})
-    call = open_call(Layer.CLIENT, history, provider="p", model=history.model)
+        history = summarized(history, **{"model": "m", **asked})
+    call = open_call(Layer.CLIENT, history.facts, EndpointFacts(provider="p"), asked=history)
     assert call is not None
     return call
 
 
-def end(call: Call, reason: str = "end_turn", text: str = REST, response_id: str | None = None) -> events.CallEnded:
-    """It is answered so."""
-    error = RuntimeError("503") if reason == "error" else None
-    stop = Stop(StopReason(reason))
-    ended = call.end(stop, tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
+def end(
+    call: Call,
+    reason: str = "end_turn",
+    text: str = REST,
+    response_id: str | None = None,
+    calls: tuple[str, ...] = (),
+    status: int = 503,
+) -> records.CallEnded:
+    """Answer a call: with these tool calls, each written as "id name", or "id name beside" in a choice beside the
+    first; or with an error of this status: 200 where the response tells of it and nothing is raised."""
+    error = ProviderError(str(status), status=status) if reason == "error" and status != 200 else None
+    asked = tuple(
+        RequestedCall(call_id, name, bool(beside))
+        for call_id, name, *beside in (written.split(" ") for written in calls)
+    )
+    response = ResponseFacts(stop=Stop(StopReason(reason)), id=response_id, output_chars=len(text))
+    ended = call.end(response, tail=text[-64:], tool_calls=asked, error=error)
     assert ended is not None
     return ended
 
 
 def cut(history: list[Any]) -> CallStarted:
-    return end(begin(history), "max_tokens", HALF).started
+    return end(begin(history, max_tokens=LIMIT), "max_tokens", HALF).started
 
 
 def finish(history: list[Any]) -> CallStarted:
@@ -82,9 +104,9 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
-    stop = hooks.subscribe(made.records.append)
+    stop = listeners.subscribe(made.records.append)
     infer_with(made.inferring)
-    with hooks.strict():
+    with listeners.strict():
         yield made
     infer_with(None)
     stop()
@@ -97,7 +119,21 @@ ROLES = {"> ": "user", "< ": "assistant", "! ": "system"}
 
 
 def message(written: Any) -> Any:
-    return written if isinstance(written, dict) else {"role": ROLES[written[:2]], "content": written[2:]}
+    """Write a message of the chat API: "@ id name" is the model's call of a tool, "= id result" its result."""
+    if isinstance(written, dict):
+        return written
+    mark, rest = written[:2], written[2:]
+    if mark == "@ ":
+        named = [call.split(" ") for call in rest.split(", ")]
+        calls = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+            for call_id, name in named
+        ]
+        return {"role": "assistant", "content": None, "tool_calls": calls}
+    if mark == "= ":
+        call_id, _, result = rest.partition(" ")
+        return {"role": "tool", "tool_call_id": call_id, "content": result}
+    return {"role": ROLES[mark], "content": rest}
 
 
 def of_format(name: str) -> list[dict[str, Any]]:
@@ -122,7 +158,7 @@ def asked_in(step: dict[str, Any]) -> list[Any] | RequestSummary:
     return [message(each) for each in step.pop("ask")]
 
 
-def how(turn: events.TurnEnded) -> str:
+def how(turn: records.TurnEnded) -> str:
     is_told = turn.turn.unfinished and turn.outcome is not TurnOutcome.NOT_CONTINUED
     return turn.outcome.value + " unfinished" * is_told
 
@@ -131,7 +167,7 @@ def how(turn: events.TurnEnded) -> str:
 def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
     """As turns.yaml says of them."""
     scopes: dict[str, TurnScope] = {}
-    calls: list[events.CallEnded] = []
+    calls: list[records.CallEnded] = []
     for given in SCENARIOS[name]:
         step = dict(given)
         before = len(world.records.turns)
@@ -150,7 +186,17 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
             within = step.pop("in", None)
             if within is not None and within not in scopes:
                 scopes[within] = start_turn(Turn(kind=TurnKind.OBSERVED))
-            answer = step.pop("stop", "end_turn"), step.pop("says", "the sun."), step.pop("response_id", None)
+            asks = tuple(step.pop("calls", ()))
+            answer = (
+                step.pop("stop", "tool_call" if asks else "end_turn"),
+                step.pop("says", "the sun."),
+                step.pop("response_id", None),
+                asks,
+                step.pop("status", 503),
+            )
+            joins = step.pop("joins", None)
+            if "attempt" in step:
+                step["attempt"] = Attempt(**step["attempt"])
             with nullcontext() if within is None else scopes[within].step():
                 made = end(begin(asked_in(step), **step), *answer)
             started, link = made.started, made.started.continuation
@@ -158,23 +204,29 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
             of = None if link is None or link.of is None else numbers.index(link.of)
             assert (link and f"{link.strategy} {link.index} of {of}") == continues
             earlier = [each for each in calls if each.started.turn is started.turn]
-            if of is None:
+            if joins is not None:
+                assert started.turn is calls[joins].started.turn
+                assert started.iteration == len(earlier) + 1
+            elif of is None:
                 assert within is not None or not earlier
             else:
                 attempt = world.records.attempts[-1]  # said before the call that makes it, of what came before it
                 assert world.records.index(attempt) < world.records.index(started)
                 assert (attempt.continuation, attempt.provider) == (link, "p")
-                assert (attempt.turn, attempt.model) == (started.turn, calls[of].started.model)
+                assert (attempt.turn, attempt.model) == (started.turn, calls[of].started.request.model)
                 assert attempt.output_chars == sum(each.output_chars for each in earlier)
                 assert (earlier[0].started.turn, started.iteration) == (calls[of].started.turn, len(earlier) + 1)
-            assert started.turn.inferred is (continues is not None and within is None)
+            is_inferred = any(each.started.continuation for each in (*earlier, made)) and within is None
+            assert started.turn.inferred is is_inferred
             assert within is None or started.turn is scopes[within].turn
             calls.append(made)
             ends = ["completed"] * (answer[0] == "end_turn") if ends is None else ends
         assert [how(turn) for turn in world.records.turns[before:]] == (ends or [])
         assert expected_open is None or world.inferring.open_turns == expected_open
     steps = SCENARIOS[name]
-    assert len(world.records.attempts) == sum("is" in step or "withdraw" in step for step in steps)
+    assert len(world.records.attempts) == sum(
+        "is" in step or step.get("continues", "withdraw" in step) for step in steps
+    )
 
 
 # --- What happens meanwhile ----------------------------------------------------------------------------------------
@@ -194,7 +246,7 @@ def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
 def test_what_the_host_appends_later_does_not_count(world: World) -> None:
     """The history is the host's own list; what it held at the time is what was asked."""
     history = list(HISTORY)
-    call = begin(history)
+    call = begin(history, max_tokens=LIMIT)
     history.append(user("appended while it ran"))
     end(call, "max_tokens", HALF)
     assert finish(list(HISTORY)).continuation is not None
@@ -246,7 +298,7 @@ def test_a_controller_says_itself_what_it_continues(world: World) -> None:
 )
 def test_a_text_that_asks_to_go_on(text: str, is_one: bool) -> None:
     """What hosts send to have a cut answer finished, and what a person may well ask next."""
-    assert ContinuePrompts().is_one(user(text)) is is_one
+    assert ContinuePrompts().ask([user(text)]) is is_one
 
 
 def test_remembered_texts_are_few() -> None:
@@ -254,8 +306,8 @@ def test_remembered_texts_are_few() -> None:
     known = ContinuePrompts()
     for number in range(fingerprints.REMEMBERED + 1):
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
-    assert not known.is_one(user("text 0"))
-    assert known.is_one(user(f"text {fingerprints.REMEMBERED}"))
+    assert not known.ask([user("text 0")])
+    assert known.ask([user(f"text {fingerprints.REMEMBERED}")])
 
 
 def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
@@ -272,19 +324,20 @@ def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
 CALLS = 9
 
 
-def conversation(number: int, calls: list[tuple[events.CallEnded, events.CallEnded | None]]) -> Iterator[None]:
+def conversation(number: int, calls: list[tuple[records.CallEnded, records.CallEnded | None]]) -> Iterator[None]:
     """One host's loop, which knows what each of its calls continues. Another may come in between, in a call too.
 
     Half of them begin with one and the same prompt: their answers tell them apart.
     """
     asked = [user("Write a report." if number % 2 else f"Question {number}")]
-    cut: events.CallEnded | None = None
+    cut: records.CallEnded | None = None
     for part in range(CALLS):
         call = begin(asked)
         yield
         text = f"Conversation {number} says in its part {part} that the"
         is_whole = part % 3 == 2
-        ended = call.end(Stop(StopReason.END_TURN if is_whole else StopReason.MAX_TOKENS), tail=text[-64:])
+        stop = Stop(StopReason.END_TURN if is_whole else StopReason.MAX_TOKENS)
+        ended = call.end(ResponseFacts(stop=stop), tail=text[-64:])
         assert ended is not None
         calls.append((ended, cut))
         cut = None if is_whole else ended
@@ -295,9 +348,8 @@ def conversation(number: int, calls: list[tuple[events.CallEnded, events.CallEnd
 @pytest.mark.parametrize("threads", [1, 16])
 def test_many_conversations_at_once(world: World, threads: int) -> None:
     """Every call is assigned to its own turn, in whatever order they come and in whatever thread."""
-    seconds = count(0.0, 3.0)  # no call comes at once after another: one prompt has many askers
-    infer_with(TurnInference(clock=lambda: next(seconds), idle_s=1e9))
-    calls: list[tuple[events.CallEnded, events.CallEnded | None]] = []
+    infer_with(TurnInference(idle_s=1e9))
+    calls: list[tuple[records.CallEnded, records.CallEnded | None]] = []
 
     def work(first: int) -> None:
         order = random.Random(first)
@@ -315,3 +367,19 @@ def test_many_conversations_at_once(world: World, threads: int) -> None:
         of = made.started.continuation and made.started.continuation.of
         assert of == (cut and cut.started.number)
         assert cut is None or made.started.turn is cut.started.turn
+
+
+def test_a_continuation_that_keeps_failing_is_found_by_its_latest_attempt(world: World) -> None:
+    """And by the call that was cut: a provider that is down for long fills no memory."""
+    cut([{"role": "system", "content": "It is 0."}, user("Tell me of the tides.")])
+
+    def again(number: int, reason: str) -> records.CallEnded:
+        system = {"role": "system", "content": f"It is {number}."}
+        return end(begin([system, *GOING_ON[1:]], max_tokens=LIMIT), reason, status=503)
+
+    for number in range(1, 100):
+        assert again(number, "error").started.continuation is not None
+    (waiting,) = world.inferring._truncated.waiting.entries()
+    assert len(waiting.keys) <= 8
+    assert len(waiting.openings) <= 4
+    assert again(99, "end_turn").started.iteration == 101

@@ -17,10 +17,10 @@ from opentelemetry import trace
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
-from endturn import hooks
+from endturn.calls import listeners
 from endturn.errors import UsageError
+from endturn.instrumentation._instrument import instrument, uninstrument
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
 from tests.formats.replies import template
 from tests.telemetry.mocked import ASK, CHUNKS, STREAM, WHOLE, Records, achat, body, chat, events, settle
@@ -104,11 +104,11 @@ def test_what_a_later_call_gives_takes_the_place_of_what_was_set(
     instrument(events="logs", content="SPAN_ONLY", tracer_provider=stage.tracers)
     with pytest.raises(TypeError, match="redakt"):
         instrument(redakt=str.upper)  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match="redact is a function"):
+    with pytest.raises(UsageError, match="redact must be a function"):
         instrument(redact="hide", tracer_provider=second.tracers)  # type: ignore[arg-type]
-    assert "recorded from now on" not in caplog.text
+    assert "from now on calls are recorded" not in caplog.text
     instrument(redact=str.upper, tracer_provider=second.tracers)
-    assert caplog.text.count("recorded from now on") == 1
+    assert caplog.text.count("from now on calls are recorded") == 1
     assert "A SECRET OF MANY WORDS" in said(second)
     instrument(content="no_content")
     assert said(second) == "None"
@@ -218,9 +218,9 @@ BREAKS = {
     "watch": ("endturn.formats.format.Format.summarizer", explode),
     "see and close": ("endturn.formats.format.Format.summarizer", Exploding),
     "open_call": ("endturn.instrumentation.exchange.open_call", explode),
-    "end": ("endturn.scopes.Call.end", explode),
-    "step": ("endturn.scopes.Call.step", explode),
-    "a chunk": ("endturn.scopes.Call.chunk", explode),
+    "end": ("endturn.calls.call_scope.Call.end", explode),
+    "step": ("endturn.calls.call_scope.Call.step", explode),
+    "a chunk": ("endturn.calls.call_scope.Call.chunk", explode),
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
     "resolve": ("endturn.telemetry.turn_inference.TurnInference.resolve", explode),
     "ended": ("endturn.telemetry.turn_inference.TurnInference.ended", explode),
@@ -233,8 +233,8 @@ BREAKS = {
     "ends of fetches": ("endturn.instrumentation.background_responses.fetched", explode),
     "a decorated call": ("endturn.instrumentation.decorators.open_call", explode),
     "a decorated turn": ("endturn.instrumentation.decorators.start_turn", explode),
-    "a turn's step": ("endturn.scopes.TurnScope.step", explode),
-    "a turn's end": ("endturn.scopes.TurnScope.end", explode),
+    "a turn's step": ("endturn.calls.turn_scope.TurnScope.step", explode),
+    "a turn's end": ("endturn.calls.turn_scope.TurnScope.end", explode),
 }
 
 
@@ -273,7 +273,7 @@ async def test_telemetry_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPa
         return [*outcomes(), *decorated]
 
     bare = await everything()
-    stop = hooks.subscribe(lambda record: None)
+    stop = listeners.subscribe(lambda record: None)
     instrument()
     try:
         monkeypatch.setattr(where, what)

@@ -13,11 +13,11 @@ from typing import Any
 import openai
 import pytest
 
-from endturn.chat import ChatResponse, Delta, Usage
 from endturn.errors import ProviderUnavailable
 from endturn.formats import FORMATS, format_of
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-from endturn.stop import Stop, StopReason
+from endturn.vocabulary.messages import ChatResponse, Delta, Usage
+from endturn.vocabulary.stop import Stop, StopReason
 from tests.formats.recorded import RECORDED
 from tests.formats.replies import DONE_EVENT, chunk
 from tests.telemetry.mocked import Records, settle
@@ -198,7 +198,7 @@ def test_a_request_is_found_whatever_is_decorated(records: Records, way: Callabl
     way(HISTORY)
     way(HISTORY + GOES_ON)
     first, second = records.started
-    assert [(started.model, started.maximum) for started in (first, second)] == [("m", 7), ("m", 7)]
+    assert [(started.request.model, started.request.max_tokens) for started in (first, second)] == [("m", 7), ("m", 7)]
     assert (first.continuation is None, second.continuation is None) == (True, False)
     assert first.turn is second.turn
 
@@ -226,7 +226,7 @@ def test_what_a_call_returns_is_read(records: Records) -> None:
         assert observe(lambda response: response)(response) is response
     assert observe(max)(1, 2) == 2
     assert records.reasons() == [StopReason.MAX_TOKENS] * 3 + [StopReason.UNKNOWN] * 3
-    assert {started.provider for started in records.started} == {"p"}
+    assert {started.endpoint.provider for started in records.started} == {"p"}
     assert records.started[0].model == "m-1"  # better the model that answered than none
 
 
@@ -268,7 +268,7 @@ async def test_streams_are_read_as_they_pass(records: Records, items: list[Any],
     assert [item async for item in observe(astreamed)()] == items
     assert list(observe(lambda: streamed())()) == items
     assert records.reasons() == [reason] * 3
-    assert all(ended.started.stream and ended.first_chunk_s is not None for ended in records.ended)
+    assert all(ended.started.request.stream and ended.first_chunk_s is not None for ended in records.ended)
     made: Any = observe(streamed)()
     next(made)
     made.close()

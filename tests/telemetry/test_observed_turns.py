@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import ChatResponse, Request
-from endturn.controller import ContinuationController
+from endturn.calls.outcomes import TurnKind, TurnOutcome
+from endturn.calls.records import TurnStarted
+from endturn.calls.turn import Turn
+from endturn.calls.turn_scope import current_turn, infer_with, start_turn
+from endturn.continuation.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
-from endturn.events import Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.formats import Context, format_of
+from endturn.instrumentation._instrument import uninstrument
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-from endturn.instrumentation.instrument import uninstrument
-from endturn.scopes import current_turn, infer_with, start_turn
-from endturn.stop import StopReason
+from endturn.vocabulary.messages import ChatResponse, Request
+from endturn.vocabulary.stop import StopReason
 from tests.formats.replies import chat_body
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, WHOLE, Records, achat, body, chat, events, settle
@@ -138,7 +140,7 @@ def test_a_turn_that_hands_back_a_stream_ends_with_it(
     leave(stream)
     assert records.told() == [f"None 1 {outcome if leave is list else 'cancelled'}"]
     (ended,) = records.turns
-    assert (ended.turn.model, ended.turn.provider) == (records.only().started.model, "openai")
+    assert (ended.turn.model, ended.turn.provider) == (records.only().started.request.model, "openai")
 
 
 def test_a_wrapped_stream_belongs_to_the_turn_it_began_in(records: Records) -> None:
@@ -205,7 +207,7 @@ def run(*script: Any) -> object:
 
 GONE = ProviderUnavailable("gone")
 WITHIN: dict[str, tuple[Any, str]] = {
-    "given up": (lambda: run(*[cut("a ")] * 4), "4 retry_limit"),
+    "given up": (lambda: run(*(cut(f"{word} ") for word in "abcd")), "4 retry_limit"),
     "failed later": (lambda: run(cut("a "), GONE), "2 provider_error"),
     "raised": (lambda: run(GONE), "1 provider_error"),
     "refused": (lambda: run(said("", StopReason.REFUSED)), "1 refused"),

@@ -17,15 +17,15 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from endturn import hooks
-from endturn.chat import Message, Request, Tool, ToolCall
-from endturn.clients import Client
-from endturn.controller import ContinuationController
+from endturn.calls import listeners
+from endturn.continuation.controller import ContinuationController
 from endturn.errors import ProviderError
+from endturn.instrumentation._instrument import uninstrument
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-from endturn.instrumentation.instrument import uninstrument
-from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
+from endturn.providers.http_client import Client
 from endturn.telemetry import attributes
+from endturn.testing.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
+from endturn.vocabulary.messages import Message, Request, Tool, ToolCall
 from tests.support.announced import settle
 from tests.telemetry.stage import Recording
 
@@ -168,7 +168,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     planted = Secrets()
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "CO_API_KEY"):
         monkeypatch.setenv(variable, planted.environment)
-    monkeypatch.setattr(hooks, "_noted", set())
+    monkeypatch.setattr(listeners, "_noted", set())
     return planted
 
 
@@ -277,8 +277,8 @@ def test_an_exception_of_our_own_is_logged_without_its_words(
     try:
         failing()
     except ValueError:
-        hooks.log_internal_error("a test")
-        hooks.log_internal_error("a test")
+        listeners.log_internal_error("a test")
+        listeners.log_internal_error("a test")
     assert "builtins.ValueError" in caplog.text
     assert "test_privacy.py" in caplog.text
     assert secrets.found(caplog.text.encode()) == set()

@@ -24,19 +24,20 @@ from opentelemetry.configuration import load_config_file
 from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
 
-from endturn import run
+from endturn.cli import run
 from endturn.instrumentation.zero_code import EndturnInstrumentor
-from endturn.scripted import ScriptedProvider, essay, say
-from endturn.scripted.script import Script
 from endturn.telemetry.otel_providers import Options
+from endturn.testing.scripted import ScriptedProvider, call, essay, say
+from endturn.testing.scripted.script import Script
 from tests.support.processes import LOOPBACK, REPOSITORY, eventually, free_port
 from tests.support.receiver import Receiver, receiving
 
 SCRIPT: Script = {
     "done": [say("Done.")],
     "cut": essay("Twelve short words make an answer that the limit of tokens will cut."),
+    "loop": [call("search", {"query": "tides"})],
 }
-"""`done` ends its turn; `cut` is cut off by any limit of less than 15 tokens."""
+"""`done` ends its turn; `cut` is cut off by any limit of less than 15 tokens; `loop` asks for a tool."""
 PROGRAMS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text())
 PRELUDES = PROGRAMS.pop("preludes")
 POD = PROGRAMS.pop("pod")
@@ -214,22 +215,24 @@ def gets(url: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("start", "preload"),
+    ("start", "options"),
     [
-        pytest.param([], True, id="one line, preload"),
-        pytest.param([], False, id="one line in each worker", marks=pytest.mark.slow),
-        pytest.param(["endturn", "run"], False, id="endturn run"),
+        pytest.param([], ["--preload"], id="one line, preload"),
+        pytest.param([], [], id="one line in each worker", marks=pytest.mark.slow),
+        pytest.param([], ["--max-requests=2"], id="one line, workers that are replaced"),
+        pytest.param(["endturn", "run"], [], id="endturn run"),
         pytest.param(
-            ["opentelemetry-instrument"], True, id="opentelemetry-instrument, preload", marks=pytest.mark.slow
+            ["opentelemetry-instrument"], ["--preload"], id="opentelemetry-instrument, preload", marks=pytest.mark.slow
         ),
     ],
 )
-def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, start: list[str], preload: bool) -> None:
-    """gunicorn's workers: each counts its own requests, and exports them when the server is told to stop."""
+def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, start: list[str], options: list[str]) -> None:
+    """gunicorn's workers: each counts its own requests, and exports them when the server is told to stop, or replaces
+    it."""
     variables = {} if start else {"CONFIGURE": "1"}
     port = free_port()
     command = [*start, "gunicorn", "--workers=2", f"--bind={LOOPBACK}:{port}", "--no-control-socket"]
-    command += ["--preload"] * preload + ["tests.apps.web:app"]
+    command += [*options, "tests.apps.web:app"]
     log = tmp_path / "log"
     with log.open("wb") as sink:
         server = subprocess.Popen(command, env=agents.variables(**POD, **variables), stdout=sink, stderr=sink)
@@ -246,3 +249,22 @@ def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, start: li
     agents.saw(done=8, cut=4)
     counted = [sums.get("endturn.responses", 0) for sums in agents.received.sums.values()]
     assert sorted(filter(None, counted)) == sorted(served.count(worker) for worker in set(served))
+
+
+def test_open_loops_of_a_server_s_workers(agents: World, tmp_path: Path) -> None:
+    """Whatever waits for tools when gunicorn tells its workers to stop is counted, each turn once."""
+    port = free_port()
+    command = ["gunicorn", "--workers=2", f"--bind={LOOPBACK}:{port}", "--no-control-socket", "tests.apps.web:app"]
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        server = subprocess.Popen(command, env=agents.variables(**POD, CONFIGURE="1"), stdout=sink, stderr=sink)
+        try:
+            eventually(lambda: gets(f"http://{LOOPBACK}:{port}/"), what="gunicorn to answer")
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda _: gets(f"http://{LOOPBACK}:{port}/loop"), range(6)))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert agents.received.counts("endturn.responses", "endturn.stop.reason") == {"tool_call": 6}
+    assert agents.received.total("endturn.turns") == 6

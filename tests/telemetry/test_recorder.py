@@ -18,17 +18,29 @@ from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, Observa
 from opentelemetry.sdk.metrics.export import AggregationTemporality, HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from endturn import events, hooks
-from endturn.cardinality import bound, bounds
-from endturn.chat import Usage
-from endturn.events import Continuation, Strategy, ToolEnded, ToolStarted, Turn, TurnKind, TurnOutcome
-from endturn.stop import Stop, StopReason
+from endturn.calls import listeners, records
+from endturn.calls.outcomes import Continuation, Strategy, TurnKind, TurnOutcome
+from endturn.calls.records import ToolEnded, ToolStarted
+from endturn.calls.turn import Turn
+from endturn.generate.cardinality import bound, bounds
 from endturn.telemetry import instruments, schema
 from endturn.telemetry.instruments import LENGTH, instruments_of
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
+from endturn.vocabulary.messages import Usage
+from endturn.vocabulary.stop import Stop, StopReason
 from tests.telemetry.mocked import adopting
-from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, in_a_child, points
+from tests.telemetry.stage import (
+    CUT,
+    DONE,
+    METRICS,
+    USAGE,
+    Stage,
+    counted,
+    in_a_child,
+    points,
+    spans_outside_their_turn,
+)
 from tests.turns.record import failure
 
 RECORDED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("recorded.yaml").read_text())
@@ -95,15 +107,18 @@ def play(stage: Stage, steps: Sequence[Any], turn: Turn | None = None) -> Turn |
                 assert turn is not None
                 who = {} if name == "TerminationSignalled" else {"provider": turn.provider, "model": turn.model}
                 turn.continuations += name == "ContinuationAttempted"
-                stage.tell(getattr(events, name)(turn=turn, **who, **fields_of(about)))
+                stage.tell(getattr(records, name)(turn=turn, **who, **fields_of(about)))
             case {"within": scope, "do": inner, **about}:
-                known: Any = {"gen_ai.operation.name": about.get("operation", "chat")}
+                emitter: Any = about
+                known: Any = {"gen_ai.operation.name": emitter.get("operation", "chat")}
                 span = stage.tracers.get_tracer(scope).start_span(
                     "theirs", None, attributes=known, start_time=stage.clock()
                 )
                 with trace.use_span(span):
                     play(stage, inner, turn)
-                    assert span.is_recording()
+                    assert span.is_recording() == (stage.sampler is None)
+                for metric in emitter.get("measures", ()):  # as it does itself, when the call is over
+                    stage.meters.get_meter(emitter.get("meter", scope)).create_histogram(metric)
                 span.end(stage.clock())
     return turn
 
@@ -137,15 +152,16 @@ def agree(found: Sequence[dict[str, Any]], expected: Sequence[Any], *, wholly: b
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_is_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As recorded.yaml says of it."""
-    monkeypatch.setattr(hooks, "_failed", {})
+    monkeypatch.setattr(listeners, "_failed", {})
     row = RECORDED[name]
     for variable, value in row.get("env", {}).items():
         monkeypatch.setenv(variable, value)
     readers = [InMemoryMetricReader() for _ in range(row.get("readers", 1))]
     options = Options(**row.get("options", {}))
-    with hooks.strict():
+    with listeners.strict():
         stage = Stage(options=options, readers=readers, sampler=None if row.get("sampler", True) else ALWAYS_OFF)
         play(stage, row["do"])
+    assert spans_outside_their_turn(stage.finished()) == []
     spans = [{**{name: value for name, value in span.items() if name != "attributes"}, **span["attributes"]}
              for span in stage.finished()]  # fmt: skip
     if "spans" in row:
@@ -168,11 +184,17 @@ GIVEN_UP = {outcome for outcome in TurnOutcome if outcome.group == "budget_exhau
 
 @pytest.mark.parametrize("outcome", TurnOutcome)
 def test_how_bad_the_end_of_a_truncated_turn_is(stage: Stage, outcome: TurnOutcome) -> None:
-    """Completed is INFO, the four budgets and the retry limit are ERROR, all else is WARN; of others nothing is said.
+    """A whole answer is INFO, the four budgets and the retry limit are ERROR, all else is WARN; of others nothing.
 
     Who turned continuing off is not told of an error each time that an answer is cut.
     """
-    expected = "INFO" if outcome in FINE else "ERROR" if outcome in GIVEN_UP else "WARN"
+    for stops, level in (((CUT, DONE), "INFO"), ((CUT,), "WARN")) if outcome in FINE else ():
+        turn = stage.turn(TurnKind.CONTROLLER)  # of another, a whole response finishes only what it continues
+        for stop in stops:
+            stage.call(turn, stop)
+        stage.close(turn, outcome)
+        assert stage.events()[-1]["severity"] == level
+    expected = "ERROR" if outcome in GIVEN_UP else "WARN"
     is_limit = outcome in (TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT)
     for stop, attempts, severity in ((CUT, 1, expected), (CUT, 0, "INFO" if is_limit else expected), (DONE, 1, None)):
         turn = stage.turn()
@@ -195,7 +217,7 @@ def test_sums_are_born_at_zero(stage: Stage, monkeypatch: pytest.MonkeyPatch) ->
     assert found["endturn.continuations"] == {(*OPENAI, strategy.value): 0 for strategy in Strategy}
     assert found["endturn.listener.failures"] == {("Recorder",): 0}
     assert set(found["endturn.series.capped"].values()) == {0}
-    monkeypatch.setattr(hooks, "_failed", {"Recorder": 2, "mine": 1})
+    monkeypatch.setattr(listeners, "_failed", {"Recorder": 2, "mine": 1})
     assert stage.points()["endturn.listener.failures"] == {("Recorder",): 2, ("mine",): 1}
 
 
@@ -254,7 +276,7 @@ def attacked() -> Stage:
     for number in range(RUNS):
         name = f"{chosen.choice(HOSTILE)}{number}" if number % 2 else f"{number}{chosen.choice(HOSTILE)}"
         provider = chosen.choice(("openai", "anthropic", name))
-        asked: dict[str, Any] = {"provider": provider, "model": name, "maximum": 100}
+        asked: dict[str, Any] = {"provider": provider, "model": name, "max_tokens": 100}
         asked |= {"server_address": f"{name}.example", "server_port": number % 65_536}
         turn = stage.turn(TurnKind.OBSERVED, agent=chosen.choice((None, name)))
         error = type(name.replace("\x00", "") or "E", (Exception,), {})() if number % 3 else None
@@ -296,7 +318,7 @@ def test_the_size_of_one_model(stage: Stage) -> None:
     """A process that meets all that commonly happens has at most 150 series of ours per provider and model."""
     play(stage, EVERYTHING)
     for reason in StopReason:
-        stage.call(stage.turn(), Stop(reason), usage=USAGE, maximum=100)
+        stage.call(stage.turn(), Stop(reason), usage=USAGE, max_tokens=100)
     for stop, outcomes in (
         (DONE, ("COMPLETED", "PROVIDER_ERROR", "SAFETY_BLOCKED", "REFUSED")),
         (CUT, ("NOT_CONTINUED", "RETRY_LIMIT", "TOKEN_BUDGET", "CANCELLED")),

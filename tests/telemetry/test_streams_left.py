@@ -16,11 +16,23 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 
 from endturn.formats.framing import frame
-from endturn.stop import StopReason
-from endturn.telemetry import foreign_spans
+from endturn.telemetry import foreign_spans, instruments
+from endturn.vocabulary.stop import StopReason
 from tests.formats.replies import anthropic_stream, said
 from tests.support.announced import observed
-from tests.telemetry.mocked import ASK, STREAM, Records, achat, chat, claude, events, settle
+from tests.telemetry.mocked import (
+    ASK,
+    CUT_STREAM,
+    STREAM,
+    WHOLE,
+    Records,
+    achat,
+    body,
+    chat,
+    claude,
+    events,
+    settle,
+)
 from tests.telemetry.stage import Recording
 
 CLAUDE: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": ASK["messages"]}
@@ -99,6 +111,7 @@ async def forget(count: int) -> None:
 def test_many_abandoned_streams(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never read, or read in part and dropped, sync and async: one record each, and nothing of ours grows."""
     monkeypatch.setattr(foreign_spans, "RECENT", 10)
+    monkeypatch.setattr(instruments, "QUEUED", 10)
     ours = []
     for number in (20, 100):
         gc.disable()
@@ -141,3 +154,66 @@ def test_the_chunks_of_a_long_stream_are_not_held(recording: Recording) -> None:
     assert alive[1] - alive[0] < 500
     (span,) = stage.finished()
     assert span["attributes"]["endturn.stop.reason"] == "end_turn"
+
+
+class Stopped(BaseException):
+    """What another event loop than asyncio's raises into a task that is cancelled."""
+
+
+STOPS = [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError(), Stopped()]
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: type(stop).__name__)
+@pytest.mark.parametrize("has_reason", [True, False])
+def test_a_host_that_is_stopped(stop: Any, has_reason: bool) -> None:
+    """After the reason has come the response is whole: its span is no error, and its turn completed."""
+    came = STREAM[:-1] if has_reason else STREAM[:2]
+    with observed() as records, pytest.raises(type(stop)):
+        list(chat(events(*came, error=stop)).chat.completions.create(**ASK, stream=True))
+    settle()
+    reason = StopReason.END_TURN if has_reason else StopReason.CANCELLED
+    assert records.only().stop.reason is reason
+    assert [span.status.is_ok for span in records.spans] == [True]
+    (turn,) = records.turns
+    assert (turn.outcome, turn.complete) == (("completed", True) if has_reason else ("cancelled", False))
+
+
+CUT_SAID = "w0 w1 w2 w3 w4 "
+GO_ON = {"role": "user", "content": "continue"}
+FOLLOW_UPS: dict[str, tuple[list[dict[str, str]], list[str]]] = {
+    "goes on": ([*ASK["messages"], {"role": "assistant", "content": CUT_SAID}, GO_ON], ["max_tokens", "end_turn"]),
+    "goes on from it": ([*ASK["messages"], {"role": "assistant", "content": CUT_SAID}], ["max_tokens", "end_turn"]),
+    "another sample": ([*ASK["messages"], {"role": "assistant", "content": "w9"}, GO_ON], ["end_turn", "max_tokens"]),
+    "another prompt": (
+        [{"role": "user", "content": "ho"}, {"role": "assistant", "content": CUT_SAID}, GO_ON],
+        ["end_turn", "max_tokens"],
+    ),
+}
+"""What is asked while the end of a cut stream is outstanding, and the reasons of both calls as they end."""
+
+
+@pytest.mark.parametrize("client", ["chat", "claude"])
+@pytest.mark.parametrize(("messages", "reasons"), FOLLOW_UPS.values(), ids=FOLLOW_UPS)
+def test_a_cut_stream_that_its_host_goes_on_with(client: str, messages: Any, reasons: list[str]) -> None:
+    """It breaks off reading at the reason, keeps the stream, and asks for the rest: that is one turn."""
+    with observed() as records:
+        if client == "chat":
+            asked, answers = ASK, [events(*CUT_STREAM), body(WHOLE)]
+            create: Any = chat(*answers).chat.completions.create
+        else:
+            said_whole = anthropic_stream([said(*(f"w{i} " for i in range(5)))], "max_tokens")
+            asked, answers = CLAUDE, [events(*said_whole), events(*MESSAGES)]
+            create = claude(*answers).messages.create
+        stream = create(**asked, stream=True)
+        for event in stream:
+            if client == "claude" and event.type == "message_delta":
+                break
+            if client == "chat" and event.choices and event.choices[0].finish_reason:
+                break
+        other = create(**{**asked, "messages": messages}, stream=client == "claude")
+        if client == "claude":
+            list(other)
+        list(stream)
+        assert records.reasons() == reasons
+        is_joined = reasons[0] == "max_tokens"
+        assert len({started.turn.id for started in records.started}) == (1 if is_joined else 2)

@@ -24,24 +24,26 @@ import builtins
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, Final
 
-from endturn import errors, events
-from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn import errors
+from endturn.calls import records as events
+from endturn.continuation import refused_prefills
+from endturn.continuation.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.continuation.termination import FINISH_RESPONSE, FINISH_TASK
-from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.stop import Resume, StopReason
+from endturn.vocabulary.messages import CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.vocabulary.stop import Resume, StopReason
 from tests.replies.record import Json, plain, written
 from tests.support.turns import NOW, SEARCH, Played, ask, call, heard, said
 
 HERE: Final = Path(__file__).parent
 TOOLS: Final = {tool.name: tool for tool in (SEARCH, NOW, FINISH_TASK, FINISH_RESPONSE)}
-BEGINNINGS: Final = (events.CallStarted, events.TurnStarted, events.ToolStarted)
+BEGINNINGS: Final = (events.CallStarted, events.TurnStarted, events.TurnJoined, events.ToolStarted)
 SETTINGS: Final = ("format", "agent", "conversation_id", "provider_name", "dialect")
 
 # --- What a case says -------------------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def line(told: Any, calls: list[int]) -> str:
         found = {"name": told.started.name}
     else:
         unsaid = {"turn", "provider", "model", "error"}
-        names = [name for name in type(told).__dataclass_fields__ if name not in unsaid and not name.endswith("_s")]
+        names = [name for name in told._fields if name not in unsaid and not name.endswith("_s")]
         found = {name: plain(getattr(told, name)) for name in names if getattr(told, name) is not None}
     if isinstance(told, events.TurnEnded):
         kept = ("iterations", "continuations", "truncated", "unfinished", "output_tokens", "output_chars", "estimated")
@@ -224,7 +226,13 @@ def asked(case: Json) -> Request:
     return ask(fields.pop("text", "hi"), **fields, tools=tools)
 
 
-async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = False) -> list[Json]:
+Watch = Callable[[Sequence[Request], Request, TurnResult | None], None]
+"""Gets what each turn sent, the request that it began with, and its result."""
+
+
+async def of_case(
+    case: Json, *, chunk: int | None = None, asynchronous: bool = False, watch: Watch | None = None
+) -> list[Json]:
     """What comes of each of a case's turns."""
     base = asked(case.get("request", {}))
     ran: list[str] = []
@@ -238,6 +246,7 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
+    refused_prefills.forget()  # what an earlier turn of the process has taught is no part of the case
     controller: Any = ContinuationController(provider, **settings)
     if asynchronous:
         controller = AsyncContinuationController(provider.asynchronous, **settings | {"sleep": sleep})
@@ -268,6 +277,8 @@ async def of_case(case: Json, *, chunk: int | None = None, asynchronous: bool = 
                     assert begun is not base or result.text == "".join(each.text for each in shown)
             except (Exception, KeyboardInterrupt) as error:
                 failed, result = error, getattr(error, "turn_result", None)
+        if watch is not None:
+            watch(provider.requests[before:], base, result)
         requests = [sent(each, base) for each in provider.requests[before:]]
         turn: Json = {"sent": requests} if requests != [{}] else {}
         turn |= {"ran": list(ran)} if ran else {}

@@ -28,10 +28,10 @@ from endturn import (
     normalize,
     read,
 )
-from endturn.formats.anthropic import FORMAT as anthropic
+from endturn.formats.apis.anthropic import FORMAT as anthropic
+from endturn.formats.apis.openai_chat import FORMAT as openai_chat
 from endturn.formats.format import Format
-from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.scripted import say
+from endturn.testing.scripted import say
 
 REQUEST = Request(model="m", messages=(Message(role="user", content="hello"),), max_tokens=10)
 

@@ -16,6 +16,8 @@ from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Attribute, Metric
 from endturn.ui import otlp
@@ -204,3 +206,8 @@ def demo(endpoint: str, *options: str, **variables: str) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def slow(values: Iterable[Any]) -> list[Any]:
+    """Parameters for `make test-all` alone: a few of each kind are tried each time."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]

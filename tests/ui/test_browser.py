@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -280,6 +281,15 @@ def test_light_and_dark(page: Served, tab: Page) -> None:
     assert tab.evaluate(paper) == light
 
 
+NARROW = """[...document.querySelectorAll('td')].filter(e => {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+    return lines > 3 && e.innerText.length / lines < 8;
+}).map(e => e.innerText)"""
+"""Cells whose words are broken into a few letters each."""
+
+
 @pytest.mark.parametrize("width", [360, 768, 1280, 3840])
 def test_every_page_fits_its_window(page: Served, tab: Page, width: int) -> None:
     """From a small phone to 4K: tables scroll within their card, and no label of a drawing covers another.
@@ -306,6 +316,7 @@ def test_every_page_fits_its_window(page: Served, tab: Page, width: int) -> None
         assert tab.evaluate(
             "[...document.querySelectorAll('.alert, .events')].every(e => e.scrollWidth <= e.clientWidth)"
         ), path
+        assert tab.evaluate(NARROW) == [], path
 
 
 def test_hostile_names_run_nothing(page: Served, tab: Page) -> None:
@@ -320,3 +331,29 @@ def test_hostile_names_run_nothing(page: Served, tab: Page) -> None:
         assert "hit" not in tab.title()
         assert tab.locator("img[src=x]").count() == 0
         assert tab.locator("svg[onload]").count() == 0
+
+
+def test_a_browser_gets_in_with_the_token_once(browser: Browser, tab: Page) -> None:
+    """The address, the history, the page and its scripts never show it; another browser is asked for it."""
+    with (
+        closing(Store()) as store,
+        server.serving(store, server.listen("127.0.0.1", 0), token="to-ken+1/2=") as url,
+    ):
+        assert Served(url, store).ask("/").status == 401
+        tab.goto(f"{url}/?token=to-ken%2B1%2F2%3D&range=24h")
+        assert tab.url == f"{url}/?range=24h"
+        expect(tab.get_by_text("with the page's token in the third")).to_be_visible()
+        store.write(batch(span()))
+        expect(tab.get_by_text("There are spans, but no metrics")).to_be_visible()  # by /live, with the cookie
+        tab.get_by_role("link", name="Turns", exact=True).click()
+        expect(tab.locator("tbody tr")).to_have_count(1)
+        assert tab.evaluate("document.cookie") == ""
+        assert "to-ken" not in tab.content()
+        tab.go_back()
+        tab.go_back()
+        assert "to-ken" not in tab.url
+        other = browser.new_context().new_page()
+        refused = other.goto(url)
+        assert refused is not None
+        assert (refused.status, "?token=TOKEN" in other.content()) == (401, True)
+        other.context.close()

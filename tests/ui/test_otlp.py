@@ -33,8 +33,8 @@ def test_json_is_read_as_protobuf_is(page: Served) -> None:
 
 JSON, ZIPPED = {"Content-Type": otlp.JSON}, {"Content-Type": otlp.JSON, "Content-Encoding": "gzip"}
 BAD: dict[str, tuple[bytes, dict[str, str], int, str]] = {
-    "no protobuf": (b"\xff\xff\xff", {"Content-Type": otlp.PROTOBUF}, 400, "is no ExportTraceServiceRequest"),
-    "no JSON": (b"{", JSON, 400, "is no ExportTraceServiceRequest"),
+    "no protobuf": (b"\xff\xff\xff", {"Content-Type": otlp.PROTOBUF}, 400, "is not an ExportTraceServiceRequest"),
+    "no JSON": (b"{", JSON, 400, "is not an ExportTraceServiceRequest"),
     "another JSON": (b'{"resourceSpans": 7}', JSON, 400, "resourceSpans"),
     "an odd id": (written(span(traceId="xyz")), JSON, 400, "non-hexadecimal"),
     "deep": (b'{"resourceSpans":' + b"[" * 100_000, JSON, 400, "ExportTraceServiceRequest"),
@@ -42,7 +42,7 @@ BAD: dict[str, tuple[bytes, dict[str, str], int, str]] = {
     "in capitals": (b"{", {"Content-Type": "Application/JSON"}, 400, "ExportTraceServiceRequest"),
     "more gzip": (gzip.compress(b"{") + gzip.compress(b"}"), ZIPPED, 400, "one gzip member"),
     "no gzip": (b"{}", ZIPPED, 400, "is not gzip"),
-    "half": (gzip.compress(b"{}" * 99)[:-9], ZIPPED, 400, "too early"),
+    "half": (gzip.compress(b"{}" * 99)[:-9], ZIPPED, 400, "is incomplete"),
     "brotli": (b"{}", JSON | {"Content-Encoding": "br"}, 415, "send gzip"),
     "text": (b"{}", {"Content-Type": "text/plain"}, 415, "application/json"),
     "nothing said": (b"{}", {}, 415, "application/json"),
@@ -63,6 +63,25 @@ def test_what_is_no_otlp_is_refused_with_a_reason(
     as_json = headers.get("Content-Type", "").lower() == otlp.JSON
     assert why in (json.loads(answer.content)["message"] if as_json else Status.FromString(answer.content).message)
     assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
+
+
+def test_a_refusal_waits_for_nothing_after_the_body(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the rest of a body may be waited for: none is left of one that has come wholly."""
+    monkeypatch.setattr("endturn.ui.access.DRAIN_S", 3600)  # `ask` gives up after 20 seconds
+    for origin, status in (({}, 400), ({"Origin": "http://evil.example"}, 403)):
+        assert page.ask("/v1/traces", b"{", JSON | origin).status == status
+
+
+@pytest.mark.slow
+def test_a_connection_stays_open_between_two_exports(page: Served) -> None:
+    """One that is closed after 5 idle seconds resets the next request of an SDK that exports every 5 seconds."""
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
+    for pause_s in (0, 6):
+        time.sleep(pause_s)
+        connection.request("POST", "/v1/traces", written(span()), JSON)
+        socket_ = connection.sock
+        assert (connection.getresponse().read(), connection.sock is socket_) == (b"{}", True)
+    connection.close()
 
 
 def test_a_body_that_is_too_long_is_answered_while_it_is_sent(page: Served) -> None:
@@ -107,11 +126,35 @@ def test_what_cannot_be_is_left_out_and_told_of(
     assert count == kept
 
 
-def test_a_figure_that_cannot_be_is_the_senders_to_mend(page: Served) -> None:
-    """Not a full disk: to send it again would change nothing."""
+def test_a_number_that_no_column_takes_is_left_out(page: Served) -> None:
+    """The span is stored without it, and the turn's later spans are stored too."""
     page.post("traces", span(attributes={"endturn.continuation.index": -(2**63), "gen_ai.operation.name": "chat"}))
     agent = {"gen_ai.operation.name": "invoke_agent", "endturn.turn.repairs": 1}
-    assert page.post("traces", span(spanId="b2" * 8, attributes=agent)).status == 400
+    assert page.post("traces", span(spanId="b2" * 8, attributes=agent)).status == 200
+    assert page.store.read("SELECT continuations, repairs FROM turns") == [(0, 1)]
+
+
+BOUNDS = {
+    "NaN": ["NaN"], "infinite": ["Infinity"], "falling": [2, 1], "equal": [1, 1], "NaN between": [1, "NaN", 2],
+    "many": list(range(300)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", BOUNDS.values(), ids=list(BOUNDS))
+def test_a_histogram_with_bounds_that_cannot_be_is_refused(page: Served, wrong: list[Any]) -> None:
+    """With a partial success that says why; the histogram beside it is stored."""
+
+    def histogram(bounds: list[Any]) -> dict[str, Any]:
+        counts = ["1"] * (len(bounds) + 1)
+        return {"timeUnixNano": str(NOW), "sum": 1, "bucketCounts": counts, "explicitBounds": bounds}
+
+    data = {"dataPoints": [histogram(wrong), histogram([1, 2])], "aggregationTemporality": 1}
+    metrics = [{"name": schema.TURN_DURATION.name, "histogram": data}]
+    answer = page.post("metrics", {"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]})
+    refused = json.loads(answer.content)["partialSuccess"]
+    says = "more than 256 buckets" if len(wrong) > 256 else "rising order"
+    assert (answer.status, refused["rejectedDataPoints"], says in refused["errorMessage"]) == (200, "1", True)
+    assert page.store.read("SELECT bounds FROM series") == [([1.0, 2.0, float("inf")],)]
 
 
 # --- Memory -------------------------------------------------------------------------------------------------------

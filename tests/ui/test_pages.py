@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from endturn.events import TurnOutcome
+from endturn.calls.outcomes import TurnOutcome
 from endturn.telemetry import schema
 from endturn.ui import server
 from endturn.ui.rows import Batch
@@ -33,6 +34,7 @@ def played() -> Iterator[tuple[Served, Any]]:
     variables |= {
         "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
         "OTEL_METRIC_EXPORT_INTERVAL": "200",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "30",  # also how long its end waits: all is to arrive, however slow the machine
     }
     with closing(Store()) as store, server.serving(store, server.listen("127.0.0.1", 0)) as url:
         told = demo(url, **variables)
@@ -99,11 +101,11 @@ def test_a_repair_is_no_continuation(played: tuple[Served, Any]) -> None:
 @pytest.mark.parametrize("cut_by", [None, "max_tokens", "context_window_exceeded", "missing", "end_turn"])
 def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) -> None:
     """With every gap filled, whatever is known of the turn."""
-    for known in (True, False):
+    for known, went_on in product((True, False), repeat=2):
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
         turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "repairs": int(known)}
         cut = {"reason": cut_by, "max_tokens": 40 if known else None, "output_tokens": 8}
-        turn |= {"for_tools": known, "lone": known}
+        turn |= {"for_tools": known, "lone": known, "went_on": went_on}
         said = ending(turn, [cut, cut], tokens=80, repaired=False, in_tool=known)
         assert said["head"]
         assert said["why"]

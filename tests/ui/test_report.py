@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from endturn import cli
+from endturn.cli import _main
 from endturn.telemetry import schema
 from endturn.ui.store import Store
 from tests.support.otlp import pairs
@@ -39,7 +39,7 @@ def report(capsys: pytest.CaptureFixture[str]) -> Report:
     """Runs the command: its status, and what it says on either stream."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        status = cli.main(["report", *map(str, arguments)])
+        status = _main.main(["report", *map(str, arguments)])
         return status, *capsys.readouterr()
 
     return run
@@ -106,7 +106,7 @@ def test_a_report_writes_nothing(file: Path, tmp_path: Path, report: Report) -> 
 TESTS = """
 import pytest
 from openai import OpenAI
-from endturn.scripted import ScriptedProvider, essay, say
+from endturn.testing.scripted import ScriptedProvider, essay, say
 
 @pytest.fixture(scope="module")
 def client():

@@ -22,11 +22,11 @@ import pytest
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
-from endturn.ui import otlp, server
+from endturn.ui import otlp, report, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import DAY_NS, Store
 from tests.support.processes import eventually, free_port
-from tests.ui.support import SECOND, TRUNCATED, Served, batch, log, numbers, point, said, span, write, written
+from tests.ui.support import SECOND, TRUNCATED, Served, batch, log, numbers, point, said, slow, span, write, written
 
 NOW = point(schema.TURNS, 0).at_ns
 TURNS = INDICATORS["turns"].count
@@ -141,7 +141,7 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
 
 def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
     """Another page by its id; another program by its name and id, where the system tells."""
-    with pytest.raises(UsageError, match=rf"an endturn page runs at {page.url} already \(pid {os.getpid()}\)"):
+    with pytest.raises(UsageError, match=rf"an endturn page already runs at {page.url} \(pid {os.getpid()}\)"):
         server.listen("127.0.0.1", int(page.url.rpartition(":")[2]))
     taken = free_port()
     code = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(flush=True); input()"
@@ -171,6 +171,67 @@ def test_another_s_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=says):
             Store(file)
     assert text.read_text() == "no database"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with some blocks of telemetry in it."""
+    path = tmp_path_factory.mktemp("kept") / "page.duckdb"
+    with closing(Store(path)) as store:
+        store.write(batch(span(attributes={"long": "x" * 500}), count=4000, turn_id="{n:016x}"))
+        store.write(Batch(points=[point(schema.TURNS, n, instance=str(n), **TRUNCATED) for n in range(500)]))
+    return path
+
+
+def damaged(kept: Path, folder: Path, how: str) -> Path:
+    """A copy of the file: overwritten at some place, cut off, or with a log beside it that is none."""
+    path, (what, part) = folder / "page.duckdb", how.split()
+    content = bytearray(kept.read_bytes())
+    at = int(len(content) * float(part))
+    if what == "overwritten":
+        content[at : at + 64] = b"\xa5" * 64
+    path.write_bytes(content[:at] if what == "cut" else content)
+    if what == "logged":
+        path.with_suffix(".duckdb.wal").write_bytes(b"\xa5" * at)
+    return path
+
+
+DAMAGED = ["overwritten 0.0", "overwritten 0.5", "cut 0.3", "logged 0.1"]
+MORE_DAMAGED = [f"overwritten {n / 8}" for n in (1, 2, 3, 5, 6, 7)] + ["cut 0.001", "cut 0.95"]
+ASKED = ("/", "/turns?range=all", "/turns/0000000000000001", "/reasons", "/alerts", "/export/calls.csv?range=all")
+
+
+@pytest.mark.parametrize("how", [*DAMAGED, *slow(MORE_DAMAGED)])
+def test_a_damaged_file_is_told(kept: Path, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At opening, while pages are asked for and telemetry comes, and by the report: a sentence, never a traceback."""
+    path, errors = damaged(kept, tmp_path, how), []
+    try:
+        with closing(Store(path)) as store, server.serving(store, server.listen("127.0.0.1", 0)) as url:
+            answers = [Served(url, store).ask(each) for each in ASKED]
+            answers += [Served(url, store).post("traces", span())]
+        assert {answer.status for answer in answers} <= {200, 503}
+        assert all("cannot be" in answer.text for answer in answers if answer.status == 503)
+    except UsageError as error:
+        errors.append(str(error))
+    damaged(kept, tmp_path, how)
+    try:
+        assert report.run([], file=path, format_="md", fail_on=[]) == 0
+    except UsageError as error:
+        errors.append(str(error))
+    says = rf"{re.escape(str(path))} cannot be used: .*\n.*restore a copy"
+    assert [error for error in errors if not re.match(says, error)] == []
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+def test_a_command_ends_with_a_sentence_where_its_file_is_damaged(kept: Path, tmp_path: Path) -> None:
+    """And with the status of a command that cannot be carried out."""
+    for how in ("overwritten 0.000001", "cut 0.3"):
+        path = damaged(kept, tmp_path, how)
+        for words in (["ui", "--port", "0", "--no-open"], ["report"]):
+            command = [sys.executable, "-m", "endturn.cli", *words, "--file", str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
+            assert re.match(r"endturn: .* cannot be used: .*\n .*restore a copy", done.stderr)
 
 
 # --- What is forgotten --------------------------------------------------------------------------------------------

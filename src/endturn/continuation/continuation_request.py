@@ -1,168 +1,311 @@
-"""How the rest of an answer is asked for: the strategies, what each sends and counts, and what is taken back."""
+"""Calls that follow a response: their limits, strategies, requests and withdrawal."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
 
-from endturn.chat import ChatResponse, Message, Request
-from endturn.continuation import result
+from endturn.calls import Continuation, ContinuationAttempted, Strategy, TurnOutcome
+from endturn.continuation import refused_prefills, result
 from endturn.continuation.limits import RESUMING
+from endturn.continuation.machine import Signal
+from endturn.continuation.phases import (
+    Decision,
+    Ended,
+    Paused,
+    Pending,
+    Repairing,
+    Requesting,
+    Responded,
+    Retrying,
+    Trivial,
+    Truncated,
+)
 from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
-from endturn.continuation.text_heuristics import HALF
+from endturn.continuation.turn_reports import report_repair
 from endturn.continuation.turn_state import JOINING, TurnState, limited
 from endturn.errors import RequestRejected
-from endturn.events import Continuation, ContinuationAttempted, Strategy, TurnOutcome
-from endturn.stop import Resume, StopReason
+from endturn.formats import with_text
+from endturn.vocabulary import HALF, ChatResponse, Resume, StopReason
 
 log = logging.getLogger("endturn")
 
 
-def ask_for_rest(state: TurnState) -> None:
-    """Make the request for what follows the latest response."""
-    state.before = state.sent, state.last
-    state.sent, strategy, nudge = _rest(state)
-    state.pending += nudge
-    announce(state, strategy)
-    if strategy is Strategy.RETRIEVE:
-        state.text.again(state.last.text)
-    elif strategy in JOINING:
-        state.text.seam(prefilled=strategy is Strategy.PREFILL)
+# --- Whether another call is made -----------------------------------------------------------------
 
 
-def ask_again(state: TurnState) -> None:
-    """Ask the same once more; what came is no part of the answer, unless nothing comes in its place."""
-    assert state.retry is not None
-    (asked, _), state.retry = state.retry, None
-    state.put_aside()
-    if state.strategy in JOINING:  # the rest of an answer is asked again
-        state.text.seam(prefilled=state.strategy is Strategy.PREFILL)
-    if asked.messages is not state.sent.messages:  # the host's: no nudge of ours is in it
-        state.forget_pending()
-    maximum = state.limits.clamp(state.setup.maximum_of(asked))
-    state.sent = limited(asked.but(retrieve=None), maximum)
+def follow_up(state: TurnState, phase: Pending) -> Decision:
+    """Make the next call, or end the turn if a limit is reached."""
+    match phase:
+        case Truncated():
+            return _after_truncation(state, phase.latest, phase.stall_outcome)
+        case Repairing():
+            return _after_refused_payload(state, phase.latest, phase.issue)
+        case Paused():
+            return _after_pause(state, phase.latest)
+        case Retrying():
+            return _after_worthless_answer(state, phase)
+        case Trivial():
+            return _after_trivial_answer(state, phase.latest)
+        case _:
+            assert_never(phase)
+
+
+def _after_truncation(
+    state: TurnState, latest: Responded, stall_outcome: TurnOutcome | None
+) -> Decision:
+    outcome = stall_outcome or state.limits.before_continuation()
+    call = None if outcome is not None else _next_call(state, latest)
+    allowed = state.terms.policy.continuation_max_attempts
+    if call is not None:
+        attempt = state.record.counters.attempts + 1
+        log.info(
+            "[continue] Response truncated at max_tokens, requesting continuation (%d/%d)",
+            attempt,
+            allowed,
+        )
+        return Signal.UNDER_LIMITS, _announced(state, latest, call)
+    outcome = outcome or TurnOutcome.NOT_CONTINUED
+    log_given_up(outcome, allowed=allowed > 0)
+    return Signal.LIMIT_REACHED, _limited(state, latest, outcome)
+
+
+def _after_refused_payload(state: TurnState, latest: Responded, issue: str) -> Decision:
+    outcome = state.limits.before_repair()
+    if outcome is None:
+        return Signal.UNDER_LIMITS, _announced(state, latest, _next_call(state, latest, issue))
+    ended = _limited(state, latest, outcome, issue)
+    if latest.call.strategy is not Strategy.REPAIR:
+        report_repair(state, issue, latest.call.repair_calls, attempted=False, succeeded=False)
+    return Signal.LIMIT_REACHED, ended
+
+
+def _after_pause(state: TurnState, latest: Responded) -> Decision:
+    resume, policy = latest.response.stop.resume, state.terms.policy
+    outcome = state.limits.before_resume(resume, able=_can_resume(state, latest))
+    if outcome is None:
+        return Signal.UNDER_LIMITS, _announced(state, latest, _next_call(state, latest))
+    if outcome is TurnOutcome.RESUME_LIMIT and policy.continuation_max_resumes:
+        log.warning("[continue] Response paused, max resumes reached, breaking")
+    elif outcome is TurnOutcome.RESUME_LIMIT:
+        log.info("[continue] Response paused, resuming is not allowed")
+    return Signal.LIMIT_REACHED, _limited(state, latest, outcome)
+
+
+def _after_worthless_answer(state: TurnState, phase: Retrying) -> Decision:
+    """Ask the same once more. The response is no part of the answer, unless nothing replaces it."""
+    latest, call, text = phase.latest, phase.latest.call, state.record.text
+    outcome = state.limits.before_asking_again(phase.outcome)
+    if outcome is not None:
+        return Signal.LIMIT_REACHED, _limited(state, latest, outcome)
+    unrecorded = call.unrecorded.discard()
+    text.discard_latest()
+    if call.strategy in JOINING:  # the rest of an answer is requested again
+        text.expect_continuation(prefilled=call.strategy is Strategy.PREFILL)
+    if phase.request.messages is not call.request.messages:  # the host's: it holds no nudge of ours
+        unrecorded = unrecorded.without_nudges()
+    limit = state.limits.clamp(state.terms.setup.output_limit(phase.request))
+    request = limited(phase.request.but(retrieve=None), limit)
     announce(state, Strategy.RETRY)
+    return Signal.UNDER_LIMITS, latest.next_call(request, Strategy.RETRY, unrecorded)
 
 
-def can_resume(state: TurnState, resume: Resume) -> bool:
-    """Whether a pause may be taken up, and the provider function can, and has something new to take it up with."""
-    last, setup = state.last, state.setup
+def _after_trivial_answer(state: TurnState, latest: Responded) -> Decision:
+    """Send the same request once more, as an ordinary call."""
+    outcome = state.limits.before_iteration()
+    if outcome is not None:
+        return Signal.LIMIT_REACHED, Ended.after(latest, outcome)
+    state.record.text.discard_latest()
+    return Signal.UNDER_LIMITS, latest.next_call(
+        latest.call.request, None, latest.call.unrecorded.discard()
+    )
+
+
+def _announced(state: TurnState, latest: Responded, call: Requesting | None) -> Requesting:
+    """Announce the call that follows a response, prepare the text for it, and return it."""
+    assert call is not None
+    assert call.strategy is not None
+    announce(state, call.strategy)
+    if call.strategy is Strategy.RETRIEVE:
+        state.record.text.expect_repetition(latest.response.text)
+    elif call.strategy in JOINING:
+        state.record.text.expect_continuation(prefilled=call.strategy is Strategy.PREFILL)
+    return call
+
+
+def _limited(
+    state: TurnState, latest: Responded, outcome: TurnOutcome, issue: str | None = None
+) -> Ended:
+    """Return the end of a turn at a limit, with its resumption."""
+    resumption = resumption_after(state, latest, issue) if outcome in result.RESUMABLE else None
+    return Ended.after(latest, outcome, issue=issue, resumption=resumption)
+
+
+def _can_resume(state: TurnState, latest: Responded) -> bool:
+    """Return whether the policy and the provider function allow to resume a pause."""
+    response, setup = latest.response, state.terms.setup
+    resume = response.stop.resume
     match resume:
         case Resume.NATIVE_TOKEN:
-            is_new = last.token is not None and last.token != state.sent.token
+            is_new = response.token is not None and response.token != latest.call.request.token
             can = is_new and not setup.follows_tokens
         case Resume.RETRIEVE_SAME_ID:
-            return setup.retrieves and last.id is not None
+            return setup.retrieves and response.id is not None
         case _:
             can = True
-    return can and RESUMING.get(resume) in (*state.policy.continuation_strategies, None)
+    return can and RESUMING.get(resume) in (*setup.policy.continuation_strategies, None)
 
 
-def onward(state: TurnState) -> Resumption | None:
-    """How the turn could go on after its latest response, which was cut, paused or lost."""
-    stop = state.last.stop
-    is_nothing = not state.last.text.strip() and state.issue is None
-    if stop.reason is StopReason.MISSING and (is_nothing or state.strategy is Strategy.RETRIEVE):
-        return state.resume_same()
-    is_paused = stop.reason is StopReason.PAUSED
-    can_go_on = stop.resume in RESUMING if is_paused else chosen(state) is not None
-    if not can_go_on:
-        return None
-    request, strategy, nudge = _rest(state)
-    return state.resume_with(request, strategy, (*state.pending, *nudge))
+# --- The call that follows ------------------------------------------------------------------------
 
 
-def _rest(state: TurnState) -> tuple[Request, Strategy, tuple[Message, ...]]:
-    """The request for what follows, how it asks, and those of its messages that are to be recorded."""
-    format, dialect, cut = state.setup.format, state.setup.dialect, state.last
-    sent = state.sent.but(token=None, retrieve=None)  # they took something else up
-    if cut.stop.reason is StopReason.PAUSED:
-        strategy = RESUMING.get(cut.stop.resume, Strategy.RESEND)
+def resumption_after(
+    state: TurnState, latest: Responded, issue: str | None = None
+) -> Resumption | None:
+    """Return the resumption after a cut, paused or lost response; None if there is none.
+
+    Args:
+        issue: what is wrong with the response's payload, if that is to be repaired.
+    """
+    response, call = latest.response, latest.call
+    is_nothing = not response.text.strip() and issue is None
+    if response.stop.reason is StopReason.MISSING and (
+        is_nothing or call.strategy is Strategy.RETRIEVE
+    ):
+        return state.resumption(call)
+    following = _next_call(state, latest, issue)
+    return None if following is None else state.resumption(following)
+
+
+def _next_call(state: TurnState, latest: Responded, issue: str | None = None) -> Requesting | None:
+    """Return the call that asks for what follows a response; None if there is no way to ask."""
+    setup, response, unrecorded = state.terms.setup, latest.response, latest.call.unrecorded
+    format, dialect, policy = setup.format, setup.dialect, setup.policy
+    sent = latest.call.request.but(token=None, retrieve=None)  # they belonged to an earlier pause
+    if response.stop.reason is StopReason.PAUSED:
+        strategy = RESUMING.get(response.stop.resume)
+        if strategy is None:
+            return None
         if strategy is Strategy.RETRIEVE:
-            return sent.but(retrieve=cut.id), strategy, ()
-        return format.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
-    way = chosen(state)
-    assert way is not None
-    cut = cut.with_stop(resume=Resume.PROMPT)  # whatever its row says: what follows is asked for
-    if way is Strategy.PREFILL and cut.text.endswith(HALF):
-        cut = cut.but(text=cut.text.rstrip(HALF), blocks=None)
-    prompt = repair_prompt(state.policy.prompt, state.wanted) if way is Strategy.REPAIR else state.policy.prompt
-    asks = Strategy.PREFILL if way is Strategy.PREFILL else Strategy.PROMPT
+            request = sent.but(retrieve=response.id)
+        else:
+            request = format.resume(sent, response, prompt="", strategy=strategy, dialect=dialect)
+        return latest.next_call(request, strategy, unrecorded, issue=issue)
+    strategy = _choose_strategy(state, response) if issue is None else Strategy.REPAIR
+    if strategy is None:
+        return None
+    # whatever its row says: what follows is asked for
+    cut = response.with_stop(resume=Resume.PROMPT)
+    if strategy is Strategy.PREFILL and cut.text.endswith(HALF):
+        text = cut.text.rstrip(HALF)
+        cut = cut.but(text=text, blocks=with_text(cut.blocks, text, cut.text))
+    is_repair = strategy is Strategy.REPAIR
+    prompt = repair_prompt(policy.prompt, latest.call.repair_calls) if is_repair else policy.prompt
+    asks = Strategy.PREFILL if strategy is Strategy.PREFILL else Strategy.PROMPT
     request = format.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
-    if way is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
-        request = request.but(tool_choice=state.base.tool_choice, extra=state.base.extra)
-    nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
-    return limited(request, state.limits.clamp(state.maximum)), way, nudge
+    if is_repair:  # a forced choice of tool stays: a call is what is asked for
+        request = request.but(
+            tool_choice=state.terms.base.tool_choice, extra=state.terms.base.extra
+        )
+    nudges = tuple(
+        message for message in request.messages[len(sent.messages) :] if message.synthetic
+    )
+    request = limited(request, state.limits.clamp(state.terms.output_limit))
+    unrecorded = replace(unrecorded, nudges=(*unrecorded.nudges, *nudges))
+    return latest.next_call(request, strategy, unrecorded, issue=issue)
 
 
-def chosen(state: TurnState) -> Strategy | None:
-    """How the rest of what was cut is asked for: the first way that the policy names and the model takes."""
-    if state.issue is not None:
-        return Strategy.REPAIR
-    usable = {Strategy.PROMPT, Strategy.PREFILL} if _prefills(state, state.last) else {Strategy.PROMPT}
-    return next((Strategy(each) for each in state.policy.continuation_strategies if each in usable), None)
+def _choose_strategy(state: TurnState, response: ChatResponse) -> Strategy | None:
+    """Return the first strategy of the policy that the model accepts for truncated text."""
+    usable = {Strategy.PROMPT}
+    if _accepts_prefill(state, response):
+        usable.add(Strategy.PREFILL)
+    names = state.terms.policy.continuation_strategies
+    return next((Strategy(name) for name in names if name in usable), None)
 
 
-def _prefills(state: TurnState, cut: ChatResponse) -> bool:
-    """Whether the model goes on from its own words: it takes a prefill, does not think, and has said something."""
-    known = state.capability.prefill and (state.setup.provider, state.base.model) not in state.setup.refused
-    thinks = state.limits.thinking > 0 or cut.reasoning is not None
-    return known and not thinks and bool(cut.text.rstrip(HALF).strip()) and not cut.tool_calls
+def _accepts_prefill(state: TurnState, response: ChatResponse) -> bool:
+    """Return whether the model continues its own words: it accepts a prefill here."""
+    terms = state.terms
+    if not terms.capability.prefill or refused_prefills.is_refused(
+        terms.setup.target(terms.base.model)
+    ):
+        return False
+    thinks = state.limits.thinking > 0 or response.reasoning is not None
+    return not thinks and bool(response.text.rstrip(HALF).strip()) and not response.tool_calls
 
 
 def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
-    """What asks for cut tool calls again: the policy's prompt, which speaks of one; of several all names."""
+    """Return the prompt that asks for cut tool calls again; several are named in it."""
     if len(calls) < 2:
         return prompt
-    named = ", ".join(calls)
-    asked = (
-        f"None of the {len(calls)} tool calls was run. Emit all of them again, each as one complete payload: {named}."
+    names = ", ".join(calls)
+    sentence = (
+        f"None of the {len(calls)} tool calls was run. Emit all of them again, each as one "
+        f"complete payload: {names}."
     )
     lines = [line for line in prompt.splitlines() if line != ONE_CALL]
-    return "\n".join([*lines, asked])
+    return "\n".join([*lines, sentence])
 
 
 def announce(state: TurnState, strategy: Strategy) -> None:
-    """Count a call that is made only because of what the last response was, and say so."""
-    state.strategy, turn = strategy, state.turn
-    state.counters.count(strategy)
+    """Count and announce a call that is made because of what the last response was."""
+    turn, record = state.terms.turn, state.record
+    record.counters.count(strategy)
     turn.resumes += strategy in RESUMING.values()
     turn.repairs += strategy is Strategy.REPAIR
     turn.continuations += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
     if strategy is Strategy.REPAIR:
-        state.unmade = result.ANSWERED_IN_WORDS
-    turn.continuation = Continuation(turn.continuations + turn.repairs + turn.resumes, strategy, turn.last_call)
-    state.emit(
+        record.repair_notice = result.ANSWERED_IN_WORDS
+    turn.continuation = Continuation(
+        turn.continuations + turn.repairs + turn.resumes, strategy, turn.last_call
+    )
+    remaining = state.limits.remaining(strategy)
+    state.terms.emit(
         ContinuationAttempted,
         continuation=turn.continuation,
         output_tokens=turn.output_tokens,
         output_chars=turn.output_chars,
-        attempts_remaining=state.limits.calls_left(strategy),
-        tokens_remaining=state.limits.tokens_left,
-        chars_remaining=state.limits.chars_left,
+        attempts_remaining=remaining.calls,
+        tokens_remaining=remaining.tokens,
+        chars_remaining=remaining.chars,
     )
 
 
-def withdraw_prefill(state: TurnState, raised: Exception) -> bool:
-    """Whether the model does not take a prefill after all. That is remembered, and costs no attempt."""
-    if state.strategy is not Strategy.PREFILL or state.before is None:
-        return False
-    if not isinstance(raised, RequestRejected) or raised.status not in (400, 422):
-        return False
-    state.setup.refused.add((state.setup.provider, state.base.model))
-    state.counters.give_back(state.strategy)
-    state.sent, state.response = state.before
-    state.forget_pending()
-    state.strategy = None
-    state.text.close()
-    return True
+# --- A prefill that the model does not continue ---------------------------------------------------
+
+
+def is_prefill_refused(call: Requesting, error: Exception) -> bool:
+    """Return whether a call was a prefill that the provider rejected for what it is."""
+    is_rejected = isinstance(error, RequestRejected) and error.status in (400, 422)
+    return is_rejected and call.strategy is Strategy.PREFILL and call.previous is not None
+
+
+def withdraw_prefill(state: TurnState, call: Requesting) -> Truncated:
+    """Return to the response before a prefill. The model is remembered, and no attempt is spent."""
+    assert call.previous is not None
+    refused_prefills.remember(state.terms.setup.target(state.terms.base.model))
+    log.info("[continue] The model does not continue a prefill, using another strategy")
+    state.record.counters.give_back(call.strategy)
+    state.record.text.close()
+    previous = call.previous
+    before = replace(previous.call, strategy=None, unrecorded=call.unrecorded.without_nudges())
+    return Truncated(replace(previous, call=before), stall_outcome=None)
+
+
+# --- What is logged -------------------------------------------------------------------------------
 
 
 def log_given_up(outcome: TurnOutcome, *, allowed: bool = True) -> None:
-    """The source design's line for the cap, and one for every other limit."""
+    """Log why a truncated response is not continued; the cap has the line of the source design."""
     if outcome is TurnOutcome.NOT_CONTINUED:
-        log.warning("[continue] Response truncated at max_tokens, the model takes none of continuation_strategies")
+        log.warning(
+            "[continue] Response truncated at max_tokens, the model supports none of "
+            "continuation_strategies"
+        )
     elif outcome is not TurnOutcome.RETRY_LIMIT:
         log.warning("[continue] Response truncated at max_tokens, not continued: %s", outcome.value)
     elif allowed:

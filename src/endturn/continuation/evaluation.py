@@ -1,113 +1,197 @@
-"""What a response signals to the machine, and what of it enters the turn."""
+"""Evaluation of a response: its signal to the machine, and what of it enters the turn."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections import Counter
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from endturn.chat import ChatResponse, Request, ToolCall
-from endturn.continuation import machine, result, termination
+from endturn.calls import Strategy, TurnOutcome
+from endturn.continuation import machine, refused_prefills, termination
 from endturn.continuation.answer_text import declines
-from endturn.continuation.continuation_request import log_given_up, onward
-from endturn.continuation.limits import COUNTED, measured
+from endturn.continuation.continuation_request import (
+    log_given_up,
+    resumption_after,
+    withdraw_prefill,
+)
 from endturn.continuation.machine import Signal
+from endturn.continuation.phases import (
+    Decision,
+    Dispatching,
+    Ended,
+    Paused,
+    Phase,
+    Repairing,
+    Responded,
+    Retrying,
+    Trivial,
+    Truncated,
+)
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
+from endturn.continuation.thinking import without_thinking
 from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
+from endturn.continuation.turn_reports import count_response, report_calls
 from endturn.continuation.turn_state import TurnState, limited
-from endturn.events import DispatchBlocked, PayloadRepaired, Strategy, TurnOutcome, UsageEstimated
-from endturn.formats.reading import strict
-from endturn.stop import Resume, Stop, StopReason
+from endturn.formats import strict
+from endturn.vocabulary import ChatResponse, Request, Resume, Stop, StopReason, ToolCall
 
 log = logging.getLogger("endturn")
 
 
-def evaluate(state: TurnState) -> Signal:
-    """Judge the latest response, record it and what it has used, and say what it means."""
-    response = state.last
-    signal = _gated(state, response)
-    _count(state, response, signal)
-    _report_calls(state, response, signal)
-    loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
-    state.gained_nothing = TurnOutcome.REPETITION if loop is not None else None
-    if loop is None and is_blank(state.text.added):
-        reasoned = response.reasoning or (response.usage and response.usage.reasoning_tokens)
-        state.gained_nothing = TurnOutcome.REASONING_EXHAUSTED if reasoned else TurnOutcome.NO_PROGRESS
-    if signal is Signal.END_TURN:
-        signal = _ended(state)
-    elif signal is Signal.MAX_TOKENS:
-        signal = _cut(state)
-    elif signal is Signal.HAND_OVER and isinstance(state.verdict, Run):
-        state.finish = termination.signalled(state.verdict.calls, state.policy.mode)
-    if declines(response, state.strategy):
-        state.text.put_aside()
-        state.forget_pending()
-    elif _is_passing(state, signal):
-        state.let_pass(response)
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """The meaning of a response to the turn.
+
+    Attributes:
+        signal: to the machine.
+        finish: how the model ended the turn on purpose.
+        retry: the request that asks the same once more, and the outcome if it may not be sent.
+    """
+
+    signal: Signal
+    finish: Finish | None = None
+    retry: tuple[Request, TurnOutcome] | None = None
+
+
+def evaluate(state: TurnState, latest: Responded) -> Decision:
+    """Judge, count and record a response. Returns its signal and the next phase."""
+    response, call = latest.response, latest.call
+    added = state.record.text.added
+    signal, verdict = _judge(state, latest)
+    count_response(state, latest, signal, added)
+    report_calls(state, latest, signal, verdict)
+    loop = None
+    stall: TurnOutcome | None = None
+    if _is_thinking(response):
+        stall = TurnOutcome.REASONING_EXHAUSTED
+    elif signal is Signal.MAX_TOKENS and (loop := loop_start(response.text)) is not None:
+        stall = TurnOutcome.REPETITION
+    elif is_blank(added):
+        stall = TurnOutcome.NO_PROGRESS
+    if call.strategy is Strategy.PREFILL and _is_prefill_ignored(state, latest, signal, stall):
+        return Signal.PREFILL_REFUSED, withdraw_prefill(state, call)
+
+    meaning = _meaning(state, latest, signal, verdict, stall)
+    signal = meaning.signal
+    unrecorded = call.unrecorded
+    if declines(response, call.strategy):
+        state.record.text.discard_latest()
+        unrecorded = unrecorded.without_nudges()
+    elif _is_superseded(latest, signal):
+        unrecorded = unrecorded.supersede(response)
     else:
-        state.enter(response, _kept(state.verdict), text=None if loop is None else response.text[:loop])
-    state.outcome = machine.OUTCOMES.get(signal, state.outcome)
-    if signal in (Signal.MISSING, Signal.LIMIT_REACHED):
-        state.resumption = onward(state)
-    return signal
+        text = None if loop is None else response.text[:loop]
+        unrecorded = state.record.enter(unrecorded, response, _recorded_calls(verdict), text=text)
+    repair_calls = call.repair_calls
+    if signal is Signal.GATE_REFUSED:
+        repair_calls = tuple(each.name for each in response.tool_calls) or repair_calls
+    latest = replace(
+        latest, call=replace(call, issue=None, unrecorded=unrecorded, repair_calls=repair_calls)
+    )
+    return signal, _next_phase(state, latest, meaning, verdict, stall)
 
 
-# --- The gate's word ----------------------------------------------------------------------------------------------
+def _next_phase(
+    state: TurnState,
+    latest: Responded,
+    meaning: _Meaning,
+    verdict: Verdict | None,
+    stall: TurnOutcome | None,
+) -> Phase:
+    """Return the phase that a recorded response leads to."""
+    match meaning.signal:
+        case Signal.MAX_TOKENS:
+            return Truncated(latest, stall)
+        case Signal.GATE_REFUSED:
+            return Repairing(
+                latest, verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
+            )
+        case Signal.PAUSED:
+            return Paused(latest)
+        case Signal.TRIVIAL:
+            return Trivial(latest)
+        case Signal.WORTHLESS:
+            assert meaning.retry is not None
+            return Retrying(latest, *meaning.retry)
+        case Signal.TOOL_CALL | Signal.INVALID_CALLS:
+            assert isinstance(verdict, Run | Answer)
+            return Dispatching(latest, verdict)
+        case Signal.MISSING | Signal.LIMIT_REACHED:
+            resumption = resumption_after(state, latest)
+        case _:
+            resumption = None
+    outcome = machine.OUTCOMES.get(meaning.signal, TurnOutcome.CHAR_BUDGET)
+    return Ended.after(
+        latest,
+        outcome,
+        finish=meaning.finish,
+        calls=verdict.calls if isinstance(verdict, Run) else (),
+        issue=verdict.issue if isinstance(verdict, Repair) else None,
+        resumption=resumption,
+    )
 
 
-def _gated(state: TurnState, response: ChatResponse) -> Signal:
-    """Put a response's calls through the gate."""
-    runnable, policy = state.setup.runnable, state.policy
-    # Where the format has no reason of its own for a tool call, every call is a promoted one.
-    words = (row.reason for rows in state.setup.format.reasons.values() for row in rows.values())
-    names_calls = StopReason.TOOL_CALL in words
-    state.verdict = judge(
+# --- The tool gate --------------------------------------------------------------------------------
+
+
+def _judge(state: TurnState, latest: Responded) -> tuple[Signal, Verdict | None]:
+    """Judge a response's tool calls. Returns a first signal, and the gate's verdict."""
+    terms, policy, response = state.terms, state.terms.policy, latest.response
+    runnable = terms.setup.runnable
+    # If the format has no reason of its own for a tool call, every call is a promoted one.
+    reasons = (row.reason for rows in terms.setup.format.reasons.values() for row in rows.values())
+    names_calls = StopReason.TOOL_CALL in reasons
+    verdict = judge(
         response,
-        state.tools,
+        terms.tools,
         runnable=runnable,
         dispatch=policy.dispatch,
         suspect_full_budget=policy.suspect_full_budget,
         promote=policy.promote or not names_calls,
     )
-    if state.overflowed and response.stop.reason in _OVERFLOWS:
-        state.outcome, state.verdict = TurnOutcome.CHAR_BUDGET, Refused("truncated") if response.tool_calls else None
-        log_given_up(state.outcome)
-        return Signal.LIMIT_REACHED
-    is_empty_promise = isinstance(state.verdict, Repair) and state.verdict.issue == "no_calls"
+    if latest.is_overlong and response.stop.reason in _OVERLONG:
+        log_given_up(TurnOutcome.CHAR_BUDGET)
+        return Signal.LIMIT_REACHED, Refused("truncated") if response.tool_calls else None
+    is_empty_promise = isinstance(verdict, Repair) and verdict.issue == "no_calls"
     if is_empty_promise and not policy.continuation_tool_repair_attempts:
-        # Calls were announced, none came, and none may be asked for: the text is all there is.
-        return Signal.END_TURN if state.answer_text.strip() else Signal.EMPTY
+        # Calls were announced, none came, and none may be requested: the text is all there is.
+        return Signal.END_TURN if _answer(state, response).strip() else Signal.EMPTY, verdict
     signal = classify(
         response.stop,
-        state.verdict,
-        repairing=state.strategy is Strategy.REPAIR,
+        verdict,
+        repairing=latest.call.strategy is Strategy.REPAIR,
         hand_over=runnable is None,
         drop=policy.on_cut_call == "drop",
     )
-    if signal in (Signal.TOOL_CALL, Signal.INVALID_CALLS) and _is_one_too_many(state, response.tool_calls):
-        state.verdict = Refused("repeated")
-        return Signal.REPEATED
-    return signal
+    if signal in (Signal.TOOL_CALL, Signal.INVALID_CALLS) and state.dispatched.refuses(response):
+        return Signal.REPEATED, Refused("repeated")
+    return signal, verdict
 
 
-_OVERFLOWS: Final = frozenset({StopReason.MAX_TOKENS, StopReason.END_TURN, StopReason.TOOL_CALL, StopReason.PAUSED})
-"""The reasons of a response that was longer than what may be kept that would have led on, or to the end."""
+_OVERLONG: Final = frozenset(
+    {StopReason.MAX_TOKENS, StopReason.END_TURN, StopReason.TOOL_CALL, StopReason.PAUSED}
+)
+"""Stop reasons of an overlong response that end the turn at its limit."""
 
 
 def classify(
-    stop: Stop, verdict: Verdict | None, *, repairing: bool = False, hand_over: bool = False, drop: bool = False
+    stop: Stop,
+    verdict: Verdict | None,
+    *,
+    repairing: bool = False,
+    hand_over: bool = False,
+    drop: bool = False,
 ) -> Signal:
-    """What a response means to the machine by its reason and the gate's verdict.
+    """Return the signal of a response by its stop reason and the gate's verdict.
 
     Args:
+        stop: why the response ended.
         verdict: None for a response that holds no calls and promised none.
-        repairing: the response answers a repair: a cut one is then a refused payload, whatever it holds, and a
-            refusal or a filter's block refuses the repair, not the turn.
+        repairing: the response answers a repair: a cut one is then a refused payload, whatever it
+            holds, and a refusal or a filter's block refuses the repair, not the turn.
         hand_over: the host runs its tools itself.
-        drop: the calls of a cut response are not asked for again; its text is what counts.
+        drop: the calls of a cut response are not requested again; its text is what counts.
     """
     reason = stop.reason
     match verdict:
@@ -118,7 +202,7 @@ def classify(
         case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
             return Signal.GATE_REFUSED
         case Refused() if stop.promoted_from is not None:
-            reason = stop.promoted_from  # the calls are not to count, and without them it said this
+            reason = stop.promoted_from  # the calls do not count, and without them it said this
         case Repair() | Refused() | None:
             pass
         case _:
@@ -132,185 +216,8 @@ def classify(
     return Signal(reason.value)
 
 
-def _is_one_too_many(state: TurnState, calls: Sequence[ToolCall]) -> bool:
-    """Whether the same calls were run as often in a row as the policy allows."""
-    batch = sorted(_as_text(call) for call in calls)
-    before, times = state.same
-    state.same = batch, times + 1 if batch == before else 1
-    most = state.policy.max_identical_calls
-    return most is not None and state.same[1] > most
-
-
-def _as_text(call: ToolCall) -> str:
-    """The same for the same arguments, however they are written."""
-    given = call.arguments_raw if call.arguments is None else json.dumps(call.arguments, sort_keys=True)
-    return f"{call.name} {given}"
-
-
-# --- What is counted and announced --------------------------------------------------------------------------------
-
-
-def _count(state: TurnState, response: ChatResponse, signal: Signal) -> None:
-    """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
-    response, counters, turn = response.but(usage=state.reported), state.counters, state.turn
-    sent = state.sent if state.sent.max_tokens is not None else state.sent.but(max_tokens=state.maximum)
-    usage, guessed = measured(response, sent)
-    state.spend(usage)
-    if guessed is not None:  # it stands for the provider's own figure from here on
-        turn.input_tokens += guessed.input_tokens or 0
-        turn.output_tokens += guessed.output_tokens or 0
-        turn.estimated = True
-        state.emit(UsageEstimated, usage=guessed, continues=state.strategy is not None)
-    if state.strategy in COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
-        counters.ceiling = counters.ceiling or state.maximum or usage.output_tokens or None
-        counters.tokens += usage.output_tokens or 0
-        counters.chars += len(state.text.added)
-
-
-def _report_calls(state: TurnState, response: ChatResponse, signal: Signal) -> None:
-    """Say how a repair went, and which calls are not run."""
-    verdict, repairing = state.verdict, state.strategy is Strategy.REPAIR
-    if repairing:
-        lost = Counter(state.wanted) - Counter(call.name for call in response.tool_calls)
-        if isinstance(verdict, Run) and lost:
-            state.unmade = result.NOT_ALL_CALLS
-            named = ", ".join(name for name in lost if name in state.tools) or "unknown tools"
-            log.warning(
-                "[repair] %d tool calls were cut off, and not made when asked for again: %s", lost.total(), named
-            )
-        report_repair(state, attempted=True, succeeded=isinstance(verdict, Run) and not lost)
-    if isinstance(verdict, Run) and state.unmade == result.ANSWERED_IN_WORDS:
-        state.unmade = None
-    if signal is Signal.GATE_REFUSED:
-        state.issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
-        state.wanted = tuple(call.name for call in response.tool_calls) or state.wanted
-    blocked: Sequence[ToolCall] = response.tool_calls
-    if isinstance(verdict, Run):  # of a cut response those run that came; see `any_parsed`
-        ran = {call.id for call in verdict.calls}
-        blocked, reason = [call for call in response.tool_calls if call.id not in ran], "truncated"
-    elif repairing and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED):
-        reason = "repair_failed"
-    else:
-        reason = "not_a_tool_call" if verdict is None else verdict.reason
-    if blocked:
-        state.emit(DispatchBlocked, reason=reason, names=tuple(call.name for call in blocked))
-
-
-def report_repair(state: TurnState, *, attempted: bool, succeeded: bool) -> None:
-    """Say how it went with a payload that was to be repaired."""
-    if state.issue is not None:
-        state.emit(
-            PayloadRepaired, issue=state.issue, calls=len(state.wanted), attempted=attempted, succeeded=succeeded
-        )
-    state.issue = None
-
-
-# --- What an answer is worth --------------------------------------------------------------------------------------
-
-
-def _ended(state: TurnState) -> Signal:
-    """The signal of an answer that says that it is whole, where what was asked for changes what it is worth."""
-    if state.is_json and not _is_json(state.answer_text):
-        return Signal.INVALID_JSON
-    is_rest = state.strategy in (Strategy.PROMPT, Strategy.PREFILL)
-    if state.gained_nothing and (state.strategy is Strategy.REPAIR or (is_rest and _is_torn(state))):
-        if state.turn.last_call is not None:
-            state.turn.cut.add(state.turn.last_call)  # whole by its own word, it leaves a cut answer as it was
-        return Signal.NO_PROGRESS if is_rest else Signal.REPAIR_REFUSED
-    mode = state.policy.mode
-    return Signal.END_TURN if mode is None else _unsignalled(state, mode)
-
-
-def _is_torn(state: TurnState) -> bool:
-    """Whether the answer before the latest response ended in the middle of a sentence, or of a code block."""
-    before = state.text.answer.removesuffix(state.text.added)
-    return not ends_sentence(before) or open_fence(before) is not None
-
-
-def _cut(state: TurnState) -> Signal:
-    """The signal of a cut answer: what was asked for may make its beginning worth nothing."""
-    policy, response = state.policy, state.last
-    if state.is_json and state.capability.json and policy.json_reask and policy.continuation_max_attempts:
-        # Half a JSON text goes on badly, and the whole fits or does not.
-        if not state.is_held:  # it was shown
-            return Signal.INVALID_JSON
-        state.retry = _whole(state), TurnOutcome.INVALID_JSON
-        return Signal.WORTHLESS
-    if state.gained_nothing is TurnOutcome.REASONING_EXHAUSTED and not response.text.strip():
-        request = _less_thinking(state)
-        if request is not None:
-            state.retry = request, TurnOutcome.REASONING_EXHAUSTED
-            return Signal.WORTHLESS
-    return Signal.MAX_TOKENS
-
-
-def _whole(state: TurnState) -> Request:
-    """The same question, with all the output tokens that are left."""
-    left, maximum = state.limits.tokens_left, state.maximum
-    if left is None and maximum is not None:
-        left = 4 * maximum  # no budget says how much; the same again would be cut again
-    return limited(state.sent, left)
-
-
-def _less_thinking(state: TurnState) -> Request | None:
-    """The same question, asked so that something is left for an answer; None where the policy does not want it."""
-    off = state.capability.reasoning_off
-    match state.policy.on_reasoning_only:
-        case "escalate_once":
-            asked = 4 * (state.maximum or state.counters.ceiling or 0) or None
-            return limited(state.sent, asked)
-        case "reasoning_off_once" if off:
-            return state.sent.but(extra={**state.sent.extra, **off})
-        case _:
-            return None
-
-
-def _unsignalled(state: TurnState, mode: Mode) -> Signal:
-    """What an answer without calls signals, in a turn that a tool is to end."""
-    text = state.answer_text
-    if state.policy.text_signals:
-        state.finish = termination.signal_in(text, mode)
-        if state.finish is not None:
-            return Signal.FINISHED
-    elif termination.names_tool(text, mode):
-        named = " or ".join(FUNCTIONS[mode])
-        log.debug("the answer contains %s as text, but did not call it; see text_signals", named)
-    if not state.is_offered:
-        return Signal.END_TURN
-    if state.guard is None:
-        return Signal.END_TURN if text.strip() else Signal.EMPTY
-    finish = state.guard.see(text)
-    if finish is None:
-        if state.may_be_trivial:
-            return Signal.TRIVIAL
-        finish = Finish(termination.IMPLICIT if text.strip() else termination.EMPTY, "no_action")
-    if finish.signal == termination.EMPTY:
-        return Signal.EMPTY
-    state.finish = finish
-    return Signal.IMPLICIT
-
-
-# --- What is kept -------------------------------------------------------------------------------------------------
-
-
-def _is_passing(state: TurnState, signal: Signal) -> bool:
-    """Whether a response leaves no trace in the history if the turn goes on: the whole of it comes again."""
-    fetched = signal is Signal.PAUSED and state.last.stop.resume is Resume.RETRIEVE_SAME_ID
-    lost = signal is Signal.MISSING and state.strategy is Strategy.RETRIEVE
-    return signal in (Signal.WORTHLESS, Signal.TRIVIAL, Signal.CONTEXT_WINDOW_EXCEEDED) or fetched or lost
-
-
-def _is_json(text: str) -> bool:
-    """Whether an answer is the JSON that was asked for; a code fence around it is not."""
-    try:
-        strict(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _kept(verdict: Verdict | None) -> tuple[ToolCall, ...]:
-    """The calls of a response that its record may hold: those that are run, and those that are answered."""
+def _recorded_calls(verdict: Verdict | None) -> tuple[ToolCall, ...]:
+    """Return the calls that a response's record holds: those that are run or answered."""
     match verdict:
         case Run():
             return verdict.calls
@@ -318,3 +225,167 @@ def _kept(verdict: Verdict | None) -> tuple[ToolCall, ...]:
             return tuple(call for call, _ in verdict.errors)
         case _:
             return ()
+
+
+# --- What an answer is worth ----------------------------------------------------------------------
+
+
+def _meaning(
+    state: TurnState,
+    latest: Responded,
+    signal: Signal,
+    verdict: Verdict | None,
+    stall: TurnOutcome | None,
+) -> _Meaning:
+    """Return what a response means, given what was asked for and what it added."""
+    if signal is Signal.END_TURN:
+        return _ended(state, latest, stall)
+    if signal is Signal.MAX_TOKENS:
+        return _truncated(state, latest.call.request, stall)
+    if signal is Signal.HAND_OVER and isinstance(verdict, Run):
+        return _Meaning(signal, termination.signalled(verdict.calls, state.terms.policy.mode))
+    return _Meaning(signal)
+
+
+def _ended(state: TurnState, latest: Responded, stall: TurnOutcome | None) -> _Meaning:
+    """Return what an answer means that ended by itself."""
+    strategy, text = latest.call.strategy, _answer(state, latest.response)
+    if state.terms.is_json and not _is_json(text):
+        return _Meaning(Signal.INVALID_JSON)
+    if stall:
+        if strategy is Strategy.REPAIR:
+            return _Meaning(Signal.REPAIR_REFUSED)
+        is_rest = strategy in (Strategy.PROMPT, Strategy.PREFILL)
+        if is_rest and not state.record.text.restated and _is_torn(state):
+            return _Meaning(Signal.NO_PROGRESS)
+    mode = state.terms.policy.mode
+    return _Meaning(Signal.END_TURN) if mode is None else _unsignalled(state, mode, strategy, text)
+
+
+def _is_prefill_ignored(
+    state: TurnState, latest: Responded, signal: Signal, stall: TurnOutcome | None
+) -> bool:
+    """Return whether the model did not go on from the prefill, and has to be asked in another way.
+
+    A response that repeats the prefill before it goes on can be used. The model is remembered all
+    the same.
+    """
+    text = state.record.text
+    can_prompt = Strategy.PROMPT in state.terms.policy.continuation_strategies
+    if not can_prompt or signal not in (Signal.MAX_TOKENS, Signal.END_TURN):
+        return False
+    if latest.call.previous is None or latest.response.tool_calls:
+        return False
+    if text.restated:
+        refused_prefills.remember(state.terms.setup.target(state.terms.base.model))
+    if text.begun_anew or not stall or text.added:  # white space was given out already
+        return text.begun_anew
+    if signal is Signal.MAX_TOKENS or stall is TurnOutcome.REASONING_EXHAUSTED:
+        return True
+    return not text.restated and _is_torn(state)
+
+
+def _is_torn(state: TurnState) -> bool:
+    """Return whether the answer so far ended within a sentence or a code block."""
+    text = state.record.text
+    before = text.answer.removesuffix(text.added)
+    return not ends_sentence(before) or open_fence(before) is not None
+
+
+def _is_thinking(response: ChatResponse) -> bool:
+    """Return whether a response is nothing but thinking, beside its text or in it."""
+    if is_blank(response.text):
+        return bool(response.reasoning or (response.usage and response.usage.reasoning_tokens))
+    return is_blank(without_thinking(response.text, response.reasoning))
+
+
+def _truncated(state: TurnState, request: Request, stall: TurnOutcome | None) -> _Meaning:
+    """Return what a truncated answer means: the request may make its beginning worthless."""
+    terms, policy = state.terms, state.terms.policy
+    if (
+        terms.is_json
+        and terms.capability.json
+        and policy.json_reask
+        and policy.continuation_max_attempts
+    ):
+        # Half a JSON text is continued badly, and the whole fits or does not.
+        if not terms.holds_json:  # it was given out
+            return _Meaning(Signal.INVALID_JSON)
+        return _Meaning(
+            Signal.WORTHLESS, retry=(_with_all_tokens(state, request), TurnOutcome.INVALID_JSON)
+        )
+    if stall is TurnOutcome.REASONING_EXHAUSTED:
+        retry = _with_less_thinking(state, request)
+        if retry is not None:
+            return _Meaning(Signal.WORTHLESS, retry=(retry, TurnOutcome.REASONING_EXHAUSTED))
+    return _Meaning(Signal.MAX_TOKENS)
+
+
+def _with_all_tokens(state: TurnState, request: Request) -> Request:
+    """Return the same request with all the output tokens that remain."""
+    remaining, limit = state.limits.tokens_left, state.terms.output_limit
+    if remaining is None and limit is not None:
+        remaining = 4 * limit  # there is no budget; with the same limit it would be cut again
+    return limited(request, remaining)
+
+
+def _with_less_thinking(state: TurnState, request: Request) -> Request | None:
+    """Return the same request, with room for an answer; None if the policy does not want it."""
+    reasoning_off = state.terms.capability.reasoning_off
+    match state.terms.policy.on_reasoning_only:
+        case "escalate_once":
+            limit = 4 * (state.terms.output_limit or state.record.counters.ceiling or 0) or None
+            return limited(request, limit)
+        case "reasoning_off_once" if reasoning_off:
+            return request.but(extra={**request.extra, **reasoning_off})
+        case _:
+            return None
+
+
+def _unsignalled(state: TurnState, mode: Mode, strategy: Strategy | None, text: str) -> _Meaning:
+    """Return what an answer without calls means in a turn that a tool should end."""
+    if state.terms.policy.text_signals:
+        finish = termination.signal_in(text, mode)
+        if finish is not None:
+            return _Meaning(Signal.FINISHED, finish)
+    elif termination.names_tool(text, mode):
+        names = " or ".join(FUNCTIONS[mode])
+        log.debug("the answer contains %s as text, but did not call it; see text_signals", names)
+    if not state.terms.offers_end:
+        return _Meaning(Signal.END_TURN)
+    if state.guard is None:
+        return _Meaning(Signal.END_TURN if text.strip() else Signal.EMPTY)
+    finish = state.guard.see(text)
+    if finish is None:
+        if state.may_be_trivial(strategy):
+            return _Meaning(Signal.TRIVIAL)
+        finish = Finish(termination.IMPLICIT if text.strip() else termination.EMPTY, "no_action")
+    if finish.signal == termination.EMPTY:
+        return _Meaning(Signal.EMPTY)
+    return _Meaning(Signal.IMPLICIT, finish)
+
+
+def _answer(state: TurnState, response: ChatResponse) -> str:
+    """Return the answer so far; of one that was not given out, the text of the latest response."""
+    return state.record.text.answer or response.text
+
+
+def _is_superseded(latest: Responded, signal: Signal) -> bool:
+    """Return whether a later response replaces this one, if the turn goes on."""
+    stop, strategy = latest.response.stop, latest.call.strategy
+    is_fetched = signal is Signal.PAUSED and stop.resume is Resume.RETRIEVE_SAME_ID
+    is_lost = signal is Signal.MISSING and strategy is Strategy.RETRIEVE
+    return (
+        signal in (Signal.WORTHLESS, Signal.TRIVIAL, Signal.CONTEXT_WINDOW_EXCEEDED)
+        or is_fetched
+        or is_lost
+    )
+
+
+def _is_json(text: str) -> bool:
+    """Return whether an answer is strict JSON; with a code fence around it, it is not."""
+    try:
+        strict(text)
+    except ValueError:
+        return False
+    return True

@@ -1,18 +1,24 @@
-"""What a turn leaves in a history: a response as it may be recorded, and many segments as one conversation."""
+"""Messages of a turn's history.
+
+A response as it may be recorded, and segments merged into one conversation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from endturn.chat import Blocks, ChatResponse, Message, ToolCall
-from endturn.continuation.stitch import stitch
-from endturn.stop import TRUNCATED, StopReason
+from endturn.continuation.stitching import stitch
+from endturn.formats import together, unfinished, with_text
+from endturn.vocabulary import HALF, TRUNCATED, Blocks, ChatResponse, Message, StopReason, ToolCall
 
 
-def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | None = None) -> Message:
-    """A response's message with `calls` only. The text and the reason stay.
+def record(
+    response: ChatResponse, calls: Sequence[ToolCall], *, text: str | None = None
+) -> Message:
+    """Return a response's message with `calls` only. Its text and stop reason are kept.
 
-    Where calls are left out, the content in the format's own shape goes as a whole: it would bring them back.
+    Omitted calls are removed from the content in the format's own shape too; signed content is
+    kept.
 
     Args:
         calls: those of the response that were run, or answered.
@@ -24,27 +30,45 @@ def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | Non
     kept = {call.id for call in calls}
     first = once(call for call in response.tool_calls if call.id in kept)
     reason = message.stop_reason if first else response.stop.promoted_from or message.stop_reason
+    text = response.text if text is None else text
+    blocks = response.blocks
+    if len(calls) != len(response.tool_calls):
+        blocks = sendable(response, first)
     return message.but(
-        content=response.text if text is None else text,
+        content=text,
         tool_calls=first,
-        blocks=None,
+        blocks=with_text(blocks, text, response.text),
         stop_reason=reason,
     )
 
 
+def sendable(answer: ChatResponse | Message, calls: Sequence[ToolCall] = ()) -> Blocks | None:
+    """Return the blocks of an answer that ended early, with these calls.
+
+    After a pause the server needs all of them.
+    """
+    is_paused = answer.stop_reason is StopReason.PAUSED
+    return unfinished(answer.blocks, calls, resend=is_paused)
+
+
 def once(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """The calls, of several with one id the first."""
+    """Return the calls without those that repeat an id."""
     first: dict[str, ToolCall] = {}
     for call in calls:
         first.setdefault(call.id, call)
     return tuple(first.values())
 
 
-def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024) -> tuple[Message, ...]:
-    """A conversation as the model and the host should see it: no nudges, every answer one assistant message.
+def collapse(
+    messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024
+) -> tuple[Message, ...]:
+    """Return a conversation as the model and the host should see it.
 
-    What was not written by a controller is passed through unchanged: an assistant message is only joined with the one
-    before it if a nudge stands between them, or if that one says that it was cut or paused.
+    No nudges, each answer as one message.
+
+    What was not written by a controller is passed through unchanged: an assistant message is only
+    joined with the one before it if a nudge stands between them, or if that one says that it was
+    cut or paused.
     """
     collapsed: list[Message] = []
     nudged = False
@@ -53,8 +77,18 @@ def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap:
             nudged = True
             continue
         before = collapsed[-1] if collapsed else None
-        if before is not None and before.role == message.role == "assistant" and (nudged or _unfinished(before)):
-            collapsed[-1] = _joined(before, message, min_overlap, max_overlap, prefilled=not nudged)
+        if (
+            before is not None
+            and before.role == message.role == "assistant"
+            and (nudged or _unfinished(before))
+        ):
+            collapsed[-1] = joined(
+                before,
+                message,
+                min_overlap=min_overlap,
+                max_overlap=max_overlap,
+                prefilled=not nudged,
+            )
         else:
             collapsed.append(message)
         nudged = False
@@ -62,7 +96,7 @@ def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap:
 
 
 def without_empty(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages, without answers of ours that say nothing; providers refuse these."""
+    """Return the messages without our empty answers, which providers refuse."""
     return tuple(message for message in messages if not _empty(message))
 
 
@@ -71,7 +105,7 @@ def _unfinished(message: Message) -> bool:
 
 
 def _empty(message: Message) -> bool:
-    """An assistant message of ours that says nothing."""
+    """Return whether a message is an empty answer of ours."""
     return (
         message.role == "assistant"
         and message.stop_reason is not None
@@ -81,20 +115,32 @@ def _empty(message: Message) -> bool:
     )
 
 
-def _joined(first: Message, second: Message, min_overlap: int, max_overlap: int, *, prefilled: bool) -> Message:
+def joined(
+    first: Message,
+    second: Message,
+    *,
+    min_overlap: int = 16,
+    max_overlap: int = 1_024,
+    prefilled: bool,
+) -> Message:
+    """Return two parts of one answer as one message, with the signed content of both."""
     if _empty(first):
         return second
     if first.stop_reason is StopReason.PAUSED:
-        return second.but(content=first.text + second.text, blocks=_together(first.blocks, second.blocks))
-    text = stitch(first.text, second.text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled)
-    # Thinking and signatures go along, as long as nothing at the seam was taken out of the text that stands among them.
-    blocks = _together(first.blocks, second.blocks) if text == first.text + second.text else None
-    return second.but(content=text, blocks=blocks)
-
-
-def _together(first: Blocks | None, second: Blocks | None) -> Blocks | None:
-    """Content blocks of one answer that came in two, in order; None where the format keeps whole messages instead."""
-    if first is None or second is None or first.format != second.format:
-        return None
-    items = (*first.items, *second.items)
-    return None if any("role" in item for item in items) else Blocks(first.format, items)
+        text = first.text + second.text
+    else:
+        text = stitch(
+            first.text,
+            second.text,
+            min_overlap=min_overlap,
+            max_overlap=max_overlap,
+            prefilled=prefilled,
+        )
+    if second.blocks is None and second.tool_calls:  # blocks without its calls would lose them
+        return second.but(content=text, blocks=None)
+    # What is signed stands among the text: it stays, and what the seam took out goes.
+    head = first.text if text in (first.text, first.text + second.text) else first.text.rstrip(HALF)
+    rest = text[len(head) :]
+    before = with_text(sendable(first), head, first.text)
+    after = with_text(second.blocks, rest, second.text)
+    return second.but(content=text, blocks=together(before, after, (head, rest)))

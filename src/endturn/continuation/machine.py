@@ -3,22 +3,26 @@
 The rules:
 
 1. A turn starts in `Request` and ends in `Complete` or `Abort`; both know no further signal.
-2. Every response, to whatever call, goes to `EvaluateStop`. That state alone looks at what a response says.
-3. A call that is made only because of what the last response was (continuation, resume, repair, the same question
-   again) is reached through a pending state, which asks about limits and knows two signals only: `under_limits` and
-   `limit_reached`. A continuation whose way of asking the provider refuses goes back there, to ask in another way.
-   An answer that says nothing, where the model should have said that it is done, is asked again in the same way, as an
-   ordinary call (`IteratePending` → `Request`).
-4. Tools are run in `ExecuteTools` alone, and that is reached by two signals: the gate passed the batch (`tool_call`:
-   run it), or refused complete calls for what they say (`invalid_calls`: answer them with errors, run nothing).
-5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless goes to `Abort`.
-   A model that says that it is done, or is found to be (`finish_signal`, `implicit_completion`), completes the turn.
-   `limit_reached` is said of a response too that is longer than what may be kept.
+2. Every response goes to `EvaluateStop`. That state alone looks at the content of a response.
+3. A call that is made only because of what the last response was (continuation, resume, repair, the
+   same question again) is reached through a pending state, which asks about limits and knows two
+   signals only: `under_limits` and `limit_reached`. A continuation whose way of asking the provider
+   refuses goes back there, to ask in another way. An answer that says nothing, where the model
+   should have said that it is done, is asked again in the same way, as an ordinary call
+   (`IteratePending` → `Request`).
+4. Tools are run in `ExecuteTools` alone, and that is reached by two signals: the gate passed the
+   batch (`tool_call`: run it), or refused complete calls for what they say (`invalid_calls`: answer
+   them with errors, run nothing).
+5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless
+   goes to `Abort`. A model that says that it is done, or is found to be (`finish_signal`,
+   `implicit_completion`), completes the turn. `limit_reached` is said of a response too that is
+   longer than what may be kept.
 6. An illegal pair raises IllegalTransition and changes nothing.
 
-No clock, no I/O, no telemetry. What is not here: what a response signals (evaluation), when a limit is reached
-(limits), which text is kept (stitch), which calls are good (tool_gate), what ends a turn on purpose (termination), and
-what is done in a state (turn). A signal that a stop reason gives has its name.
+No clock, no I/O, no telemetry. Elsewhere: the values that belong to a state (phases), what a
+response signals (evaluation), when a limit is reached (limits), which text is kept (stitching),
+which calls are good (tool_gate), what ends a turn on purpose (termination), and what is done in a
+state (turn). A signal of a stop reason has its name.
 """
 
 from __future__ import annotations
@@ -28,13 +32,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from endturn.calls import TurnOutcome
 from endturn.errors import IllegalTransition
-from endturn.events import TurnOutcome
-from endturn.tables import lines, shipped
+from endturn.vocabulary import lines, shipped
 
 
 class State(StrEnum):
-    """Where a turn stands."""
+    """The states of a turn."""
 
     REQUEST = "Request"
     EVALUATE_STOP = "EvaluateStop"
@@ -54,7 +58,7 @@ class State(StrEnum):
 
 
 class Signal(StrEnum):
-    """What can happen to a turn."""
+    """The events of a turn."""
 
     RESPONSE = "provider_response"
     FAILED = "provider_error"
@@ -68,11 +72,12 @@ class Signal(StrEnum):
     """The gate passed the batch, and the host runs its tools itself."""
     GATE_REFUSED = "gate_refused"
     REPAIR_REFUSED = "repair_refused"
-    """Asked for the payload again, the model declined, or a filter did. It is not asked a third time."""
+    """Asked for the payload again, the model declined, or a filter did. It is not asked a third
+    time."""
     MAX_TOKENS = "max_tokens"
     WORTHLESS = "worthless"
-    """Cut so that no continuation helps, but the same question may: half a JSON text, nothing but thinking, a full
-    window that the host has made room in."""
+    """Cut so that no continuation helps, but the same question may: half a JSON text, nothing but
+    thinking, a full window that the host has made room in."""
     INVALID_JSON = "invalid_json"
     PAUSED = "paused"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
@@ -95,10 +100,13 @@ class Signal(StrEnum):
     REPEATED = "repeated_calls"
     """The same tool calls once more, after as many times as the policy allows."""
     NO_PROGRESS = "no_progress"
-    """Asked for the rest of an answer that ends in the middle of a sentence, the model says nothing."""
+    """Asked for the rest of an answer that ends in the middle of a sentence, the model says
+    nothing."""
     EMPTY = "empty_response"
     """The same, and it is asked no more."""
     PREFILL_REFUSED = "prefill_refused"
+    """The provider rejected a prefill, or what it brought shows that the model did not go on from
+    it."""
     RETURNED = "return_partial_with_notice"
 
 
@@ -118,17 +126,18 @@ _AFTER_RESPONSE: Final = {
     State.COMPLETE: (Signal.END_TURN, Signal.HAND_OVER, Signal.IMPLICIT, Signal.FINISHED),
     State.EXECUTE_TOOLS: (Signal.TOOL_CALL, Signal.INVALID_CALLS),
     State.REPAIR_PENDING: (Signal.GATE_REFUSED,),
-    State.CONTINUE_PENDING: (Signal.MAX_TOKENS,),
+    State.CONTINUE_PENDING: (Signal.MAX_TOKENS, Signal.PREFILL_REFUSED),
     State.ASK_AGAIN_PENDING: (Signal.WORTHLESS,),
     State.RESUME_PENDING: (Signal.PAUSED,),
     State.ITERATE_PENDING: (Signal.TRIVIAL,),
-    State.ABORT: (Signal.CONTEXT_WINDOW_EXCEEDED, Signal.SAFETY_BLOCKED, Signal.REFUSED, Signal.UNKNOWN),
+    State.ABORT: (Signal.CONTEXT_WINDOW_EXCEEDED, Signal.SAFETY_BLOCKED, Signal.REFUSED,
+                  Signal.UNKNOWN),
     State.ABORT_PARTIAL: (
-        Signal.INVALID_JSON, Signal.EMPTY, Signal.REPEATED, Signal.NO_PROGRESS, Signal.LIMIT_REACHED,
-        Signal.REPAIR_REFUSED, Signal.MISSING, Signal.ERROR, Signal.CANCELLED,
+        Signal.INVALID_JSON, Signal.EMPTY, Signal.REPEATED, Signal.NO_PROGRESS,
+        Signal.LIMIT_REACHED, Signal.REPAIR_REFUSED, Signal.MISSING, Signal.ERROR, Signal.CANCELLED,
     ),
 }  # fmt: skip
-"""Where what a response says leads."""
+"""The states that the signals of a response lead to."""
 
 TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = MappingProxyType(
     {
@@ -140,7 +149,11 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = MappingProxyType(
             (Signal.INTERRUPTED, State.ABORT_PARTIAL),
         )
     }
-    | {(State.EVALUATE_STOP, signal): state for state, signals in _AFTER_RESPONSE.items() for signal in signals}
+    | {
+        (State.EVALUATE_STOP, signal): state
+        for state, signals in _AFTER_RESPONSE.items()
+        for signal in signals
+    }
     | {(state, Signal.UNDER_LIMITS): call for state, call in _PENDING.items()}
     | {(state, Signal.LIMIT_REACHED): State.ABORT_PARTIAL for state in _PENDING}
     | {
@@ -156,7 +169,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = MappingProxyType(
 
 
 class Machine:
-    """One turn's place in the table."""
+    """The state of one turn."""
 
     __slots__ = ("state",)
 
@@ -164,17 +177,22 @@ class Machine:
         self.state: State = INITIAL
 
     def on(self, signal: Signal) -> State:
-        """Follow a signal; returns where it leads.
+        """Follow a signal to the next state, and return that.
 
         Raises:
-            IllegalTransition: this state does not know the signal. Nothing was changed.
+            IllegalTransition: the state does not know the signal. Nothing was changed.
         """
-        found = TRANSITIONS.get((self.state, signal))
-        if found is None:
-            known = ", ".join(repr(row.value) for state, row in TRANSITIONS if state is self.state) or "no signal"
-            raise IllegalTransition(f"{self.state.value!r} does not know {signal.value!r}; it knows {known}")
-        self.state = found
-        return found
+        target = TRANSITIONS.get((self.state, signal))
+        if target is None:
+            known = (
+                ", ".join(repr(row.value) for state, row in TRANSITIONS if state is self.state)
+                or "no signal"
+            )
+            raise IllegalTransition(
+                f"{self.state.value!r} has no transition for {signal.value!r}; it has: {known}"
+            )
+        self.state = target
+        return target
 
 
 OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = {
@@ -182,4 +200,5 @@ OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = {
     for _, (outcome, _, signals, *_) in lines(shipped(), "outcomes.tsv", range(5, 6))
     for signal in signals.split()
 }
-"""What a turn's outcome is when this signal ended it. `limit_reached` brings its own."""
+"""The outcome of a turn that this signal ended. A turn that reached a limit has the outcome of that
+limit."""

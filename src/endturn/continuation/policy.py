@@ -1,4 +1,7 @@
-"""What a turn may spend and what it trusts: the policy, from keywords, the environment or a file."""
+"""What a turn may spend and what it trusts.
+
+The policy, from keywords, the environment or a file.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from endturn.errors import UsageError, did_you_mean
-from endturn.tables import shipped
+from endturn.vocabulary import shipped
 
 PREFIX: Final = "ENDTURN_AGENT_"
 """What an environment variable of the policy begins with; a key in upper case follows."""
@@ -34,7 +37,10 @@ FILE: Final = "ENDTURN_CONFIG_FILE"
 
 @cache
 def presets() -> Mapping[str, Mapping[str, Any]]:
-    """The keys that each preset sets, by its name: data/presets.toml, which says where each comes from."""
+    """The keys that each preset sets, by its name.
+
+    Data/presets.toml, which says where each comes from.
+    """
     return MappingProxyType(tomllib.loads(shipped().joinpath("presets.toml").read_text("utf-8")))
 
 
@@ -48,58 +54,76 @@ Price = tuple[_Money, _Money]
 class ContinuationPolicy(BaseModel):
     """How far a turn is continued, and which tool calls are run. Immutable.
 
-    A further key, `preset`, names a table of data/presets.toml that gives all keys which are not given.
+    A further key, `preset`, names a table of data/presets.toml that gives all keys which are not
+    given.
 
     Attributes:
-        continuation_max_attempts: continuations of cut text in one turn, its tool iterations included.
-        continuation_attempts_per: what they are counted in: the `turn`; or the `answer`, which begins anew when tools
-            have run.
-        continuation_max_total_completion_tokens: output tokens of cut responses, their continuations and repairs over
-            the turn; None is four times the request's `max_tokens`, else four times what the first cut response used;
-            "none" is no limit. A call that could not spend the thinking budget and 256 tokens beyond it (or one more
-            `max_tokens`, if that is less) is not made.
-        continuation_max_output_chars: the same responses, in characters. What passes it is cut there.
-        continuation_strategies: the ways in which the rest may be asked for, the preferred first: `native_token` and
-            `resend` take up what a provider paused; `prefill` hands the model its own words to go on with, where it
-            takes that; `prompt` asks for the rest.
-        json_reask: a cut JSON answer is asked for once more as a whole, with what is left of the tokens, where
-            continuations are allowed; if not, its rest is asked for, as of any text.
-        continuation_tool_repair_attempts: how often a turn may ask again for a cut or unverified tool payload.
+        continuation_max_attempts: continuations of cut text in one turn, its tool iterations
+            included.
+        continuation_attempts_per: what they are counted in: the `turn`; or the `answer`, which
+            begins anew when tools have run.
+        continuation_max_total_completion_tokens: output tokens of cut responses, their
+            continuations and repairs over the turn; None is four times the request's `max_tokens`,
+            else four times what the first cut response used; "none" is no limit. A call that could
+            not spend the thinking budget and 256 tokens beyond it (or one more `max_tokens`, if
+            that is less) is not made.
+        continuation_max_output_chars: the same responses, in characters. What passes it is cut
+            there.
+        continuation_strategies: the ways in which the rest may be asked for, the preferred first:
+            `native_token` and `resend` take up what a provider paused; `prefill` hands the model
+            its own words to go on with, where it takes that; `prompt` asks for the rest.
+        json_reask: a cut JSON answer is asked for once more as a whole, with what is left of the
+            tokens, where continuations are allowed; if not, its rest is asked for, as of any text.
+        continuation_tool_repair_attempts: how often a turn may ask again for a cut or unverified
+            tool payload.
         continuation_max_resumes: how often a turn may take up what the provider paused.
-        max_cost: USD after which no further call is made; needs a price for the model. Output limits of continuations
-            are lowered to what is left of it. Where the provider gives no usage, tokens are estimated.
+        max_cost: USD after which no further call is made; needs a price for the model. Output
+            limits of continuations are lowered to what is left of it. Where the provider gives no
+            usage, tokens are estimated.
         prices: USD per million input and output tokens, by model: {"gpt-5-mini": (0.25, 2.0)}.
-        deadline_s: seconds from the turn's start after which no further call is made; None for no limit.
+        deadline_s: seconds from the turn's start after which no further call is made; None for no
+            limit.
         max_iterations: calls of the tool loop, continuations, repairs and resumes not counted.
-        max_identical_calls: how often in a row the same tool calls, with the same arguments, are run, or answered with
-            what is wrong with them; None for no limit.
-        dispatch: which tool calls are run. `verified_terminal`: a batch that the provider said is complete, and that
-            fits its declared tools; `tool_call_only`: the same without looking at the schemas; `any_parsed`: also those
-            calls of a cut response that parse.
-        suspect_full_budget: a `tool_call` that used the whole token budget counts as cut (not for `any_parsed`).
-        promote: complete calls of a response that says that it is done (`stop`), or says nothing, count as a
-            `tool_call`; if not, they are not run, and such a response ends the turn.
-        on_cut_call: what becomes of a cut response whose calls may not run: `repair`: one complete payload is asked
-            for; `drop`: its text is continued, as if there had been no calls.
+        max_identical_calls: how often in a row the same tool calls, with the same arguments, are
+            run, or answered with what is wrong with them; None for no limit.
+        rerun_calls: whether a call that this turn has run already (the same random id; or the same
+            response id, call id and arguments, as from a cache that replays a response) is run
+            again; if not, it ends the turn.
+        dispatch: which tool calls are run. `verified_terminal`: a batch that the provider said is
+            complete, and that fits its declared tools; `tool_call_only`: the same without looking
+            at the schemas; `any_parsed`: also those calls of a cut response that parse.
+        suspect_full_budget: a `tool_call` that used the whole token budget counts as cut (not for
+            `any_parsed`).
+        promote: complete calls of a response that says that it is done (`stop`), or says nothing,
+            count as a `tool_call`; if not, they are not run, and such a response ends the turn.
+        on_cut_call: what becomes of a cut response whose calls may not run: `repair`: one complete
+            payload is asked for; `drop`: its text is continued, as if there had been no calls.
         prompt: the nudge that asks for the rest.
-        history: what `TurnResult.messages` makes of an answer in parts: `collapsed`: one message; `segments`: a message
-            for each part, with the nudges between them. Given back in a request, they are joined before they are sent.
-        on_reasoning_only: what follows a response that was cut before it said anything: `stop`; `escalate_once`: the
-            same question with four times the output tokens, as far as the budget allows; `reasoning_off_once`: the
-            same question without thinking, where the model is known to be able to.
-        on_context_exceeded: `abort`; or a function that is given the request and the response, makes room, and returns
-            the request to go on with (None gives up). It is asked once a turn, and may be async.
-        stream_json: in a turn that asks for a JSON format, whether the answer is `held` back until it is known to be
-            JSON (or not), or streamed as it comes (`eager`): then it cannot be asked for again.
-        mode: which tool of `endturn.continuation.termination` ends a turn on purpose: `response`: finish_response;
-            `task`: finish_task; None: neither. A controller that runs tools offers it to the model.
-        text_signals: in a mode, whether that tool's name on a line of its own counts as a call in the text of an answer
-            too: where the answer ends with it, and an object behind it or nothing; or begins with it, and a summary.
-        wallet_guard: in a mode, whether the turn of a model that does not call that tool ends by the guard's rules; if
-            not, an answer without calls ends it, as it does without a mode.
-        transcript: a file that every message of every turn is appended to; see `endturn.transcript`.
-        min_overlap, max_overlap: characters that a repetition at a seam must have to be removed, and that are looked at
-            (and held back, when streaming) at most.
+        history: what `TurnResult.messages` makes of an answer in parts: `collapsed`: one message;
+            `segments`: a message for each part, with the nudges between them. Given back in a
+            request, they are joined before they are sent.
+        on_reasoning_only: what follows a response that was cut before it said anything: `stop`;
+            `escalate_once`: the same question with four times the output tokens, as far as the
+            budget allows; `reasoning_off_once`: the same question without thinking, where the model
+            is known to be able to.
+        on_context_exceeded: `abort`; or a function that is given the request and the response,
+            makes room, and returns the request to go on with (None gives up). It is asked once a
+            turn, and may be async.
+        stream_json: in a turn that asks for a JSON format, whether the answer is `held` back until
+            it is known to be JSON (or not), or streamed as it comes (`eager`): then it cannot be
+            asked for again.
+        mode: which tool of `endturn.continuation.termination` ends a turn on purpose: `response`:
+            finish_response; `task`: finish_task; None: neither. A controller that runs tools offers
+            it to the model.
+        text_signals: in a mode, whether that tool's name on a line of its own counts as a call in
+            the text of an answer too: where the answer ends with it, and an object behind it or
+            nothing; or begins with it, and a summary.
+        wallet_guard: in a mode, whether the turn of a model that does not call that tool ends by
+            the guard's rules; if not, an answer without calls ends it, as it does without a mode.
+        transcript: a file that every message of every turn is appended to; see
+            `endturn.continuation.transcript`.
+        min_overlap, max_overlap: characters that a repetition at a seam must have to be removed,
+            and that are looked at (and held back, when streaming) at most.
 
     Raises:
         UsageError: a key that does not exist, or a value that makes no sense.
@@ -109,7 +133,9 @@ class ContinuationPolicy(BaseModel):
 
     continuation_max_attempts: int = Field(default=3, ge=0)
     continuation_attempts_per: Literal["turn", "answer"] = "turn"
-    continuation_max_total_completion_tokens: Annotated[int, Field(ge=1)] | Literal["none"] | None = None
+    continuation_max_total_completion_tokens: (
+        Annotated[int, Field(ge=1)] | Literal["none"] | None
+    ) = None
     continuation_max_output_chars: int = Field(default=120_000, ge=1)
     continuation_strategies: tuple[Way, ...] = ("native_token", "resend", "prefill", "prompt")
     json_reask: bool = True
@@ -120,6 +146,7 @@ class ContinuationPolicy(BaseModel):
     prices: Mapping[str, Price] = Field(default_factory=dict)
     max_iterations: int = Field(default=50, ge=1)
     max_identical_calls: int | None = Field(default=None, ge=1)
+    rerun_calls: bool = False
     dispatch: Dispatch = "verified_terminal"
     suspect_full_budget: bool = True
     promote: bool = True
@@ -145,14 +172,18 @@ class ContinuationPolicy(BaseModel):
     @classmethod
     def _hook(cls, value: object) -> object:
         if value != "abort" and not callable(value):
-            raise ValueError("it should be 'abort', or, in code, a function")
+            raise ValueError("it should be 'abort' or, in code, a function")
         return value
 
     @field_validator("continuation_strategies", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         """A variable of the environment holds them with commas between."""
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+        return (
+            [name.strip() for name in value.split(",") if name.strip()]
+            if isinstance(value, str)
+            else value
+        )
 
     @field_validator("transcript", mode="before")
     @classmethod
@@ -164,13 +195,18 @@ class ContinuationPolicy(BaseModel):
     @model_validator(mode="after")
     def _overlaps(self) -> Self:
         if self.min_overlap > self.max_overlap:
-            raise ValueError(f"min_overlap ({self.min_overlap}) is larger than max_overlap ({self.max_overlap})")
+            raise ValueError(
+                f"min_overlap ({self.min_overlap}) is larger than max_overlap ({self.max_overlap})"
+            )
         return self
 
     @model_validator(mode="after")
     def _costs(self) -> Self:
         if self.max_cost is not None and not self.prices:
-            raise ValueError("max_cost needs prices: prices={'model': (USD per million input tokens, output tokens)}")
+            raise ValueError(
+                "max_cost needs prices: prices={'model': (USD per million input "
+                "tokens, output tokens)}"
+            )
         return self
 
     def price(self, model: str) -> Price | None:
@@ -187,11 +223,16 @@ class ContinuationPolicy(BaseModel):
         return cls(**{**values, "preset": name})
 
     @classmethod
-    def load(cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **values: Any) -> Self:
-        """A policy from a file, the environment and keywords; the later win, and all of them over a preset's keys.
+    def load(
+        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **values: Any
+    ) -> Self:
+        """A policy from a file, the environment and keywords.
+
+        The later win, and all of them over a preset's keys.
 
         Args:
-            path: a TOML file with a table `agent`; by default what ENDTURN_CONFIG_FILE names, if it names one.
+            path: a TOML file with a table `agent`; by default what ENDTURN_CONFIG_FILE names, if it
+                names one.
             environ: as in `from_environment`.
             values: keys that win over both.
 
@@ -205,10 +246,13 @@ class ContinuationPolicy(BaseModel):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **values: Any) -> Self:
-        """A policy from `ENDTURN_AGENT_…` variables, e.g. ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS=5.
+        """A policy from `ENDTURN_AGENT_…` variables, e.g.
+
+        ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS=5.
 
         Args:
-            environ: where to look, by default the process's environment. An empty variable counts as unset.
+            environ: where to look, by default the process's environment. An empty variable counts
+                as unset.
             values: keys that win over the environment.
 
         Raises:
@@ -235,7 +279,9 @@ def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping
     name = values.pop("preset", None)
     if name is not None and (not isinstance(name, str) or name not in presets()):
         origin = _from(origins.get("preset"))
-        raise UsageError(f"there is no preset {name!r}{origin}; the presets are: {', '.join(presets())}")
+        raise UsageError(
+            f"unknown preset {name!r}{origin}; the presets are: {', '.join(presets())}"
+        )
     try:
         BaseModel.__init__(policy, **{**({} if name is None else presets()[name]), **values})
     except ValidationError as error:
@@ -243,7 +289,10 @@ def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping
 
 
 def _in_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
-    """The keys that variables set. Of the prices, which are a mapping, a variable holds the JSON."""
+    """The keys that variables set.
+
+    Of the prices, which are a mapping, a variable holds the JSON.
+    """
     told: dict[str, _Told] = {
         name.removeprefix(PREFIX).lower(): (value, name)
         for name, value in environ.items()
@@ -255,13 +304,16 @@ def _in_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
             told["prices"] = json.loads(value), name
         except ValueError:
             example = '{"gpt-5-mini": [0.25, 2.0]}'
-            raise UsageError(f"{name} is not JSON: write it like {example}, USD per million tokens") from None
+            raise UsageError(
+                f"{name} is not JSON: write it like {example}, USD per million tokens"
+            ) from None
     return told
 
 
 KEYS: Final = ("preset", *ContinuationPolicy.model_fields)
 TABLES: Final = ("agent", "alerts", "collector", "grafana", "period", "runbooks", "services")
-"""What stands in the configuration file: the policy's table, and what `endturn generate --config` reads."""
+"""What stands in the configuration file: the policy's table, and what `endturn generate --config`
+reads."""
 
 
 def _in_file(path: Path) -> dict[str, _Told]:
@@ -275,7 +327,9 @@ def _in_file(path: Path) -> dict[str, _Told]:
         raise UsageError(f"{named} is not TOML: {error}") from None
     for name in document:
         if name in KEYS:
-            raise UsageError(f"{named} has {name!r} outside of its table `agent`: write [agent] above it")
+            raise UsageError(
+                f"{named} has {name!r} outside its table `agent`: write [agent] above it"
+            )
         if name not in TABLES:
             raise UsageError(f"{named} has an unknown key {name!r}; {did_you_mean(name, TABLES)}")
     table = document.get("agent", {})
@@ -289,14 +343,17 @@ def _from(origin: str | None) -> str:
 
 
 def _sentence(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """All that is wrong, in one line: which key, which value, where it is from, and what it should be."""
+    """All that is wrong, in one line.
+
+    Which key, which value, where it is from, and what it should be.
+    """
     wrong = []
     for entry in error.errors():
         key = ".".join(str(part) for part in entry["loc"])
         origin = _from(origins.get(str(entry["loc"][0]))) if key else ""
         told = re.sub(r"^\w+ should ", "it should ", entry["msg"].removeprefix("Value error, "))
         if entry["type"] == "extra_forbidden":
-            wrong.append(f"{key!r} is no setting{origin}; {did_you_mean(key, KEYS)}")
+            wrong.append(f"{key!r} is not a setting{origin}; {did_you_mean(key, KEYS)}")
         elif entry["type"] == "missing":
             wrong.append(f"{key} is missing{origin}")
         elif key:

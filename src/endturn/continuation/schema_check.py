@@ -1,12 +1,14 @@
 """Whether a value fits a JSON Schema: what the jsonschema library finds, in a line for the model.
 
-The schema is the host's, the value is the model's. So a schema that cannot be followed (it is no JSON Schema, or a
-reference of it leads nowhere, to the network, or in a circle) refuses nothing, which is logged once for each tool. No
-value can hang the turn: the library searches patterns with `re`, which may take for ever; here pydantic's engine does,
-in time linear in the text. A pattern that it does not know (look-around, back references), or reads otherwise than
-ECMA 262, refuses nothing. `format` is not asserted.
+The schema is the host's, the value is the model's. So a schema that cannot be followed (it is no
+JSON Schema, or a reference of it leads nowhere, to the network, or in a circle) refuses nothing,
+which is logged once for each tool. No value can hang the turn: the library searches patterns with
+`re`, which may take for ever; here pydantic's engine does, in time linear in the text. A pattern
+that it does not know (look-around, back references), or reads otherwise than ECMA 262, refuses
+nothing. `format` is not asserted.
 
-Importing this module imports jsonschema, which takes longer than all of endturn: the gate does so when it first has to.
+Importing this module imports jsonschema, which takes longer than all of endturn: the gate does so
+when it first has to.
 """
 
 from __future__ import annotations
@@ -35,9 +37,12 @@ SHOWN: Final = 300
 
 
 def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
-    """Where a value does not fit a JSON Schema, in words; None where it fits, or the schema cannot be followed.
+    """Where a value does not fit a JSON Schema, in words.
 
-    The words quote nothing of the value but the names that lead to the place: it may be long, or a secret.
+    None where it fits, or the schema cannot be followed.
+
+    The words quote nothing of the value but the names that lead to the place: it may be long, or a
+    secret.
 
     Args:
         schema: of the draft that its `$schema` names, else 2020-12.
@@ -47,13 +52,18 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
         errors = _validator(json.dumps(schema)).iter_errors(value)
         worst = best_match(islice(errors, 100))  # a long list may be wrong all along
     except SchemaError as error:
-        _ignore(tool, f"it is no JSON Schema: {error.json_path} does not fit {error.validator!r} of the draft")
+        _ignore(
+            tool,
+            f"it is no JSON Schema: {error.json_path} does not fit {error.validator!r} "
+            f"of the draft",
+        )
     except Unresolvable as error:
         _ignore(tool, f"the reference {error.ref!r} in it leads nowhere, and nothing is fetched")
     except ArithmeticError:
         return "a number in the arguments is too large"
     except BaseException as error:  # of the library; a gate that raises would end the turn
-        out_of_stack = type(error).__name__ in ("RecursionError", "PanicException")  # the second of its compiled parts
+        # the second of its compiled parts
+        out_of_stack = type(error).__name__ in ("RecursionError", "PanicException")
         if not out_of_stack and not isinstance(error, Exception):
             raise
         if out_of_stack and _is_deep(value):
@@ -66,14 +76,22 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
 
 
 _DEEP: Final = 32
-"""Levels of nesting from which a check that ran out of stack is the value's fault, not the schema's."""
+"""Levels of nesting from which a check that ran out of stack is the value's fault, not the
+schema's."""
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value is nested deeper than that. Level by level: it may be too deep for recursion."""
+    """Whether a value is nested deeper than that.
+
+    Level by level: it may be too deep for recursion.
+    """
     level = [value]
     for _ in range(_DEEP):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        inner = (
+            each.values() if isinstance(each, dict) else each
+            for each in level
+            if isinstance(each, dict | list)
+        )
         level = [part for parts in inner for part in parts]
     return bool(level)
 
@@ -81,7 +99,7 @@ def _is_deep(value: Any) -> bool:
 @lru_cache(maxsize=256)
 def _ignore(tool: str, why: str) -> None:
     """Say that a tool's schema is not used. The cache is what makes it once."""
-    log.warning("[tools] the schema of the tool %r refuses nothing: %s", tool, why)
+    log.warning("[tools] the schema of the tool %r is not checked: %s", tool, why)
 
 
 @lru_cache(maxsize=256)
@@ -93,24 +111,31 @@ def _validator(text: str) -> Validator:
     """
     schema = json.loads(text)
     draft: Any = validator_for(schema, default=Draft202012Validator)
-    draft.check_schema(schema, format_checker=FormatChecker(formats=()))  # else `re` would have to know every pattern
+    # else `re` would have to know every pattern
+    draft.check_schema(schema, format_checker=FormatChecker(formats=()))
     keywords: dict[str, Any] = {"pattern": _pattern, "uniqueItems": _unique_items}
     if '"patternProperties"' in text:
-        keywords |= {"patternProperties": _pattern_properties, "additionalProperties": _additional_properties}
-        keywords["unevaluatedProperties"] = lambda *_: ()  # the library's own matches names with `re`
+        keywords |= {
+            "patternProperties": _pattern_properties,
+            "additionalProperties": _additional_properties,
+        }
+        # the library's own matches names with `re`
+        keywords["unevaluatedProperties"] = lambda *_: ()
     if isinstance(schema, dict):
-        schema.pop("$schema", None)  # wherever the library sees it, it returns to keywords of its own
+        # wherever the library sees it, it returns to keywords of its own
+        schema.pop("$schema", None)
     registry: Registry[Any] = Registry()  # of the drafts alone, and nothing is fetched
     checker: Validator = extend(draft, keywords)(schema, registry=registry)  # type: ignore[no-untyped-call]
     return checker
 
 
-# --- Keywords that the library checks in more than linear time ----------------------------------------------------
+# --- Keywords that the library checks in more than linear time ------------------------------------
 
 _Errors = Iterator[ValidationError]
 
 _NOT_ECMA: Final = re.compile(r"(?<!\\)\[[^\]]*(?<!\\)(?:\[|&&|--|~~)|\\[<>]")
-"""What the engine reads otherwise than ECMA 262: classes within classes, sets of them, the edges of words."""
+"""What the engine reads otherwise than ECMA 262: classes within classes, sets of them, the edges of
+words."""
 
 
 @lru_cache(maxsize=1_024)
@@ -121,7 +146,10 @@ def _engine(pattern: str) -> TypeAdapter[str] | None:
             return TypeAdapter(Annotated[str, Field(pattern=pattern)])
         except UnknownPattern:
             pass
-    log.warning("[tools] the pattern %r refuses nothing: it cannot be matched in linear time", _short(pattern))
+    log.warning(
+        "[tools] the pattern %r is not checked: it cannot be matched in linear time",
+        _short(pattern),
+    )
     return None
 
 
@@ -134,7 +162,11 @@ def _finds(pattern: str, text: str) -> bool | None:
         engine.validate_python(text)
     except PydanticError as error:
         # Half a surrogate pair is no text to the engine.
-        return False if error.errors(include_input=False)[0]["type"] == "string_pattern_mismatch" else None
+        return (
+            False
+            if error.errors(include_input=False)[0]["type"] == "string_pattern_mismatch"
+            else None
+        )
     return True
 
 
@@ -143,7 +175,9 @@ def _pattern(validator: Validator, pattern: str, value: Any, schema: Any) -> _Er
         yield ValidationError("unlike the pattern")
 
 
-def _pattern_properties(validator: Any, patterns: dict[str, Any], value: Any, schema: Any) -> _Errors:
+def _pattern_properties(
+    validator: Any, patterns: dict[str, Any], value: Any, schema: Any
+) -> _Errors:
     if validator.is_type(value, "object"):
         for pattern, inner in patterns.items():
             for name, part in value.items():
@@ -151,12 +185,20 @@ def _pattern_properties(validator: Any, patterns: dict[str, Any], value: Any, sc
                     yield from validator.descend(part, inner, path=name, schema_path=pattern)
 
 
-def _additional_properties(validator: Any, others: Any, value: Any, schema: dict[str, Any]) -> _Errors:
+def _additional_properties(
+    validator: Any, others: Any, value: Any, schema: dict[str, Any]
+) -> _Errors:
     patterns = schema.get("patternProperties", {})
     if validator.is_type(value, "object"):
-        named = [name for name in value if any(_finds(pattern, name) is not False for pattern in patterns)]
+        named = [
+            name
+            for name in value
+            if any(_finds(pattern, name) is not False for pattern in patterns)
+        ]
         plain = {"properties": dict.fromkeys([*schema.get("properties", {}), *named])}
-        yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, others, value, plain)
+        yield from Draft202012Validator.VALIDATORS["additionalProperties"](
+            validator, others, value, plain
+        )
 
 
 def _unique_items(validator: Validator, wanted: Any, value: Any, schema: Any) -> _Errors:
@@ -167,23 +209,30 @@ def _unique_items(validator: Validator, wanted: Any, value: Any, schema: Any) ->
         yield ValidationError("the same twice")
 
 
-# --- Words --------------------------------------------------------------------------------------------------------
+# --- Words ----------------------------------------------------------------------------------------
 
 
 def _described(error: ValidationError) -> str:
-    """Where a value is wrong, and what is wanted there: as the schema says it, which a model reads well."""
+    """Where a value is wrong, and what is wanted there.
+
+    As the schema says it, which a model reads well.
+    """
     where = "arguments" + "".join(
-        f"[{step}]" if isinstance(step, int) else f".{_short(step, 60)}" for step in error.absolute_path
+        f"[{step}]" if isinstance(step, int) else f".{_short(step, 60)}"
+        for step in error.absolute_path
     )
     if "propertyNames" in list(error.absolute_schema_path):
         where = f"a name in {where}"
     match error.validator, error.validator_value:
         case "additionalProperties", False:
-            return f"{where}: {_short(error.message)}"  # names those members, and quotes nothing else
+            # names those members, and quotes nothing else
+            return f"{where}: {_short(error.message)}"
         case None, _:  # a schema within is `false`, and the library does not say where
             return f"{where} must not be, or must not hold what it holds"
         case keyword, wanted:
-            return f"{where} does not fit {_short(json.dumps({keyword: wanted}, ensure_ascii=False))}"
+            return (
+                f"{where} does not fit {_short(json.dumps({keyword: wanted}, ensure_ascii=False))}"
+            )
 
 
 def _short(text: str, limit: int = SHOWN) -> str:

@@ -1,27 +1,33 @@
-"""Ending on purpose: the tools by which a model says that it is done, what calling them means, and the wallet guard.
+"""Ending on purpose.
+
+The tools by which a model says that it is done, what calling them means, and the wallet guard.
 
 The rules:
 
-1. A mode listens to its own tool: `response` to finish_response, `task` to finish_task and its deprecated alias
-   task_completed. The other mode's tool is a tool like any other.
-2. A call counts once it has passed the gate and its function has run without an error: never from a cut payload. The
-   batch that holds it is run whole. Then the turn is over, whatever the stop reason; of several, the first counts.
-3. The status is `done`, `partial` or `blocked`; a task waits for review whatever it is. It stands in a field, and for
-   loops that see text only as `[FINISH_STATUS:x]` at the very end of the result's text: a summary, which may quote such
-   a marker, stands before it.
-4. Where such a tool was offered and is not called, the wallet guard looks at each answer, in this order:
-   `no_action`: it says something, and asks for nothing to be run;
-   `echo`: it repeats a tool's result word for word, or holds the label `[Tool Result]`;
-   `repeated`: it is the answer before once more: the same first 200 characters, and the same calls;
-   `trivial`: it is the third in a row that has fewer than 10 characters and asks for nothing to be run.
-   Each ends the turn as `implicit_completion`. What is less than three times trivial is asked again. An answer in
-   which that tool was called, and did not run, is not looked at: the model is told why, and calls again.
-5. Three trivial answers in a turn that has said nothing and run nothing are no completion, but `empty_response`.
-6. A model that has no tools may write the tool's name, and its arguments behind it, at the end of its answer: that
-   counts where `text_signals` is on.
-7. An answer of calls alone is neither trivial nor repeated: models that call tools often say nothing beside.
+1. A mode listens to its own tool: `response` to finish_response, `task` to finish_task and its
+   deprecated alias task_completed. The other mode's tool is a tool like any other.
+2. A call counts once it has passed the gate and its function has run without an error: never from a
+   cut payload. The batch that holds it is run whole. Then the turn is over, whatever the stop
+   reason; of several, the first counts.
+3. The status is `done`, `partial` or `blocked`; a task waits for review whatever it is. It stands
+   in a field, and for loops that see text only as `[FINISH_STATUS:x]` at the very end of the
+   result's text: a summary, which may quote such a marker, stands before it.
+4. Where such a tool was offered and is not called, the wallet guard looks at each answer, in this
+   order: `no_action`: it says something, and asks for nothing to be run; `echo`: it repeats a
+   tool's result word for word, or holds the label `[Tool Result]`; `repeated`: it is the answer
+   before once more: the same first 200 characters, and the same calls; `trivial`: it is the third
+   in a row that has fewer than 10 characters and asks for nothing to be run. Each ends the turn as
+   `implicit_completion`. What is less than three times trivial is asked again. An answer in which
+   that tool was called, and did not run, is not looked at: the model is told why, and calls again.
+5. Three trivial answers in a turn that has said nothing and run nothing are no completion, but
+`empty_response`.
+6. A model that has no tools may write the tool's name, and its arguments behind it, at the end of
+   its answer: that counts where `text_signals` is on.
+7. An answer of calls alone is neither trivial nor repeated: models that call tools often say
+nothing beside.
 
-No I/O, no clock. The tools, their result texts, the statuses and the guard are those of Penguin's engine.
+No I/O, no clock. The tools, their result texts, the statuses and the guard are those of Penguin's
+engine.
 """
 
 from __future__ import annotations
@@ -32,9 +38,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from endturn.chat import Tool, ToolCall
-from endturn.events import TurnOutcome
-from endturn.tables import shipped
+from endturn.calls import TurnOutcome
+from endturn.vocabulary import Tool, ToolCall, shipped
 
 Mode = Literal["response", "task"]
 ToolFunction = Callable[[ToolCall], str]
@@ -56,8 +61,12 @@ _STATUS_TEXT: Final[Mapping[object, str]] = {
 }
 _MARKER: Final = re.compile(r"\[FINISH_STATUS:(\w+)\]\s*\Z")
 
-FINISH_RESPONSE, FINISH_TASK = map(Tool.model_validate, json.loads(shipped().joinpath("terminators.json").read_text()))
-TASK_COMPLETED: Final = FINISH_TASK.but(name="task_completed", description="Deprecated: call finish_task instead.")
+FINISH_RESPONSE, FINISH_TASK = map(
+    Tool.model_validate, json.loads(shipped().joinpath("terminators.json").read_text())
+)
+TASK_COMPLETED: Final = FINISH_TASK.but(
+    name="task_completed", description="Deprecated: call finish_task instead."
+)
 """For hosts whose prompts still name it; `tools` does not offer it."""
 TERMINATORS: Final[Mapping[str, Mapping[str, Any]]] = {
     tool.name: tool.parameters for tool in (FINISH_RESPONSE, FINISH_TASK, TASK_COMPLETED)
@@ -80,7 +89,7 @@ class Finish:
     summary: str | None = None
 
 
-# --- The tools ----------------------------------------------------------------------------------------------------
+# --- The tools ------------------------------------------------------------------------------------
 
 
 def finish_response(call: ToolCall) -> str:
@@ -97,7 +106,9 @@ def finish_task(call: ToolCall) -> str:
     """
     summary, status = _given(call)
     if status not in _STATUS_TEXT:
-        raise ValueError(f"there is no status {status!r}: give one of {', '.join(map(str, _STATUS_TEXT))}")
+        raise ValueError(
+            f"unknown status {status!r}: use one of {', '.join(map(str, _STATUS_TEXT))}"
+        )
     said = f" Summary: {summary}" if summary else ""
     return f"{_STATUS_TEXT[status]}. Marked for human review.{said} [FINISH_STATUS:{status}]"
 
@@ -118,8 +129,13 @@ def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
     return ((tool, FUNCTIONS[mode][tool.name]),)
 
 
-def functions(mode: Mode, own: Mapping[str, Callable[[ToolCall], Any]]) -> dict[str, Callable[[ToolCall], Any]]:
-    """A host's functions, and those of a mode's tools that it has not its own for; the alias goes with finish_task."""
+def functions(
+    mode: Mode, own: Mapping[str, Callable[[ToolCall], Any]]
+) -> dict[str, Callable[[ToolCall], Any]]:
+    """A host's functions, and those of a mode's tools that it has not its own for.
+
+    The alias goes with finish_task.
+    """
     made = {**FUNCTIONS[mode], **own}
     if mode == "task":
         made[TASK_COMPLETED.name] = own.get(TASK_COMPLETED.name, made[FINISH_TASK.name])
@@ -142,10 +158,12 @@ def signal_of(call: ToolCall, mode: Mode | None) -> Finish | None:
 
 
 def signal_in(text: str, mode: Mode) -> Finish | None:
-    """What a text signals that ends with a mode's tool: its name, and behind it an object or nothing.
+    """What a text signals that ends with a mode's tool.
 
-    A text that begins with the name on a line of its own is all signal: what follows is its summary. An example in the
-    middle of an answer is none.
+    Its name, and behind it an object or nothing.
+
+    A text that begins with the name on a line of its own is all signal: what follows is its
+    summary. An example in the middle of an answer is none.
     """
     found = _AT_END[mode].search(text) or _AT_START[mode].match(text)
     if found is None:
@@ -174,7 +192,8 @@ def status_in(text: str) -> str | None:
 
 _AT_END: Final[Mapping[Mode, re.Pattern[str]]] = {
     mode: re.compile(
-        rf"^ {{0,3}}(?P<name>{'|'.join(functions)})\s*(?P<given>\{{.*\}})?\s*(?:```\s*)?\Z", re.MULTILINE | re.DOTALL
+        rf"^ {{0,3}}(?P<name>{'|'.join(functions)})\s*(?P<given>\{{.*\}})?\s*(?:```\s*)?\Z",
+        re.MULTILINE | re.DOTALL,
     )
     for mode, functions in FUNCTIONS.items()
 }
@@ -185,7 +204,10 @@ _AT_START: Final[Mapping[Mode, re.Pattern[str]]] = {
 
 
 def _given(call: ToolCall) -> tuple[str, object]:
-    """The summary ("" for none) and the status of a call whose arguments are an object, a JSON string or plain text."""
+    """Return the summary ("" for none) and the status that a call gives.
+
+    Its arguments are an object, a JSON string or plain text.
+    """
     given: Any = call.arguments
     text = (call.arguments_raw or "").strip()
     if given is None:
@@ -193,7 +215,9 @@ def _given(call: ToolCall) -> tuple[str, object]:
     if not isinstance(given, dict):
         return (given if isinstance(given, str) else text), "done"
     summary, status = given.get("summary"), given.get("status") or "done"
-    return ("" if summary is None else str(summary)), status if isinstance(status, str) else str(status)
+    return ("" if summary is None else str(summary)), status if isinstance(status, str) else str(
+        status
+    )
 
 
 def loaded(text: str) -> Any:
@@ -212,7 +236,11 @@ def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) ->
 
 
 _ALWAYS: Final = {TurnOutcome.EMPTY_RESPONSE: "llm_empty_response_error"}
-_IN_A_MODE: Final = {**_ALWAYS, TurnOutcome.CANCELLED: "stopped", TurnOutcome.PROVIDER_ERROR: "error"}
+_IN_A_MODE: Final = {
+    **_ALWAYS,
+    TurnOutcome.CANCELLED: "stopped",
+    TurnOutcome.PROVIDER_ERROR: "error",
+}
 _STATUS: Final[Mapping[Mode | None, Mapping[TurnOutcome, str]]] = {
     None: _ALWAYS,
     "response": {**_IN_A_MODE, TurnOutcome.IMPLICIT_COMPLETION: "completed"},
@@ -220,7 +248,7 @@ _STATUS: Final[Mapping[Mode | None, Mapping[TurnOutcome, str]]] = {
 }
 """Where that is not the outcome's group."""
 
-# --- The wallet guard ---------------------------------------------------------------------------------------------
+# --- The wallet guard -----------------------------------------------------------------------------
 
 
 def is_trivial(text: str) -> bool:
@@ -229,7 +257,9 @@ def is_trivial(text: str) -> bool:
 
 
 class WalletGuard:
-    """Says whether a turn is over, to a loop of any make that shows it each answer. One for each turn.
+    """Says whether a turn is over, to a loop of any make that shows it each answer.
+
+    One for each turn.
 
         guard = WalletGuard("task")
         while (finish := guard.see(text, results=[("finish_task", result)])) is None:
@@ -250,7 +280,9 @@ class WalletGuard:
         self._trivial = 0
         self._nothing_yet = True
 
-    def see(self, text: str, *, calls: Sequence[str] = (), results: Sequence[tuple[str, str]] = ()) -> Finish | None:
+    def see(
+        self, text: str, *, calls: Sequence[str] = (), results: Sequence[tuple[str, str]] = ()
+    ) -> Finish | None:
         """Look at one answer, after what it asked for was run.
 
         Args:
@@ -269,7 +301,9 @@ class WalletGuard:
                     return Finish(name, status)
         return self._guard(text, calls, results) if self._guards else None
 
-    def _guard(self, text: str, calls: Sequence[str], results: Sequence[tuple[str, str]]) -> Finish | None:
+    def _guard(
+        self, text: str, calls: Sequence[str], results: Sequence[tuple[str, str]]
+    ) -> Finish | None:
         said, acted, trivial = text.strip(), bool(calls or results), is_trivial(text)
         echo = RESULT_LABEL in said or said in self._results
         seen = None if trivial else (said[:COMPARED], *calls)

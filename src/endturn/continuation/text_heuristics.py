@@ -1,4 +1,4 @@
-"""What a model's text looks like: a telling repetition, an open code block, a preamble, a loop, an overlap.
+"""What a model's text looks like: a telling repetition, an open code block, a loop, an overlap.
 
 Pure, and each in time linear in the text.
 """
@@ -8,25 +8,44 @@ from __future__ import annotations
 import re
 import string
 import sys
-from bisect import bisect_left
-from itertools import product
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from unicodedata import category
 
-from endturn.tables import lines, shipped
+from endturn.vocabulary import HALF
 
 _SAYS_NOTHING: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
 
 def tells(text: str) -> bool:
-    """Whether a repetition of this text means that it was written twice: rows of figures and rules repeat by nature."""
+    """Whether a repetition of this text means that it was written twice.
+
+    Rows of figures and rules repeat by nature.
+    """
     return any(character not in _SAYS_NOTHING and not character.isspace() for character in text)
 
 
-HALF: Final = "\N{REPLACEMENT CHARACTER}"
-"""What a decoder makes of half a character, where a limit has cut it."""
-
 LEADING_DOTS: Final = re.compile(r"\s*(?:\.{3}|…)")
+LEADING_QUOTES: Final = re.compile(r"""\s*["'“”‘’«»„]+""")
+_OPENING: Final = re.compile(r"""\s*(?:(`{3,}|~{3,})[^\n`]*\n\s*)?(["'“”‘’«»„*_`]*)""")
+_CLOSING: Final = re.compile(r"""[\s"'“”‘’«»*_`~.!?…。]*""")
+
+
+def opening(text: str) -> re.Match[str]:
+    """Match what a text may be wrapped in.
+
+    The first line of a code block, quotation marks, emphasis.
+    """
+    found = _OPENING.match(text)
+    assert found is not None  # it matches nothing, too
+    return found
+
+
+def is_closing(text: str) -> bool:
+    """Whether a text only closes what `opening` matches, after the end of a sentence perhaps."""
+    return _CLOSING.fullmatch(text) is not None
+
+
 _DOTS_BEGUN: Final = re.compile(r"\s*\.{0,2}")
 
 
@@ -35,11 +54,14 @@ def may_become_dots(text: str) -> bool:
     return _DOTS_BEGUN.fullmatch(text) is not None
 
 
-# --- Code blocks --------------------------------------------------------------------------------------------------
+# --- Code blocks ----------------------------------------------------------------------------------
 
 
 class Fence(NamedTuple):
-    """A line that opens a code block: its backticks or tildes, and what follows them, lower case."""
+    """A line that opens a code block.
+
+    Its backticks or tildes, and what follows them, lower case.
+    """
 
     marker: str
     info: str
@@ -71,11 +93,18 @@ def open_fence(text: str) -> Fence | None:
         before, marker, info = found[1], found[2], found[3].strip()
         if opened is None:
             opened, indentation = Fence(marker, info.casefold()), len(before)
-        elif not info and marker.startswith(opened.marker) and not before.strip() and len(before) <= indentation + 3:
+        elif (
+            not info
+            and marker.startswith(opened.marker)
+            and not before.strip()
+            and len(before) <= indentation + 3
+        ):
             opened = None
     return opened
 
 
+_LAST: Final = 120
+"""Characters at a text's end that are looked at."""
 _SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$")
 
 
@@ -85,49 +114,14 @@ def is_blank(text: str) -> bool:
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether a text may be over where it ends: its last character is one that sentences and markup end with."""
-    return _SENTENCE_ENDS.search(text[-PREAMBLE:]) is not None
+    """Whether a text may be over where it ends.
+
+    Its last character is one that sentences and markup end with.
+    """
+    return _SENTENCE_ENDS.search(text[-_LAST:]) is not None
 
 
-# --- Preambles ----------------------------------------------------------------------------------------------------
-
-PREAMBLE: Final = 120
-"""Characters that a preamble has at most."""
-
-_ALONE: Final = ("continuing", "continued", "continuation", "resuming")
-_KNOWN: Final = frozenset(
-    " ".join(filter(None, words))
-    for _, cells in lines(shipped(), "preambles.tsv", range(4, 5))
-    for words in product(*(cell.split("|") for cell in cells))
-)
-_SORTED: Final = sorted(_KNOWN)
-_WORDS: Final = re.compile(r"[a-z']+")
-_PLAIN: Final = re.compile(r"[a-z' .,:;!…*_()\[\]>#–—\t\r-]*")
-_MARKED: Final = re.compile(r"(\.\.\.|…|:|[)\]*_])\s*$")
-
-
-def _words(line: str) -> str | None:
-    """A line's words, lower case; None if it holds what no preamble holds."""
-    line = line.lower().replace("’", "'")
-    return " ".join(_WORDS.findall(line)) if _PLAIN.fullmatch(line) else None
-
-
-def is_preamble(line: str) -> bool:
-    """Whether a line announces a continuation instead of being one."""
-    words = _words(line)
-    return words in _KNOWN and (words not in _ALONE or _MARKED.search(line) is not None)
-
-
-def may_become_preamble(line: str) -> bool:
-    """Whether a line that is not over yet may still turn out to be one."""
-    words = _words(line)
-    if words is None:
-        return False
-    at = bisect_left(_SORTED, words)  # whatever begins with them, comes next
-    return at < len(_SORTED) and _SORTED[at].startswith(words)
-
-
-# --- Loops --------------------------------------------------------------------------------------------------------
+# --- Loops ----------------------------------------------------------------------------------------
 
 LOOP_FROM: Final = 400
 """Characters that a text has at least to be called a loop."""
@@ -138,17 +132,19 @@ LOOP_TIMES: Final = 5
 def loop_start(text: str) -> int | None:
     """Where a text that has gone over into a loop begins to repeat itself; None if it has not.
 
-    A loop says one thing again and again, verbatim and with nothing in between: a syllable, a line, a period of many
-    lines. It is what the text ends in, five times or more over at least half of 400 characters or more; the last time
-    may be cut. Rows that share a passage and differ in their data are none, however long the passage. The place is the
-    end of the first time: what follows it is repetition and nothing else.
+    A loop says one thing again and again, verbatim and with nothing in between: a syllable, a line,
+    a period of many lines. It is what the text ends in, five times or more over at least half of
+    400 characters or more; the last time may be cut. Rows that share a passage and differ in their
+    data are none, however long the passage. The place is the end of the first time: what follows it
+    is repetition and nothing else.
     """
     text = text.rstrip(HALF)
     if len(text) < LOOP_FROM:
         return None
     half = text[len(text) // 2 :]
-    # Five times in the whole text, so two and a half in its second half: there, what has one period from its beginning
-    # over three fifths has that period throughout, or none so short. The first place is the period or nothing is.
+    # Five times in the whole text, so two and a half in its second half: there, what has one period
+    # from its beginning over three fifths has that period throughout, or none so short. The first
+    # place is the period or nothing is.
     reach = len(half) * 2 // LOOP_TIMES
     period = half.find(half[: len(half) - reach], 1)
     if period < 0 or half[period:] != half[:-period]:
@@ -159,7 +155,50 @@ def loop_start(text: str) -> int | None:
     return start + period if len(text) - start >= LOOP_TIMES * period else None
 
 
-# --- Overlaps -----------------------------------------------------------------------------------------------------
+# --- Natural repetition ---------------------------------------------------------------------------
+
+
+def is_repeated(text: str) -> bool:
+    """Whether a text is three or more times the same words, or the same characters.
+
+    It says nothing by being repeated.
+
+    The last time may end anywhere.
+    """
+    words = re.findall(r"\w+", text.casefold())
+    if any(
+        _has_period(words, period)
+        for period in range(1, len(words) // 3 + 1)
+        if len(words) % period == 0
+    ):
+        return True
+    text = f"{text.strip()} "
+    return any(
+        _has_period(text[:end], period)
+        for end in (-1, None)
+        for period in range(1, len(text[:end]) // 3 + 1)
+    )
+
+
+def _has_period(units: Sequence[str], period: int) -> bool:
+    return units[period:] == units[:-period]
+
+
+def overlaps_by_nature(end: str, size: int) -> bool:
+    """Return whether the last `size` characters belong to a repetition that ends the text.
+
+    Twice the same is one where the characters are one or more whole periods of it: so a text goes
+    on that is cut there. Otherwise it takes three times. A blank may be missing at the end.
+    """
+    for text, least in ((end, size), (f"{end} ", size + 1)):
+        for period in range(1, len(text) // 2 + 1):
+            length = max(least, (3 if least % period else 2) * period)
+            if length <= len(text) and text[-length:-period] == text[period - length :]:
+                return True
+    return False
+
+
+# --- Overlaps -------------------------------------------------------------------------------------
 
 
 def may_overlap_more(end: str, text: str) -> bool:
@@ -168,6 +207,9 @@ def may_overlap_more(end: str, text: str) -> bool:
 
 
 def overlap(end: str, text: str, *, below: int = sys.maxsize) -> int:
-    """The length, below a limit, of the longest beginning of a text that is also an end of another."""
+    """Return the length of the longest start of `text` that is also an end of `end`.
+
+    Only lengths below `below` count.
+    """
     starts = range(max(0, len(end) - min(len(text), below - 1)), len(end))
     return next((len(end) - start for start in starts if text.startswith(end[start:])), 0)

@@ -1,398 +1,522 @@
-"""One turn as a generator: it decides and records; whoever drives it calls the provider and runs the tools.
+"""One turn as a generator of effects: a driver performs them and sends the replies.
 
     steps(TurnState(request, …)) yields
-    CallProvider  → the driver calls the provider, feeds `incoming` with what arrives; answers None, or what was raised
-    RunTool       → the driver runs the tool; answers ToolRan
-    MakeRoom      → the driver asks the host's function for a shorter request; answers that, or None
-    Wait          → the driver lets some seconds pass; answers None
-    Delta         → the driver hands it to the consumer; answers None
+    CallProvider  → the driver calls the provider and feeds `incoming`; the reply is None, or the
+                    exception raised
+    RunTool       → the driver runs the tool; the reply is a ToolRan
+    MakeRoom      → the driver asks the host's function for a shorter request; the reply is that,
+                    or None
+    Wait          → the driver sleeps; the reply is None
+    Delta         → the driver passes it to the consumer; the reply is None
     StopIteration → its value is the TurnResult
 
-No I/O and no clock of its own, so one generator serves plain functions and coroutines, whole answers and streams. The
-machine's table says which step follows; here is what each step calls for.
+The generator does no I/O and has no clock, so it serves plain functions and coroutines, whole
+answers and streams. The machine's table says which state follows. Here stands what is done in each
+phase.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from endturn import hooks
-from endturn.chat import CallFragment, ChatResponse, Delta, Request
-from endturn.continuation import continuation_request as asking, machine, result, termination
+from endturn.calls import COMPLETE, Strategy, TerminationSignalled, TurnOutcome, end_turn, listeners
+from endturn.continuation import machine, result, termination
 from endturn.continuation.answer_text import NO_LIMIT, IncomingResponse
-from endturn.continuation.evaluation import evaluate, report_repair
-from endturn.continuation.history import without_empty
+from endturn.continuation.continuation_request import (
+    announce,
+    follow_up,
+    is_prefill_refused,
+    resumption_after,
+    withdraw_prefill,
+)
+from endturn.continuation.evaluation import evaluate
+from endturn.continuation.history import joined, without_empty
 from endturn.continuation.machine import FINAL, Signal, State
+from endturn.continuation.phases import (
+    PHASES,
+    Decision,
+    Dispatching,
+    Ended,
+    Receiving,
+    Requesting,
+    Responded,
+    Retrying,
+)
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Repair
+from endturn.continuation.tool_gate import Answer, Run
+from endturn.continuation.turn_reports import count_unevaluated, report_repair
 from endturn.continuation.turn_state import TurnState
 from endturn.errors import ProviderError
-from endturn.events import COMPLETE, Strategy, TerminationSignalled, TurnOutcome, plausible
-from endturn.scopes import end_turn
-from endturn.stop import Resume, Stop, StopReason
+from endturn.vocabulary import (
+    CallFragment,
+    ChatResponse,
+    Delta,
+    Message,
+    Request,
+    Resume,
+    Stop,
+    StopReason,
+    ToolCall,
+)
 
 log = logging.getLogger("endturn")
 
 
-# --- Its course ---------------------------------------------------------------------------------------------------
+# --- The course of a turn -------------------------------------------------------------------------
 
 LONGEST_WAIT_S: Final = 60.0
-"""Between two looks at a response that is still being made. The first comes after a second; each wait doubles."""
+"""The longest wait between two polls of a response. The first is a second; each one doubles."""
 
-SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, StopReason.REFUSED})
-"""The stop reasons that arrive as HTTP errors too: such an error counts as a response. So does one to be repaired."""
+SENT_AS_ERRORS: Final = frozenset(
+    {StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, StopReason.REFUSED}
+)
+"""Stop reasons that arrive as HTTP errors too. Such an error counts as a response."""
 
 
 def steps(state: TurnState) -> result.Steps:
-    """The course of one turn, from the user's input to the answer handed back.
+    """Run one turn, from the user's input to the answer.
 
     Raises:
-        Exception: what the provider raised on the first call, if nothing had come of it.
+        Exception: what the provider raised on the first call, if nothing had arrived.
     """
-    state.write(began=_beginning(state))
-    if state.strategy is not None:
-        asking.announce(state, state.strategy)
+    first = state.phase
+    assert isinstance(first, Requesting)
+    if state.record.is_observed:
+        state.record.write(began=_transcript_start(state, first))
+    if state.over is not None:
+        return _result(state, _already_answered(state, first, state.over))
+    if first.strategy is not None:
+        announce(state, first.strategy)
     while state.machine.state not in FINAL:
-        signal = yield from _do(state)
-        state.machine.on(signal)
-    if state.aside:  # nothing has come in its place
-        state.text.restore()
-    yield from state.text.end_answer()
+        signal, phase = yield from _decide(state)
+        entered = state.machine.on(signal)
+        assert isinstance(phase, PHASES[entered]), (
+            f"{entered} is entered in {PHASES[entered].__name__}"
+        )
+        state.phase = phase
+    ended = state.phase
+    assert isinstance(ended, Ended)
+    if ended.unrecorded.is_discarded:  # nothing has replaced it
+        state.record.text.restore()
+    yield from state.record.text.end_answer()
     if state.machine.state is State.COMPLETE:
-        yield from _show_calls(state)
-    return _result(state)
+        yield from _show_calls(ended.calls)
+    return _result(state, ended)
 
 
-def interrupt(state: TurnState, error: BaseException | None) -> result.TurnResult:
-    """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
-    stood = state.machine.state
-    if state.incoming is not None:
-        state.incoming.close(None)
-        state.take()
-        if state.last.stop.reason is StopReason.MISSING:
-            _fail(state, Signal.INTERRUPTED, None)
-        else:
-            _spend(state)
-            state.enter(state.last)  # the answer had arrived; the consumer did not wait for its last piece
-    elif stood is State.EXECUTE_TOOLS and state.calls:
-        done = {answer.tool_call_id for answer in state.answers}
-        for call in state.calls:
-            if call.id not in done:
-                state.note_answer(call, "the turn was stopped before this call was done", is_error=True)
-        state.end_batch()
-        state.resumption = state.resume_with(state.sent, None)
-    elif stood is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
-        state.resumption = state.resume_same()
-    if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
-        state.machine.on(Signal.INTERRUPTED)
-    state.outcome = TurnOutcome.CANCELLED
-    if isinstance(error, Exception):
-        state.outcome, state.error = TurnOutcome.PROVIDER_ERROR, error
-    state.turn.continuation = None
-    if state.aside:
-        state.text.restore()
-    return _result(state, error)
-
-
-def _beginning(state: TurnState) -> result.Began:
-    setup, sent = state.setup, state.sent
+def _transcript_start(state: TurnState, first: Requesting) -> result.TranscriptStart:
+    terms, record, setup = state.terms, state.record, state.terms.setup
     paused: ChatResponse | None = None
-    if state.strategy is Strategy.RETRIEVE:
-        stop = Stop(StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID)
-        paused = (state.passing or ChatResponse(stop=stop)).but(id=sent.retrieve, stop=stop)
-    elif state.strategy is Strategy.NATIVE_TOKEN:
+    if first.strategy is Strategy.RETRIEVE:
+        stop, superseded = (
+            Stop(StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID),
+            first.unrecorded.superseded,
+        )
+        received = ChatResponse(stop=stop) if superseded is None else superseded.response
+        paused = received.but(id=first.request.retrieve, stop=stop)
+    elif first.strategy is Strategy.NATIVE_TOKEN:
         stop = Stop(StopReason.PAUSED, resume=Resume.NATIVE_TOKEN)
-        paused = ChatResponse(stop=stop, token=sent.token, id=sent.previous_id)
-    return result.Began(
-        request=state.asked, segments=tuple(state.segments), counters=replace(state.counters), usage=state.usage,
-        paused=paused, format=setup.format.name, provider=setup.provider, dialect=setup.dialect,
-        retrieves=setup.retrieves, follows_tokens=setup.follows_tokens,
-    )  # fmt: skip
-
-
-def _do(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
-    """Do what is to be done where the turn stands. Returns what came of it."""
-    match state.machine.state:
-        case State.REQUEST:
-            if state.strategy is None:  # else a turn is taken up in the middle of an answer
-                state.counters.count(None)
-        case State.EVALUATE_STOP:
-            signal = evaluate(state)
-            return (yield from _make_room(state)) if signal is Signal.CONTEXT_WINDOW_EXCEEDED else signal
-        case State.EXECUTE_TOOLS:
-            return (yield from _execute(state))
-        case State.ASK_AGAIN:
-            asking.ask_again(state)
-        case State.REQUEST_CONTINUATION | State.REPAIR | State.RESUME_UNCHANGED:
-            asking.ask_for_rest(state)
-            if state.strategy is Strategy.RETRIEVE:
-                yield result.Wait(min(2.0 ** (state.counters.resumes - 1), LONGEST_WAIT_S))
-        case State.ABORT_PARTIAL:
-            return Signal.RETURNED
-        case pending:
-            return _check(state, pending)
-    return (yield from _call(state))
-
-
-# --- Limits -------------------------------------------------------------------------------------------------------
-
-
-def _check(state: TurnState, pending: State) -> Signal:
-    """Whether a further call is made: at a limit the turn ends with its outcome."""
-    limits, policy = state.limits, state.policy
-    match pending:
-        case State.CONTINUE_PENDING:
-            limit = state.gained_nothing or limits.before_continuation()
-            if limit is None and asking.chosen(state) is None:
-                limit = TurnOutcome.NOT_CONTINUED
-            most = policy.continuation_max_attempts
-            if limit is None:
-                attempt = state.counters.attempts + 1
-                log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, most)
-            else:
-                asking.log_given_up(limit, allowed=most > 0)
-        case State.REPAIR_PENDING:
-            limit = limits.before_repair()
-        case State.RESUME_PENDING:
-            resume = state.last.stop.resume
-            limit = limits.before_resume(resume, able=asking.can_resume(state, resume))
-            if limit is TurnOutcome.RESUME_LIMIT and policy.continuation_max_resumes:
-                log.warning("[continue] Response paused, max resumes reached, breaking")
-            elif limit is TurnOutcome.RESUME_LIMIT:
-                log.info("[continue] Response paused, resuming is not allowed")
-        case State.ASK_AGAIN_PENDING:
-            assert state.retry is not None
-            limit = limits.before_asking_again(state.retry[1])
-        case _:
-            assert pending is State.ITERATE_PENDING
-            limit = limits.before_iteration()
-            if limit is None:  # the same once more, as an ordinary call
-                state.put_aside()
-                state.strategy = None
-    if limit is None:
-        return Signal.UNDER_LIMITS
-    state.outcome = limit
-    if pending is not State.ITERATE_PENDING:
-        state.resumption = asking.onward(state) if limit in result.RESUMABLE else None
-    if pending is State.REPAIR_PENDING and state.strategy is not Strategy.REPAIR:
-        report_repair(state, attempted=False, succeeded=False)
-    return Signal.LIMIT_REACHED
-
-
-# --- One call -----------------------------------------------------------------------------------------------------
-
-
-def _call(state: TurnState) -> Generator[result.CallProvider | Delta, result.Reply, Signal]:
-    """One call to the provider, and what became of it."""
-    state.error = None
-    strategy, room = state.strategy, state.limits.chars_left
-    if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and state.passing is not None:
-        room += len(state.passing.text)  # it comes again, or another in its place, and was counted
-    hold = NO_LIMIT if state.is_held else termination.TRIVIAL_BELOW if state.may_be_trivial else 0
-    yield from state.text.begin(room=room, hold=hold)
-    state.incoming = IncomingResponse(state.text, strategy)
-    state.turn.last_usage = None
-    state.write_pending()
-    raised = yield result.CallProvider(state.sent, state.incoming)
-    state.turn.continuation = None
-    if not isinstance(raised, Exception):
-        state.take()
-        return Signal.RESPONSE
-    state.take(raised)
-    stop = raised.stop if isinstance(raised, ProviderError) else None
-    if stop is not None and (stop.reason in SAID_BY_ERRORS or stop.resume is Resume.REPAIR):
-        state.response, state.error = state.last.but(stop=stop), raised
-        return Signal.RESPONSE
-    if asking.withdraw_prefill(state, raised):
-        return Signal.PREFILL_REFUSED
-    if state.counters.calls == 1 and not state.last.text:
-        raise raised
-    _fail(state, Signal.FAILED, raised)
-    return Signal.FAILED
-
-
-def _fail(state: TurnState, signal: Signal, error: BaseException | None) -> None:
-    """Keep what is worth keeping of a call that did not end, and how the turn could go on."""
-    state.outcome, state.error = machine.OUTCOMES[signal], error
-    _spend(state)
-    if isinstance(error, ProviderError) and error.retryable:
-        state.counters.give_back(state.strategy)
-    if state.last.text.strip() and state.strategy is not Strategy.RETRIEVE:
-        state.enter(state.last)
-        state.resumption = asking.onward(state)
-    else:  # nothing came of it, or the whole of it can be fetched once more: the same request can be sent again
-        if state.strategy is Strategy.RETRIEVE:
-            state.let_pass(state.last)
-        state.resumption = state.resume_same()
-    state.forget_pending()
-    if state.strategy is Strategy.REPAIR:
-        report_repair(state, attempted=True, succeeded=False)
-
-
-def _spend(state: TurnState) -> None:
-    """Count what a call has used that is not judged any more; nothing is estimated of it."""
-    usage = plausible(state.reported)
-    if usage is not None:
-        state.spend(usage)
-
-
-def _make_room(state: TurnState) -> Generator[result.MakeRoom, result.Reply, Signal]:
-    """Ask the host to make room in a full window, once a turn."""
-    if state.policy.on_context_exceeded == "abort" or state.counters.again:
-        return Signal.CONTEXT_WINDOW_EXCEEDED
-    made = yield result.MakeRoom(state.sent, state.last)
-    if not isinstance(made, Request):
-        return Signal.CONTEXT_WINDOW_EXCEEDED
-    state.retry = made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED
-    return Signal.WORTHLESS
-
-
-# --- Tools --------------------------------------------------------------------------------------------------------
-
-
-def _execute(state: TurnState) -> Generator[result.Act, result.Reply, Signal]:
-    """Run the calls that the gate passed, or answer those that it refused for what they say."""
-    yield from state.text.end_answer()
-    if isinstance(state.verdict, Answer):
-        for call, error in state.verdict.errors:
-            state.note_answer(call, error, is_error=True)
-    else:
-        yield from _show_calls(state)
-        yield from _run_tools(state)
-    return _after_calls(state)
-
-
-def _show_calls(state: TurnState) -> Generator[Delta, result.Reply, None]:
-    """Show the consumer the calls, now that they have passed the gate."""
-    for index, call in enumerate(state.calls):
-        raw = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
-        yield Delta(call=CallFragment(index, call.id, call.name, raw))
-
-
-def _run_tools(state: TurnState) -> Generator[result.RunTool, result.Reply, None]:
-    """Run the calls, in order. An id is in a batch once, and a batch is run once for what it was asked for."""
-    for call in state.calls:
-        ran = yield result.RunTool(call)
-        assert isinstance(ran, result.ToolRan)
-        state.note_answer(call, ran.content, is_error=ran.is_error)
-
-
-def _after_calls(state: TurnState) -> Signal:
-    """What it means that all calls of a response are answered."""
-    mode = state.policy.mode
-    failed = {answer.tool_call_id for answer in state.answers if answer.is_error}
-    state.finish = termination.signalled((call for call in state.calls if call.id not in failed), mode)
-    signal = Signal.FINISHED
-    # A model whose call of the tool that ends the turn failed is told why, and tries again: it is not guarded.
-    names = [call.name for call in state.last.tool_calls if call.id in failed]
-    if state.finish is None and not termination.is_offered(mode, names):
-        signal, state.finish = Signal.IMPLICIT, _guarded(state)
-    state.end_batch(last=state.finish is not None)
-    if state.finish is not None:
-        state.outcome = machine.OUTCOMES[signal]
-        return signal
-    outcome = state.limits.before_iteration()
-    if outcome is None:
-        return Signal.RESULTS_APPENDED
-    state.outcome = outcome
-    state.resumption = state.resume_with(state.sent, None)
-    return Signal.LIMIT_REACHED
-
-
-def _guarded(state: TurnState) -> Finish | None:
-    """Whether a response whose calls were run, or answered, goes nowhere."""
-    if state.guard is None:
-        return None
-    asked = {call.id: call for call in state.last.tool_calls}
-    return state.guard.see(
-        state.text.answer,
-        calls=[f"{call.name} {call.arguments_raw or call.arguments}" for call in asked.values()],
-        results=[(asked[answer.tool_call_id or ""].name, answer.text) for answer in state.answers],
+        paused = ChatResponse(stop=stop, token=first.request.token, id=first.request.previous_id)
+    return result.TranscriptStart(
+        request=terms.request,
+        segments=tuple(record.segments),
+        counters=replace(record.counters),
+        usage=record.usage,
+        paused=paused,
+        format=setup.format.name,
+        provider=setup.provider,
+        dialect=setup.dialect,
+        retrieves=setup.retrieves,
+        follows_tokens=setup.follows_tokens,
+        continues=terms.continues,
     )
 
 
-# --- The end ------------------------------------------------------------------------------------------------------
+def _already_answered(state: TurnState, first: Requesting, stop: Stop) -> Ended:
+    """Return the end of a turn that was stopped after its last response: no call is made."""
+    if stop.reason is StopReason.PAUSED:
+        outcome = TurnOutcome.LEFT_PAUSED
+    else:
+        outcome = machine.OUTCOMES[Signal(stop.reason.value)]
+    response = ChatResponse(text=state.record.text.answer, stop=stop)
+    return Ended(outcome=outcome, unrecorded=first.unrecorded, response=response)
 
 
-def _result(state: TurnState, error: BaseException | None = None) -> result.TurnResult:
-    """Announce the end. `error`: what ended the turn, where that is not the provider's."""
-    outcome, policy, counters = state.outcome, state.policy, state.counters
-    _announce_finish(state)
-    end_turn(state.turn, outcome, error=error or state.error)
-    state.write(ended=result.Ended(outcome))
-    notice = _notice(state)
-    if state.passing is not None:
-        state.aside = False
-        state.enter(state.passing)
-    segments, resumption = tuple(state.segments), state.resumption
-    stop = None if state.response is None else state.response.stop
-    if resumption is not None:
-        resumption = replace(
-            resumption, shown=state.text.shown, restarted=state.text.restarted, wanted=state.wanted, unmade=state.unmade
+def _decide(state: TurnState) -> Generator[result.Effect, result.Reply, Decision]:
+    """Do what the phase calls for, and return what follows."""
+    match state.phase:
+        case Requesting() as call:
+            return (yield from _request(state, call))
+        case Responded() as latest:
+            signal, phase = evaluate(state, latest)
+            if signal is Signal.CONTEXT_WINDOW_EXCEEDED and isinstance(phase, Ended):
+                return (yield from _make_room(state, latest, phase))
+            return signal, phase
+        case Dispatching() as dispatching:
+            return (yield from _dispatch(state, dispatching))
+        case Ended() as ended:
+            return Signal.RETURNED, ended
+        case Receiving():
+            raise AssertionError("a call that is out is answered before anything else is decided")
+        case pending:
+            return follow_up(state, pending)
+
+
+# --- One call -------------------------------------------------------------------------------------
+
+
+def _request(
+    state: TurnState, call: Requesting
+) -> Generator[result.Effect, result.Reply, Decision]:
+    """Make one call to the provider."""
+    terms, record, strategy = state.terms, state.record, call.strategy
+    if strategy is None:
+        record.counters.count(None)
+    elif strategy is Strategy.RETRIEVE and state.machine.state is State.RESUME_UNCHANGED:
+        yield result.Wait(min(2.0 ** (record.counters.resumes - 1), LONGEST_WAIT_S))
+    room, superseded = state.limits.chars_left, call.unrecorded.superseded
+    if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and superseded is not None:
+        # it comes again, or another in its place, and was counted
+        room += len(superseded.response.text)
+    hold = termination.TRIVIAL_BELOW if state.may_be_trivial(strategy) else 0
+    yield from record.text.begin(room=room, hold=NO_LIMIT if terms.holds_json else hold)
+    terms.turn.last_usage = None
+    call = replace(call, unrecorded=record.write_nudges(call.unrecorded))
+    state.phase = receiving = Receiving(call, IncomingResponse(record.text, strategy))
+    reply = yield result.CallProvider(call.request, receiving.incoming)
+    terms.turn.continuation = None
+    error = reply if isinstance(reply, Exception) else None
+    state.phase = latest = _receive(state, receiving, error)
+    if error is None:
+        return Signal.RESPONSE, latest
+    stop = error.stop if isinstance(error, ProviderError) else None
+    if stop is not None and (stop.reason in SENT_AS_ERRORS or stop.resume is Resume.REPAIR):
+        return Signal.RESPONSE, replace(
+            latest, response=latest.response.but(stop=stop), error=error
         )
-        resumption = resumption.afresh() if outcome in result.AFRESH else resumption
-    whole = (*state.asked.messages, *segments)
+    if is_prefill_refused(call, error):
+        return Signal.PREFILL_REFUSED, withdraw_prefill(state, call)
+    if record.counters.calls == 1 and not latest.response.text:
+        raise error
+    return Signal.FAILED, _failed(state, latest, Signal.FAILED, error)
+
+
+def _receive(state: TurnState, receiving: Receiving, error: Exception | None = None) -> Responded:
+    """Return what the call that is out has come to, with what was raised beside it."""
+    incoming = receiving.incoming
+    assert incoming.response is not None
+    state.record.write(response=incoming.response, raised=error)
+    state.record.counters.calls += 1
+    return Responded(
+        call=receiving.call, response=incoming.response, is_overlong=incoming.is_overlong
+    )
+
+
+def _failed(
+    state: TurnState, latest: Responded, signal: Signal, error: BaseException | None
+) -> Ended:
+    """Return the end of a turn whose last call failed, with what is worth keeping of it."""
+    call, response = latest.call, latest.response
+    count_unevaluated(state, latest)
+    if isinstance(error, ProviderError) and error.retryable:
+        state.record.counters.give_back(call.strategy)
+    is_fetched = call.strategy is Strategy.RETRIEVE
+    if response.text.strip() and not is_fetched:
+        latest = latest.with_unrecorded(state.record.enter(call.unrecorded, response))
+        resumption = resumption_after(state, latest, call.issue)
+    # nothing arrived, or all of it can be fetched once more: the same request can be sent again
+    else:
+        if is_fetched:
+            latest = latest.with_unrecorded(call.unrecorded.supersede(response))
+        resumption = state.resumption(latest.call)
+    if call.strategy is Strategy.REPAIR:
+        report_repair(state, call.issue, call.repair_calls, attempted=True, succeeded=False)
+    return Ended(
+        outcome=machine.OUTCOMES[signal],
+        unrecorded=latest.call.unrecorded.without_nudges(),
+        response=response,
+        error=error,
+        resumption=resumption,
+    )
+
+
+def _make_room(
+    state: TurnState, latest: Responded, ended: Ended
+) -> Generator[result.MakeRoom, result.Reply, Decision]:
+    """Ask the host, once a turn, to shorten a request that filled the context window."""
+    signal = Signal.CONTEXT_WINDOW_EXCEEDED
+    if state.terms.policy.on_context_exceeded == "abort" or state.record.counters.again:
+        return signal, ended
+    state.phase = ended
+    request = yield result.MakeRoom(latest.call.request, latest.response)
+    if not isinstance(request, Request):
+        return signal, ended
+    latest = replace(latest, call=replace(latest.call, issue=None, unrecorded=ended.unrecorded))
+    return Signal.WORTHLESS, Retrying(latest, request, ended.outcome)
+
+
+# --- Tools ----------------------------------------------------------------------------------------
+
+
+def _dispatch(
+    state: TurnState, dispatching: Dispatching
+) -> Generator[Delta | result.RunTool, result.Reply, Decision]:
+    """Run the calls that the gate passed, in order; answer refused calls with their errors."""
+    yield from state.record.text.end_answer()
+    verdict = dispatching.verdict
+    if isinstance(verdict, Answer):
+        for call, error in verdict.errors:
+            dispatching = _with_result(state, dispatching, call, error, is_error=True)
+    else:
+        yield from _show_calls(verdict.calls)
+        for call in verdict.calls:  # an id is in a batch once
+            ran = yield result.RunTool(call)
+            assert isinstance(ran, result.ToolRan)
+            dispatching = _with_result(state, dispatching, call, ran.content, is_error=ran.is_error)
+    return _after_dispatch(state, dispatching)
+
+
+def _show_calls(calls: Sequence[ToolCall]) -> Generator[Delta, result.Reply, None]:
+    """Show the consumer the calls, now that they have passed the gate."""
+    for index, call in enumerate(calls):
+        arguments = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
+        yield Delta(call=CallFragment(index, call.id, call.name, arguments))
+
+
+def _with_result(
+    state: TurnState,
+    dispatching: Dispatching,
+    call: ToolCall,
+    content: str | list[dict[str, object]],
+    *,
+    is_error: bool,
+) -> Dispatching:
+    """Return the phase with the result of one more call, which is written at once."""
+    message = Message(role="tool", content=content, tool_call_id=call.id, is_error=is_error)
+    state.record.write(message=message)
+    state.phase = dispatching = replace(dispatching, results=(*dispatching.results, message))
+    return dispatching
+
+
+def _after_dispatch(state: TurnState, dispatching: Dispatching) -> Decision:
+    """Return what follows when all calls of a response are answered."""
+    latest, verdict, mode = dispatching.latest, dispatching.verdict, state.terms.policy.mode
+    failed = {message.tool_call_id for message in dispatching.results if message.is_error}
+    calls = verdict.calls if isinstance(verdict, Run) else ()
+    signal = Signal.FINISHED
+    finish = termination.signalled((call for call in calls if call.id not in failed), mode)
+    # A model whose call of the tool that ends the turn failed learns why, and tries again: it is
+    # not guarded.
+    names = [call.name for call in latest.response.tool_calls if call.id in failed]
+    if finish is None and not termination.is_offered(mode, names):
+        signal, finish = Signal.IMPLICIT, _guarded(state, dispatching)
+    following = _end_batch(state, dispatching, is_last=finish is not None)
+    if finish is not None:
+        return signal, Ended.after(latest, machine.OUTCOMES[signal], finish=finish)
+    outcome = state.limits.before_iteration()
+    if outcome is None:
+        return Signal.RESULTS_APPENDED, following
+    return Signal.LIMIT_REACHED, Ended.after(
+        latest, outcome, resumption=state.resumption(following)
+    )
+
+
+def _end_batch(state: TurnState, dispatching: Dispatching, *, is_last: bool = False) -> Requesting:
+    """Record the results of a response's calls, and return the next call.
+
+    Its settings are the host's own; its messages are those that were sent, so that provider caches
+    hold.
+
+    Args:
+        state: the turn.
+        dispatching: the calls, all of them with their results.
+        is_last: the call is not made: what was said with the tool calls stays the answer.
+    """
+    terms, record, latest = state.terms, state.record, dispatching.latest
+    sent, answer = latest.call.request.messages, record.segments[-1]
+    # it refuses two answers in a row
+    if latest.call.strategy is Strategy.PREFILL and terms.setup.format.one_message:
+        sent, answer = sent[:-1], joined(sent[-1], answer, prefilled=True)
+    messages = (*sent, answer, *dispatching.results)
+    record.segments += dispatching.results
+    if not is_last:
+        record.text.begin_answer()
+    if terms.policy.continuation_attempts_per == "answer":
+        record.counters.attempts = 0
+    call = latest.next_call(
+        terms.base.but(messages=messages, token=None, retrieve=None), None, latest.call.unrecorded
+    )
+    return replace(call, repair_calls=())
+
+
+def _guarded(state: TurnState, dispatching: Dispatching) -> Finish | None:
+    """Return how the turn ends if its guard finds that a response with calls leads nowhere."""
+    if state.guard is None:
+        return None
+    calls = {call.id: call for call in dispatching.latest.response.tool_calls}
+    return state.guard.see(
+        state.record.text.answer,
+        calls=[f"{call.name} {call.arguments_raw or call.arguments}" for call in calls.values()],
+        results=[
+            (calls[message.tool_call_id or ""].name, message.text)
+            for message in dispatching.results
+        ],
+    )
+
+
+# --- The end --------------------------------------------------------------------------------------
+
+
+def interrupt(state: TurnState, error: BaseException | None) -> result.TurnResult:
+    """End a turn whose driver was stopped or cannot go on, in any phase. Returns the result."""
+    stood, ended = state.machine.state, _interrupted(state)
+    if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
+        state.machine.on(Signal.INTERRUPTED)
+    if isinstance(error, Exception):
+        ended = replace(ended, outcome=TurnOutcome.PROVIDER_ERROR, error=error)
+    else:
+        ended = replace(ended, outcome=TurnOutcome.CANCELLED)
+    state.terms.turn.continuation = None
+    if ended.unrecorded.is_discarded:
+        state.record.text.restore()
+    return _result(state, ended, error)
+
+
+_STOPPED: Final = "the turn was stopped before this call was done"
+
+
+def _interrupted(state: TurnState) -> Ended:
+    """Return the end of a turn that is interrupted in its present phase."""
+    cancelled = TurnOutcome.CANCELLED
+    match state.phase:
+        case Receiving() as receiving:
+            receiving.incoming.close(None)
+            latest = _receive(state, receiving)
+            if latest.response.stop.reason is StopReason.MISSING:
+                return _failed(state, latest, Signal.INTERRUPTED, None)
+            count_unevaluated(state, latest)
+            # The answer had arrived; the consumer did not wait for its last piece.
+            unrecorded = state.record.enter(latest.call.unrecorded, latest.response)
+            return Ended.after(latest.with_unrecorded(unrecorded), cancelled)
+        case Dispatching(latest=latest, verdict=verdict) as dispatching:
+            errors = (
+                verdict.errors
+                if isinstance(verdict, Answer)
+                else [(call, _STOPPED) for call in verdict.calls]
+            )
+            done = {message.tool_call_id for message in dispatching.results}
+            for call, error in errors:
+                if call.id not in done:
+                    dispatching = _with_result(state, dispatching, call, error, is_error=True)
+            following = _end_batch(state, dispatching)
+            return Ended.after(latest, cancelled, resumption=state.resumption(following))
+        case Requesting(previous=previous) as call:
+            # While the turn waits to fetch a response, the same request can be sent again.
+            is_waiting = state.machine.state is State.RESUME_UNCHANGED
+            return Ended(
+                outcome=cancelled,
+                unrecorded=call.unrecorded,
+                response=None if previous is None else previous.response,
+                resumption=state.resumption(call) if is_waiting else None,
+            )
+        case Ended() as ended:
+            return ended
+        case Responded() as latest:
+            return Ended.after(latest, cancelled)
+        case phase:
+            return Ended.after(phase.latest, cancelled)
+
+
+def _result(
+    state: TurnState, ended: Ended, error: BaseException | None = None
+) -> result.TurnResult:
+    """Announce the end of a turn, and return its result.
+
+    Args:
+        state: the turn.
+        ended: how it ended.
+        error: what ended the turn, if that is not the provider's exception.
+    """
+    terms, record, policy = state.terms, state.record, state.terms.policy
+    outcome, counters, text = ended.outcome, record.counters, record.text
+    stop = None if ended.response is None else ended.response.stop
+    complete = outcome in COMPLETE and not (stop is not None and stop.truncated)
+    if not complete:  # the controller decides that, not the last response's stop reason
+        terms.turn.leave_unfinished()
+    finish = ended.finish if outcome in COMPLETE else None
+    if finish is not None:
+        _announce_finish(state, finish)
+    end_turn(terms.turn, outcome, error=error or ended.error)
+    record.write(ended=result.TranscriptEnd(outcome))
+    superseded = ended.unrecorded.superseded
+    if superseded is not None:
+        record.enter(replace(ended.unrecorded, superseded=None), superseded.response)
+    segments, resumption = tuple(record.segments), ended.resumption
+    if resumption is not None:
+        resumption = replace(resumption, shown=text.shown, restarted=text.restarted)
+        resumption = resumption.with_fresh_limits() if outcome in result.RESTARTABLE else resumption
+    messages = (*terms.request.messages, *segments)
     return result.TurnResult(
-        text=state.text.shown,
-        answer=state.text.answer,
-        restarted=state.text.restarted,
+        text=text.shown,
+        answer=text.answer,
+        restarted=text.restarted,
         segments=segments,
-        messages=without_empty(whole) if policy.history == "segments" else state.collapsed(whole),
+        messages=without_empty(messages)
+        if policy.history == "segments"
+        else terms.collapsed(messages),
         outcome=outcome,
-        status=termination.status_of(outcome, policy.mode, state.finish),
-        finish=state.finish,
-        complete=outcome in COMPLETE and not (stop is not None and stop.truncated),
-        notice=notice,
+        status=termination.status_of(outcome, policy.mode, finish),
+        finish=finish,
+        complete=complete,
+        notice=_notice(state, ended),
         stop=stop,
-        calls=state.calls if outcome is TurnOutcome.COMPLETED else (),
-        usage=state.usage,
+        calls=ended.calls if outcome is TurnOutcome.COMPLETED else (),
+        usage=record.usage,
         iterations=counters.iterations_made,
         continuations=counters.continuations_made,
         repairs=counters.repairs_made,
         requests=counters.calls,
         tool_results=tuple(message for message in segments if message.role == "tool"),
-        error=state.error,
-        duration_s=state.elapsed(),
+        error=ended.error,
+        duration_s=terms.elapsed(),
         resumption=resumption,
     )
 
 
-def _announce_finish(state: TurnState) -> None:
-    """Say that the turn was ended on purpose, or was found to be over, if it was."""
-    if state.outcome not in COMPLETE:
-        state.finish = None
-    finish, is_task = state.finish, state.policy.mode == "task"
-    if finish is None:
-        return
+def _announce_finish(state: TurnState, finish: Finish) -> None:
+    """Announce that the turn was ended on purpose, or was found to be over."""
+    is_task = state.terms.policy.mode == "task"
     if is_task:
-        log.info("Task completion signal detected via %r (status: %s)", finish.signal, finish.status)
+        log.info(
+            "Task completion signal detected via %r (status: %s)", finish.signal, finish.status
+        )
     else:
         log.debug("Response completion: %s", finish.signal)
-    hooks.emit(
+    listeners.emit(
         TerminationSignalled(
-            turn=state.turn,
+            turn=state.terms.turn,
             signal=finish.signal,
             status=finish.status,
-            iteration=state.counters.iterations,
-            max_iterations=state.policy.max_iterations,
+            iteration=state.record.counters.iterations,
+            max_iterations=state.terms.policy.max_iterations,
             requires_review=is_task,
         )
     )
 
 
-def _notice(state: TurnState) -> str | None:
-    """What the user is told of an answer that is not whole, or not all that the model had begun."""
-    outcome, policy = state.outcome, state.policy
-    if outcome in COMPLETE and state.response is not None and state.response.stop.truncated:
+def _notice(state: TurnState, ended: Ended) -> str | None:
+    """Return the notice about an incomplete answer, or about calls that were not made."""
+    outcome, policy = ended.outcome, state.terms.policy
+    if outcome in COMPLETE and ended.response is not None and ended.response.stop.truncated:
         return result.NOTICES[TurnOutcome.NOT_CONTINUED]
     match outcome:
         case TurnOutcome.COMPLETED | TurnOutcome.IMPLICIT_COMPLETION:
-            return state.unmade
-        case TurnOutcome.TOOL_REPAIR_FAILED if isinstance(state.verdict, Repair) and state.verdict.issue == "no_calls":
+            return state.record.repair_notice
+        case TurnOutcome.TOOL_REPAIR_FAILED if ended.issue == "no_calls":
             return result.NO_CALLS
         case TurnOutcome.RETRY_LIMIT if not policy.continuation_max_attempts:
             return result.NOT_ALLOWED

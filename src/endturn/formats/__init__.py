@@ -1,76 +1,174 @@
-"""Formats: how ten APIs write requests and responses, each declared over functions between our types and its JSON."""
+"""Formats of requests and responses of ten APIs.
+
+Each is declared over functions between our types and the API's JSON.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from endturn.errors import UsageError
-from endturn.formats.summaries import (
-    TAIL as TAIL,
-    Context as Context,
-    Event as Event,
-    Framing as Framing,
-    RequestSummary as RequestSummary,
-    ResponseSummary as ResponseSummary,
-    Route as Route,
-    Routed as Routed,
-    Voice as Voice,
-)
-from endturn.providers import PROVIDERS
-from endturn.stop_reasons import COMPATIBLE
+from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from endturn.formats.format import Format
-
-FORMATS: Final = (
-    *("anthropic", "bedrock_converse", "bedrock_invoke", "cohere", "completions"),
-    *("gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"),
-)
-"""The formats that endturn speaks."""
-
-
-@cache
-def format_of(name: str) -> Format:
-    """The format of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name not in FORMATS:
-        raise UsageError(f"no format is called {name!r}; the formats are: {', '.join(FORMATS)}")
-    found: Format = import_module(f"endturn.formats.{name}").FORMAT
-    return found
-
-
-def summarize(speaks: Format, ctx: Context, body: Any) -> ResponseSummary:
-    """What telemetry needs of a whole body."""
-    summarizer = speaks.summarizer(ctx)
-    summarizer.feed(body)
-    return summarizer.close()
-
-
-def dialect_in(speaks: Format, provider: str) -> str:
-    """A provider's dialect in a format: its own where the format has it, else anybody's, else the format's home.
-
-    Args:
-        provider: as in `gen_ai.provider.name`; it need not be known.
-    """
-    dialect = PROVIDERS[provider].dialect if provider in PROVIDERS else COMPATIBLE
-    # In other formats "mistral" is the family of models on Bedrock.
-    if dialect in speaks.reasons and (dialect != "mistral" or speaks.name == "openai_chat"):
-        return dialect
-    return COMPATIBLE if COMPATIBLE in speaks.reasons else ""
-
-
-def known_dialect(speaks: Format, dialect: str) -> str:
-    """A dialect's name, checked.
-
-    Raises:
-        UsageError: the format has no such dialect.
-    """
-    if dialect not in speaks.reasons:
-        known = ", ".join(filter(None, speaks.reasons)) or "none"
-        raise UsageError(f"{speaks.name} has no dialect {dialect!r}; it has: {known}")
-    return dialect
+    from endturn.formats.answer_blocks import (
+        together as together,
+        unfinished as unfinished,
+        with_text as with_text,
+    )
+    from endturn.formats.call_arguments import are_whole as are_whole, arguments as arguments
+    from endturn.formats.content_parts import is_part as is_part
+    from endturn.formats.errors import (
+        MAX_ERROR_BYTES as MAX_ERROR_BYTES,
+        error_of as error_of,
+        error_within as error_within,
+        quota as quota,
+        request_id as request_id,
+        says_of_stop as says_of_stop,
+        shortened as shortened,
+        status_of as status_of,
+    )
+    from endturn.formats.fold import Fold as Fold
+    from endturn.formats.format import Format as Format
+    from endturn.formats.framing import (
+        CONTENT_TYPE as CONTENT_TYPE,
+        DONE as DONE,
+        BytesDecoder as BytesDecoder,
+        decoder as decoder,
+        parse as parse,
+    )
+    from endturn.formats.history import (
+        ToolResult as ToolResult,
+        body_of as body_of,
+        calls_of as calls_of,
+        canonical as canonical,
+        only_text as only_text,
+        own_result as own_result,
+        parts_beside_text as parts_beside_text,
+        results_of as results_of,
+        role as role,
+        spoken as spoken,
+        text_of as text_of,
+        tool_results as tool_results,
+        unwritten as unwritten,
+    )
+    from endturn.formats.read_reply import begins_stream as begins_stream, read as read
+    from endturn.formats.reading import (
+        PLAIN as PLAIN,
+        count as count,
+        is_minted as is_minted,
+        items as items,
+        looks_random as looks_random,
+        member as member,
+        number as number,
+        requested_calls as requested_calls,
+        strict as strict,
+        text as text,
+        text_or_none as text_or_none,
+    )
+    from endturn.formats.registry import (
+        FORMATS as FORMATS,
+        dialect_in as dialect_in,
+        format_of as format_of,
+        known_dialect as known_dialect,
+        summarize as summarize,
+    )
+    from endturn.formats.request_body import request_of as request_of
+    from endturn.formats.request_summary import routed_by as routed_by
+    from endturn.formats.scripting import listed as listed, reasons_of as reasons_of
+    from endturn.formats.sdk_objects import dumped as dumped
+    from endturn.formats.settings import (
+        limit_in as limit_in,
+        thinking_budget as thinking_budget,
+        tool_schemas as tool_schemas,
+        tools_of as tools_of,
+        with_setting as with_setting,
+    )
+    from endturn.formats.summaries import (
+        MAX_ITEMS as MAX_ITEMS,
+        MAX_UNPARSED_BYTES as MAX_UNPARSED_BYTES,
+        TAIL as TAIL,
+        Attempt as Attempt,
+        Context as Context,
+        Event as Event,
+        Framing as Framing,
+        RequestSummary as RequestSummary,
+        ResponseSummary as ResponseSummary,
+        Route as Route,
+        Routed as Routed,
+        TooLargeError as TooLargeError,
+        Voice as Voice,
+        check_size as check_size,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "answer_blocks": ("together", "unfinished", "with_text"),
+            "call_arguments": ("are_whole", "arguments"),
+            "content_parts": ("is_part",),
+            "errors": (
+                "MAX_ERROR_BYTES",
+                "error_of",
+                "error_within",
+                "quota",
+                "request_id",
+                "says_of_stop",
+                "shortened",
+                "status_of",
+            ),
+            "fold": ("Fold",),
+            "format": ("Format",),
+            "framing": ("BytesDecoder", "CONTENT_TYPE", "DONE", "decoder", "parse"),
+            "history": (
+                "ToolResult",
+                "body_of",
+                "calls_of",
+                "canonical",
+                "only_text",
+                "own_result",
+                "parts_beside_text",
+                "results_of",
+                "role",
+                "spoken",
+                "text_of",
+                "tool_results",
+                "unwritten",
+            ),
+            "read_reply": ("begins_stream", "read"),
+            "reading": (
+                "PLAIN",
+                "count",
+                "is_minted",
+                "items",
+                "looks_random",
+                "member",
+                "number",
+                "requested_calls",
+                "strict",
+                "text",
+                "text_or_none",
+            ),
+            "registry": ("FORMATS", "dialect_in", "format_of", "known_dialect", "summarize"),
+            "request_body": ("request_of",),
+            "request_summary": ("routed_by",),
+            "scripting": ("listed", "reasons_of"),
+            "sdk_objects": ("dumped",),
+            "settings": ("limit_in", "thinking_budget", "tool_schemas", "tools_of", "with_setting"),
+            "summaries": (
+                "Attempt",
+                "Context",
+                "Event",
+                "Framing",
+                "MAX_ITEMS",
+                "MAX_UNPARSED_BYTES",
+                "RequestSummary",
+                "ResponseSummary",
+                "Route",
+                "Routed",
+                "TAIL",
+                "TooLargeError",
+                "Voice",
+                "check_size",
+            ),
+        },
+    )

@@ -1,9 +1,11 @@
 """Bytes ↔ events of AWS's binary event stream, incrementally and in both directions.
 
-A message is: total length, headers' length, checksum of these eight bytes, headers, payload, checksum of all before
-(big-endian 32-bit numbers; CRC-32). https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html
+A message is: total length, headers' length, checksum of these eight bytes, headers, payload,
+checksum of all before (big-endian 32-bit numbers; CRC-32).
+https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html
 
-Written out because botocore, which reads it, does not write it, and is an extra that instrumentation does without.
+Written out because botocore, which reads it, does not write it, and is an extra that
+instrumentation does without.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from typing import Any, Final
 
 from endturn.errors import DecodeError
 from endturn.formats.errors import shortened
-from endturn.formats.summaries import Event
+from endturn.formats.summaries import Event, check_size
 
 _PRELUDE: Final = struct.Struct(">III")
 _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">H")
-_LONGEST: Final = _PRELUDE.size + 128 * 1024 + 24 * 1024 * 1024 + _CRC.size
-"""The longest message that botocore accepts: 128 KB of headers and 24 MB of payload."""
+_MAX_HEADERS_BYTES: Final = 128 * 1024
+_MAX_PAYLOAD_BYTES: Final = 24 * 1024 * 1024
+"""What botocore accepts of one message."""
+_MAX_BYTES: Final = _PRELUDE.size + _MAX_HEADERS_BYTES + _MAX_PAYLOAD_BYTES + _CRC.size
 
 _BYTES, _STRING = 6, 7
 # How many bytes a header's value takes, by its type; bytes and text say it themselves.
@@ -31,36 +35,52 @@ _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class MessagesDecoder:
-    """Turns a stream's bytes, cut anywhere, into events: `{event type: payload}`, as boto3 gives them.
+    """Turns a stream's bytes, cut anywhere, into events.
 
-    An exception is such an event too, named after its type, and so is an error, named after its code. A message that
-    the end of the stream cut off is none.
+    `{event type: payload}`, as boto3 gives them.
+
+    An exception is such an event too, named after its type, and so is an error, named after its
+    code. A message that the end of the stream cut off is none.
     """
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_limit", "_rest")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self._rest = bytearray()
+        self._limit = limit
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that these bytes complete.
 
         Raises:
-            DecodeError: a checksum is wrong, or a payload is not JSON.
+            DecodeError: a checksum is wrong, a payload is not JSON, or a message is longer than the
+                limit.
         """
         self._rest += chunk
         while len(self._rest) >= _PRELUDE.size:
             total, headers, check = _PRELUDE.unpack_from(self._rest)
             if binascii.crc32(self._rest[:8]) != check:
-                raise DecodeError("the provider's event stream is damaged: the checksum of a message's head is wrong")
-            if not _PRELUDE.size + headers + _CRC.size <= total <= _LONGEST:
-                raise DecodeError(f"the provider's event stream is damaged: a message of {total} bytes")
+                raise DecodeError(
+                    "the provider's event stream is damaged: the checksum of a "
+                    "message's header is wrong"
+                )
+            if (
+                headers > _MAX_HEADERS_BYTES
+                or not _PRELUDE.size + headers + _CRC.size <= total <= _MAX_BYTES
+            ):
+                raise DecodeError(
+                    f"the provider's event stream is damaged: a message of {total} bytes, "
+                    f"{headers} of headers"
+                )
+            check_size(total, self._limit)
             if len(self._rest) < total:
                 return
             message = bytes(self._rest[:total])
             del self._rest[:total]
             if binascii.crc32(message[:-4]) != _CRC.unpack(message[-4:])[0]:
-                raise DecodeError("the provider's event stream is damaged: the checksum of a message is wrong")
+                raise DecodeError(
+                    "the provider's event stream is damaged: the checksum of a message is wrong"
+                )
             end = _PRELUDE.size + headers
             yield _event(_headers(message[_PRELUDE.size : end]), message[end:-4])
 
@@ -73,21 +93,25 @@ class MessagesDecoder:
 def _headers(data: bytes) -> dict[str, str]:
     """The headers that are text: all that matter here are."""
     found: dict[str, str] = {}
+    place = 0
     try:
-        while data:
-            end = 1 + data[0]
-            name, kind, data = data[1:end].decode(), data[end], data[end + 1 :]
+        while place < len(data):
+            end = place + 1 + data[place]
+            name, kind, place = data[place + 1 : end].decode(), data[end], end + 1
             if kind in (_BYTES, _STRING):
-                (size,), data = _LENGTH.unpack(data[:2]), data[2:]
+                (size,) = _LENGTH.unpack_from(data, place)
+                place += _LENGTH.size
             else:
                 size = _SIZES[kind]
-            if size > len(data):
+            if size > len(data) - place:
                 raise ValueError("the last one is cut")
             if kind == _STRING:
-                found[name] = data[:size].decode()
-            data = data[size:]
+                found[name] = data[place : place + size].decode()
+            place += size
     except (IndexError, KeyError, ValueError, struct.error) as error:
-        raise DecodeError(f"the provider's event stream is damaged: a header cannot be read ({error})") from None
+        raise DecodeError(
+            f"the provider's event stream is damaged: a header cannot be read ({error})"
+        ) from None
     return found
 
 
@@ -101,21 +125,29 @@ def _event(headers: Mapping[str, str], payload: bytes) -> Event:
         return Event(None, {name: json.loads(payload) if payload else {}})
     except (ValueError, RecursionError) as error:
         readable = shortened(payload.decode("utf-8", "replace"))
-        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=readable) from None
+        raise DecodeError(f"the provider sent invalid JSON: {error}", body=readable) from None
 
 
 def message(event: Event) -> bytes:
-    """An event `{name: payload}` as a message. Bytes in the payload travel as base64, as AWS's JSON has them."""
+    """An event `{name: payload}` as a message.
+
+    Bytes in the payload travel as base64, as AWS's JSON has them.
+    """
     ((name, payload),) = event.data.items()
     raised = name.endswith("Exception")
     kind, typed = ("exception", ":exception-type") if raised else ("event", ":event-type")
     fields = {typed: name, ":content-type": "application/json", ":message-type": kind}
     headers = b"".join(
-        struct.pack(">B", len(key)) + key.encode() + struct.pack(">BH", _STRING, len(value.encode())) + value.encode()
+        struct.pack(">B", len(key))
+        + key.encode()
+        + struct.pack(">BH", _STRING, len(value.encode()))
+        + value.encode()
         for key, value in fields.items()
     )
     content = json.dumps(payload, separators=(",", ":"), default=_base64).encode()
-    prelude = struct.pack(">II", _PRELUDE.size + len(headers) + len(content) + _CRC.size, len(headers))
+    prelude = struct.pack(
+        ">II", _PRELUDE.size + len(headers) + len(content) + _CRC.size, len(headers)
+    )
     head = prelude + _CRC.pack(binascii.crc32(prelude)) + headers + content
     return head + _CRC.pack(binascii.crc32(head))
 

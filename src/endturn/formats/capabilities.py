@@ -1,4 +1,6 @@
-"""What can be done with a cut response, by format, provider and model: the record that decides how it is continued.
+"""What can be done with a cut response, by format, provider and model.
+
+The record that decides how it is continued.
 
 Each entry has its source. What is not listed takes a prompt, which every chat format does.
 """
@@ -18,8 +20,8 @@ class Capability(NamedTuple):
         prefill: it goes on with a last message that is the assistant's own.
         retrieve: a response that is still being made can be fetched by its id.
         json: a JSON format in a request constrains what is generated; else it is only asked for.
-        reasoning_off: what a request's `extra` must hold for the model to answer without thinking; empty where
-            nothing is known to do so.
+        reasoning_off: what a request's `extra` must hold for the model to answer without thinking;
+            empty where nothing is known to do so.
     """
 
     prefill: bool = False
@@ -28,10 +30,11 @@ class Capability(NamedTuple):
     reasoning_off: Mapping[str, Any] = MappingProxyType({})
 
 
-# Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so; LiteLLM's table,
-# `supports_assistant_prefill`, says of which).
+# Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so;
+# LiteLLM's table, `supports_assistant_prefill`, says of which).
 _CLAUDE: Final = re.compile(
-    r"claude-(?:instant|v?[12]\b|3(?:[.-]|$)|(?:sonnet|opus|haiku)-4(?:-[015])?(?=$|[@:]|-\d{8}|-v\d))"
+    r"claude-(?:instant|v?[12]\b|3(?:[.-]|$)|(?:sonnet|opus|haiku)-4(?:-[015])?(?=$|[@:]|-\d{8}"
+    r"|-v\d))"
 )
 _MISTRAL: Final = re.compile(r"mistral|mixtral|codestral|ministral|devstral|magistral|pixtral")
 
@@ -56,7 +59,9 @@ _REASONING_OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 """By format, and by format and dialect."""
 
 
-def of(format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] | None = None) -> Capability:
+def of(
+    format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] | None = None
+) -> Capability:
     """The record of a model.
 
     Args:
@@ -68,8 +73,10 @@ def of(format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] 
         prefill=_prefills(format, dialect, model.lower()),
         retrieve=format in _RETRIEVES,
         # Anthropic constrains by a schema alone: "any JSON" cannot be told it.
-        json=format != "completions" and not (format == "anthropic" and json_format == {"type": "json_object"}),
-        reasoning_off=_REASONING_OFF.get(f"{format} {dialect}") or _REASONING_OFF.get(format, MappingProxyType({})),
+        json=format != "completions"
+        and not (format == "anthropic" and json_format == {"type": "json_object"}),
+        reasoning_off=_REASONING_OFF.get(f"{format} {dialect}")
+        or _REASONING_OFF.get(format, MappingProxyType({})),
     )
 
 
@@ -80,6 +87,8 @@ def _prefills(format: str, dialect: str, model: str) -> bool:
         case "anthropic" | "bedrock_converse" | "bedrock_invoke":
             return _CLAUDE.search(model) is not None
         case "openai_chat":
-            return dialect in _SERVERS or (dialect == "mistral" and _MISTRAL.search(model) is not None)
+            return dialect in _SERVERS or (
+                dialect == "mistral" and _MISTRAL.search(model) is not None
+            )
         case _:
             return False

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from endturn.chat import Message
 from endturn.formats.reading import text
+from endturn.vocabulary import Message
 
 _THOUGHTS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
 _THOUGHT_KINDS: Final = ("thinking", "reasoning", "redacted_thinking")
 _TEXTS: Final = ("text", "refusal", "guardContent", "citationsContent")
-"""Members that hold a text. The last two are Bedrock's: what a guardrail looks at, and text with its sources."""
+"""Members that hold a text. The last two are Bedrock's: what a guardrail looks at, and text with
+its sources."""
 _OBJECTS: Final = ("json", "document")
 """Members that hold a tool's result: Bedrock's and Cohere's."""
 _MODALITIES: Final = ("image", "audio", "video")
@@ -21,19 +22,40 @@ _MEDIA: Final = (*_MODALITIES, "document", "file", "media", "inlinedata", "inlin
 _PLACES: Final = {
     "file": ("file_id", "fileId"),
     "blob": ("data", "bytes", "file_data", "b64_json"),
-    "uri": ("url", "uri", "fileUri", "file_uri", "file_url", "image_url", "audio_url", "video_url", "document_url"),
+    "uri": (
+        "url",
+        "uri",
+        "fileUri",
+        "file_uri",
+        "file_url",
+        "image_url",
+        "audio_url",
+        "video_url",
+        "document_url",
+    ),
 }
 """Where a medium is: the conventions' kinds of part, and the members that hold it."""
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
 
 
 _PART_TYPES: Final = frozenset(
-    {"text", "input_text", "output_text", "image", "image_url", "input_image", "document", "file", "input_file",
-     "input_audio", "search_result", "tool_reference"}
+    {"text", "input_text", "output_text", "image", "image_url", "input_image", "document", "file",
+     "input_file", "input_audio", "search_result", "tool_reference"}
 )  # fmt: skip
 """What content parts call themselves in the formats that name them: chat, Responses, Anthropic."""
 _PART_MEMBERS: Final = frozenset(
-    {"text", "json", "image", "document", "video", "searchResult", "inlineData", "inline_data", "fileData", "file_data"}
+    {
+        "text",
+        "json",
+        "image",
+        "document",
+        "video",
+        "searchResult",
+        "inlineData",
+        "inline_data",
+        "fileData",
+        "file_data",
+    }
 )
 """The one member of a content part in the formats that do not: Converse, Gemini."""
 
@@ -42,14 +64,17 @@ def is_part(value: object) -> bool:
     """Whether this is a content part of some format; any other object is data."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         return False
-    return value.get("type") in _PART_TYPES or (len(value) == 1 and not _PART_MEMBERS.isdisjoint(value))
+    return value.get("type") in _PART_TYPES or (
+        len(value) == 1 and not _PART_MEMBERS.isdisjoint(value)
+    )
 
 
 class Medium(NamedTuple):
     """An image, a sound or a file.
 
     Attributes:
-        kind: the conventions' kind of part: "blob" where its data are in it, "uri", or "file" for an id.
+        kind: the conventions' kind of part: "blob" where its data are in it, "uri", or "file" for
+            an id.
         value: the data, the address or the id.
         mime_type: as the part says it; "" where it does not.
         modality: "image", "audio", "video" or "document".
@@ -65,7 +90,10 @@ def medium(raw: Mapping[str, Any]) -> Medium | None:
     """The image, sound or file that a part is; None for what is none of these."""
     names = " ".join((text(raw.get("type")), *map(str, raw))).lower()
     told = dict(_members(raw)) if any(word in names for word in _MEDIA) else {}
-    found = next(((kind, told[name]) for kind, places in _PLACES.items() for name in places if name in told), None)
+    found = next(
+        ((kind, told[name]) for kind, places in _PLACES.items() for name in places if name in told),
+        None,
+    )
     if found is None:
         return None
     kind, value = found
@@ -102,7 +130,9 @@ def thought(raw: Mapping[str, Any]) -> str | None:
         return _words(raw)
     is_thought = raw.get("type") in _THOUGHT_KINDS or "reasoningContent" in raw
     names = (*_THOUGHTS, "summary", "content") if is_thought else _THOUGHTS
-    return next((said for name in names if (said := _words(raw.get(name)))), "" if is_thought else None)
+    return next(
+        (said for name in names if (said := _words(raw.get(name)))), "" if is_thought else None
+    )
 
 
 def _words(value: Any) -> str:

@@ -1,6 +1,9 @@
-"""A provider's error answer as one of our exceptions: whose fault it is, and what it says of the stop.
+"""A provider's error answer as one of our exceptions.
 
-What providers say where they do not answer is in `data/error_answers.tsv` and `data/error_sentences.tsv`.
+Whose fault it is, and what it says of the stop.
+
+What providers say where they do not answer is in `data/error_answers.tsv` and
+`data/error_sentences.tsv`.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -16,46 +19,123 @@ from functools import cache
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from pydantic_core import from_json
+
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.formats.reading import count, items, member, text
+from endturn.formats.reading import PLAIN, count, items, member, text
 from endturn.formats.summaries import Context
-from endturn.stop import Resume, Row, Stop, StopReason, find_stop
-from endturn.tables import lines, shipped
+from endturn.vocabulary import Resume, Row, Stop, StopReason, find_stop, lines, shipped
 
 _REQUEST_IDS: Final = (
     *("request-id", "x-request-id", "x-amzn-requestid"),
     *("apim-request-id", "x-ms-request-id"),  # Azure
     *("x-global-transaction-id", "x-debug-trace-id", "mistral-correlation-id"),  # IBM, Cohere
-    *("x-github-request-id", "x-ds-trace-id", "x-goog-request-id", "x-cloud-trace-context", "cf-ray"),
+    *(
+        "x-github-request-id",
+        "x-ds-trace-id",
+        "x-goog-request-id",
+        "x-cloud-trace-context",
+        "cf-ray",
+    ),
 )
-"""The headers that hold a request's id, the provider's own before those of what stands before it."""
+"""The headers that hold a request's id, the provider's own before those of what stands before
+it."""
 
 _SHORT: Final = 1_000
 """How many characters of an answer's body an exception keeps."""
 
-_LOOKED_AT: Final = 16_384
+_LOOKED_AT: Final = 2_304
+_PAGE_LOOKED_AT: Final = 512
+"""How much is searched of an error's sentence, and of a body that has none."""
 
-_KEY: Final = re.compile(
-    r"""
-      (?P<before>                                                            # said to be one
+_LONGEST_SENTENCE: Final = 1_000
+_MOST_HOLDERS: Final = 64
+_MOST_DETAILS: Final = 8
+_DEEPEST: Final = 5
+_LONGEST_PATH: Final = 16
+"""How far an error's sentence is looked for: characters, objects and lists, of these the details
+that may say when to try again, levels, members of a place in a request."""
+
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""Bytes of an error response's body that are kept until it ends."""
+_PARSED: Final = 4 * 1024
+"""Bytes of it that are read, white space before them aside. Of longer JSON, what is whole in them
+counts."""
+
+_NAMED_KEY: Final = r"""
+      (?P<before>                                               # said to be one
           \b(?i:bearer)\s+
         | \b(?i:basic)\s+(?=[\w+/]{16})
-        | (?i:key\ provided:)\s+                                             # "Incorrect API key provided: …"
-        | (?i:api[-_]?key|access[-_]token|security-token|subscription-key|client_secret|secretaccesskey)
+        | (?i:key\ provided:)\s+                                # "Incorrect API key provided: …"
+        | (?i:api[-_]?key|access[-_]token|security-token|subscription-key
+             |client_secret|secretaccesskey)
           \\*["']?\s*[:=]\s*\\*["']?
         | [?&](?i:key|sig)=
       )[^\s"',}&\\]+
+    """
+_SPELLED_KEY: Final = r"""
     # As the providers spell them; Google's, AWS's; tokens in JWT form.
-    | \b(?:sk|pk|rk|gsk|xai|csk|hf|fw|tgp|r8|nvapi|pplx|gh[pousr]|github_pat)[-_][\w*.-]{6,}
+      \b(?:sk|pk|rk|gsk|xai|csk|hf|fw|tgp|r8|nvapi|pplx|gh[pousr]|github_pat)[-_][\w*.-]{6,}
     | \bAIza[\w-]{20,} | \bya29\.[\w.-]+ | \bA(?:KI|SI|RO|ID)A[A-Z0-9]{12,}
     | \beyJ[\w-]{10,}\.[\w.-]+
-    | \b(?=[\w+/-]{0,255}\d)(?=[\w+/-]{0,255}[A-Za-z])[\w+/-]{40,}={0,2}   # long and random-looking
-    """,
-    re.VERBOSE,
+    """
+_RANDOM_KEY: Final = r"""
+    # Long and random-looking; looked for once in each run of such characters, not at each hyphen.
+      (?<![\w+/-])(?=[\w+/-]*\d)(?=[\w+/-]*[A-Za-z])[\w+/-]{40,}={0,2}
+    """
+
+_NAMED_HINTS: Final = (
+    *(
+        "bearer",
+        "basic",
+        "key provided:",
+        "apikey",
+        "api-key",
+        "api_key",
+        "access-token",
+        "access_token",
+    ),
+    *(
+        "security-token",
+        "subscription-key",
+        "client_secret",
+        "secretaccesskey",
+        "?key=",
+        "&key=",
+        "?sig=",
+        "&sig=",
+    ),
 )
+_SPELLED_HINTS: Final = (
+    *("sk-", "pk-", "rk-", "xai-", "hf-", "fw-", "tgp-", "r8-", "nvapi-", "pplx-", "github_pat-"),
+    *("sk_", "pk_", "rk_", "xai_", "hf_", "fw_", "tgp_", "r8_", "nvapi_", "pplx_", "github_pat_"),
+    *("ghp", "gho", "ghu", "ghs", "ghr", "aiza", "ya29.", "akia", "asia", "aroa", "aida", "eyj"),
+)
+_KEY_HINTS: Final = (*_NAMED_HINTS, *_SPELLED_HINTS)
+"""Text of which any key, case folded, holds one, unless it is only long: the patterns are slow, and
+keys are rare."""
+_HINTED: Final = (
+    (f"(?x){_NAMED_KEY}", _NAMED_HINTS, r"\g<before>[removed]"),
+    (f"(?x){_SPELLED_KEY}", _SPELLED_HINTS, "[removed]"),
+)
+"""Patterns as text: `re` compiles and keeps them when the first key may be there, and most
+processes meet none."""
+_RANDOM: Final = f"(?x){_RANDOM_KEY}"
+_SHORTEST_RANDOM: Final = 40
+"""Characters of a word that is a key because it is long and random-looking."""
+_LONG: Final = re.compile(rf"[\w+/-]{{{_SHORTEST_RANDOM}}}")
+_MARGIN: Final = 128
+"""How much more than the limit is searched for keys first."""
 
 _SPENT: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
 """What OpenAI, Moonshot, Z.AI and MiniMax call a used-up balance, with a rate limit's status."""
+
+_MAY_SAY: Final = re.compile(r"\s*[\[{\"]")
+"""How JSON begins that may say something of an error: no number, no flag."""
+
+_STATUS: Final = re.compile("[45][0-9]{2}")
+
+_DELAY: Final = re.compile(r"\d{1,6}(?:\.\d+)?s")
 
 _RATE: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 
@@ -64,7 +144,8 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     """The exception for an error answer.
 
     Args:
-        status: the HTTP status; 200 for an error inside a stream. A redirect that nobody followed is an answer, too.
+        status: the HTTP status; 200 for an error inside a stream. A redirect that nobody followed
+            is an answer, too.
         headers: of the answer; names in any case.
         body: the answer's bytes, or its parsed JSON.
     """
@@ -74,46 +155,76 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     word = _word(error)
     if status < 300:
         status = _status(error) or count(member(parsed, "status_code")) or 500
-    stop = says_of_stop(error, status, readable)
+    meant = _status(error) if status == 400 and _is_named_by_aws(parsed, known) else None
+    sentence = _said(error)
+    stop = _stop_of(error, status, word, sentence or readable[:_PAGE_LOOKED_AT])
     label = f"{status} {word}" if word and word != str(status) else str(status)
-    return _kind(status, word, ctx.provider, known, stop)(
-        f"{ctx.provider or 'the provider'} answered {label}: {shortened(_said(error) or readable, 300)}",
+    clean = shortened(readable)
+    return _kind(meant or status, word, ctx.provider, known, stop)(
+        f"{ctx.provider or 'the provider'} answered {label}: "
+        f"{shortened(sentence, 300) if sentence else _ellipsis(clean, 300)}",
         provider=ctx.provider,
         status=status,
-        request_id=request_id(known) or _request_id(parsed),
-        body=shortened(readable),
+        request_id=_header_id(known) or _request_id(parsed),
+        body=clean,
         stop=stop,
         retry_after_s=_retry_after(known, error),
     )
 
 
+def error_within(error: Any, *, ctx: Context) -> ProviderError:
+    """The exception for an error inside a stream.
+
+    It has no status: that of the answer was a success.
+    """
+    found = error_of(200, {}, {"error": error}, ctx=ctx)
+    said = "the provider sent an error within its stream"
+    return type(found)(
+        said, provider=found.provider, stop=found.stop, retry_after_s=found.retry_after_s
+    )
+
+
 def request_id(headers: Mapping[str, str]) -> str | None:
     """The provider's id for a request, from the headers of its answer, whatever their case."""
-    known = {name.lower(): value for name, value in headers.items()}
-    return next((known[name] for name in _REQUEST_IDS if known.get(name)), None)
+    return _header_id({name.lower(): value for name, value in headers.items()})
+
+
+def _header_id(headers: Mapping[str, str]) -> str | None:
+    for name in _REQUEST_IDS:
+        if id_ := headers.get(name):
+            return id_
+    return None
 
 
 def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
-    """What an error says about the model's stop: the window was exceeded, a filter struck, a call was malformed.
+    """What an error says about the model's stop.
 
-    None for any other error; for a rate limit: "reduce the tokens" there speaks of a minute, not of the window; and for
-    an output limit that is larger than the model's, whatever the prompt.
+    The window was exceeded, a filter struck, a call was malformed.
+
+    None for any other error; for a rate limit: "reduce the tokens" there speaks of a minute, not of
+    the window; and for an output limit that is larger than the model's, whatever the prompt.
 
     Args:
         error: the error within an answer or an event.
         status: of the answer; 0 for an error inside a stream.
         readable: the answer's text, where it is not JSON.
     """
+    return _stop_of(error, status, _word(error), _said(error) or readable[:_PAGE_LOOKED_AT])
+
+
+def _stop_of(error: Any, status: int, word: str, sentence: str) -> Stop | None:
+    """Return what `says_of_stop` does, of an error whose word and sentence are known."""
     if 429 in (status, _status(error)):
         return None
-    word = _word(error)
     inner = member(member(error, "innererror"), "code")  # Azure
-    upstream = member(member(error, "metadata"), "raw")  # OpenRouter: "Provider returned error", and here which
+    # OpenRouter: "Provider returned error", and here which
+    upstream = member(member(error, "metadata"), "raw")
     cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
-    told = (word, text(member(error, "type")), text(inner), _said(error) or readable, text(upstream), text(cause))
+    told = (word, text(member(error, "type")), text(inner), sentence, text(upstream), text(cause))
     said = f"<{word}> {' '.join(filter(None, told))}"[:_LOOKED_AT]
-    for pattern, row in _sentences():
-        found = pattern.search(said)
+    folded = said.casefold()
+    for pattern, words, row in _sentences():
+        found = pattern.search(said) if _holds_any(folded, words) else None
         if found is not None:
             if row is None:
                 return None
@@ -128,43 +239,90 @@ def broken(error: Any) -> Stop:
     if said is not None:
         return said if said.detail is not None else replace(said, detail=label_of(error))
     words = (member(error, name) for name in ("code", "type", "status"))  # The last is Google's.
-    raw = shortened(next((word for word in words if isinstance(word, str) and word), "error"))  # some echo the key
-    return find_stop(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
+    # some echo the key
+    raw = shortened(next((word for word in words if isinstance(word, str) and word), "error"))
+    return find_stop(
+        raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error)
+    )
 
 
 def label_of(error: Any) -> str:
     """An error in a few words, for a Stop's detail."""
-    return shortened(_said(error) or str(member(error, "code") or member(error, "type") or "error"), 120)
+    return shortened(
+        _said(error) or str(member(error, "code") or member(error, "type") or "error"), 120
+    )
 
 
 def shortened(readable: str, limit: int = _SHORT) -> str:
-    """Text for a message or a log: without anything that looks like a key, and not longer than the limit."""
-    clean = _KEY.sub(lambda found: (found["before"] or "") + "[removed]", readable[:_LOOKED_AT])
+    """Text for a message or a log.
+
+    Without anything that looks like a key, and not longer than the limit.
+    """
+    for size in (limit + _MARGIN, _LOOKED_AT):
+        clean = _without_keys(readable[:size])
+        if len(readable) <= size or len(clean) >= limit + _SHORTEST_RANDOM:
+            return _ellipsis(clean, limit)
+    # The first half of a key at the end may not look like one: it must not be shown.
+    return _ellipsis(clean[:-_SHORTEST_RANDOM] + "…", limit)
+
+
+def _without_keys(readable: str) -> str:
+    folded, clean = readable.casefold(), readable
+    for pattern, hints, replaced in _HINTED:
+        if _holds_any(folded, hints):
+            clean = re.sub(pattern, replaced, clean)
+    longest = max(map(len, clean.split()), default=0)
+    return (
+        re.sub(_RANDOM, "[removed]", clean)
+        if longest >= _SHORTEST_RANDOM and _LONG.search(clean)
+        else clean
+    )
+
+
+def _holds_any(folded: str, words: Iterable[str]) -> bool:
+    for word in words:  # noqa: SIM110 - a generator costs twice as much, and the words are many
+        if word in folded:
+            return True
+    return False
+
+
+def _ellipsis(clean: str, limit: int) -> str:
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
     """What an answer's headers say of limits, e.g. {"remaining_tokens": "1990"}.
 
-    OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic `anthropic-ratelimit-tokens-remaining`.
+    OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic
+    `anthropic-ratelimit-tokens-remaining`.
     """
     rates = ((_RATE.match(name.lower()), value) for name, value in (headers or {}).items())
     verbs = ("limit", "remaining", "reset")
     return {
-        "_".join(sorted(rate[1].split("-"), key=lambda word: word not in verbs)): value for rate, value in rates if rate
+        "_".join(sorted(rate[1].split("-"), key=lambda word: word not in verbs)): value
+        for rate, value in rates
+        if rate
     }
 
 
 def _retry_after(headers: Mapping[str, str], error: Any) -> float | None:
-    """Seconds to wait: `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`."""
+    """Seconds to wait.
+
+    `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`.
+    """
     for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
+        if (value := headers.get(name)) is None:
+            continue
         with suppress(ValueError, TypeError):
-            seconds = _seconds(headers.get(name, ""), headers.get("date")) / unit
+            seconds = _seconds(value, headers.get("date")) / unit
             if isfinite(seconds):
                 return max(0.0, seconds)
     # {"retryDelay": "34.07s"} among the details.
-    delays = (text(member(detail, "retryDelay")) for detail in items(member(error, "details")))
-    return next((float(said[:-1]) for said in delays if re.fullmatch(r"\d{1,6}(?:\.\d+)?s", said)), None)
+    for detail in items(member(error, "details"))[:_MOST_DETAILS]:
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and _DELAY.fullmatch(delay):
+            return float(delay[:-1])
+    return None
 
 
 def _seconds(value: str, now: str | None) -> float:
@@ -177,29 +335,42 @@ def _seconds(value: str, now: str | None) -> float:
 
 def _read(body: Any) -> tuple[str, Any]:
     """An answer as text, and parsed."""
-    try:
-        if not isinstance(body, bytes | bytearray):
+    if not isinstance(body, bytes | bytearray):
+        try:
             return json.dumps(body, ensure_ascii=False, default=str), body
-        readable = bytes(body).decode("utf-8", "replace")
-        return readable, json.loads(readable)
-    except (ValueError, RecursionError):
-        return (readable, None) if isinstance(body, bytes | bytearray) else ("", body)
+        except (ValueError, RecursionError):
+            return "", body
+    data = bytes(body[:MAX_ERROR_BYTES]).lstrip()
+    readable = data[:_PARSED].decode("utf-8", "replace")
+    if _MAY_SAY.match(readable):
+        with suppress(ValueError):
+            return readable, from_json(
+                readable, allow_partial="trailing-strings" if len(data) > _PARSED else "off"
+            )
+        # Python's own reader takes more: half of a surrogate pair, say
+        with suppress(ValueError, RecursionError):
+            return readable, json.loads(readable)
+    return readable, None
 
 
 def _error_member(parsed: Any) -> Any:
     """The error in an answer.
 
-    `{"error": {…}}`, `{"error": "…"}`, `[{"error": …}]` (Google), `{"errors": [{…}]}` (watsonx), `{"detail": …}`
-    (FastAPI), `{"response": {"error": {…}}}` (Responses), `{"throttlingException": {…}}` (AWS's streams), or the bare
-    error (vLLM, Cohere, AWS).
+    `{"error": {…}}`, `{"error": "…"}`, `[{"error": …}]` (Google), `{"errors": [{…}]}` (watsonx),
+    `{"detail": …}` (FastAPI), `{"response": {"error": {…}}}` (Responses), `{"throttlingException":
+    {…}}` (AWS's streams), or the bare error (vLLM, Cohere, AWS).
     """
     if isinstance(parsed, list) and parsed:
         parsed = parsed[0]
     for holder in (parsed, member(parsed, "response")):
+        if holder is None:
+            continue
         for name in ("error", "errors", "detail"):
             inner = member(holder, name)
             # Beside a message of its own, a list of details is not the error.
-            if inner is not None and (name == "error" or not isinstance(member(holder, "message"), str)):
+            if inner is not None and (
+                name == "error" or not isinstance(member(holder, "message"), str)
+            ):
                 return inner[0] if name == "errors" and isinstance(inner, list) and inner else inner
     if isinstance(parsed, dict) and len(parsed) == 1:
         ((name, inner),) = parsed.items()
@@ -211,13 +382,26 @@ def _error_member(parsed: Any) -> Any:
 def _named(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
     """An error with its type beside its message, where it came elsewhere.
 
-    AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error that is bare text.
+    AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error
+    that is bare text.
     """
     kind = headers.get("x-amzn-errortype") or text(member(error, "__type"))
     kind = kind.partition(":")[0].rpartition("#")[2] or text(member(parsed, "error_type"))
     if not kind:
         return error
-    return {"type": kind, **error} if isinstance(error, dict) else {"type": kind, "message": _said(error)}
+    return (
+        {"type": kind, **error}
+        if isinstance(error, dict)
+        else {"type": kind, "message": _said(error)}
+    )
+
+
+def _is_named_by_aws(parsed: Any, headers: Mapping[str, str]) -> bool:
+    """Whether AWS says which of its errors this is.
+
+    Its JSON protocol has one status, 400, for throttling too.
+    """
+    return bool(headers.get("x-amzn-errortype") or text(member(parsed, "__type")))
 
 
 def _word(error: Any) -> str:
@@ -228,42 +412,82 @@ def _word(error: Any) -> str:
     return text(member(error, "type")) or text(member(error, "status")) or str(code or "")
 
 
-def _said(error: Any, depth: int = 5) -> str:
-    """An error's sentence. Mistral and FastAPI put a list of what is wrong in its place, each with where it is."""
-    if isinstance(error, str) or not depth:
-        return text(error)
+def _said(error: Any) -> str:
+    """An error's sentence.
+
+    Mistral and FastAPI put a list of what is wrong in its place, each with where it is.
+    """
+    return _sentence(error, _DEEPEST, [_MOST_HOLDERS, _LOOKED_AT])
+
+
+def _sentence(error: Any, depth: int, left: list[int]) -> str:
+    """Return a sentence of an error or a part of one.
+
+    `left`: objects and characters that are still looked at.
+    """
+    if isinstance(error, str):
+        found = error[: max(0, min(left[1], _LONGEST_SENTENCE))]
+        left[1] -= len(error)
+        return found
+    left[0] -= 1
+    if not depth or error is None or min(left) < 0:
+        return ""
     if isinstance(error, list | tuple):
-        return "; ".join(filter(None, (_said(each, depth - 1) for each in error[:3])))
+        return "; ".join(filter(None, [_sentence(each, depth - 1, left) for each in error[:3]]))
+    if isinstance(error, PLAIN):
+        return ""
     for name in ("message", "Message", "msg", "detail", "error"):
-        found = _said(member(error, name), depth - 1)
-        if found:
-            where = ".".join(map(str, items(member(error, "loc"))))
+        inner = member(error, name)
+        if inner is not None and (found := _sentence(inner, depth - 1, left)):
+            where = ".".join(map(str, items(member(error, "loc"))[:_LONGEST_PATH]))[:_SHORT]
             return f"{where}: {found}" if where else found
     return ""
 
 
 def _status(error: Any) -> int | None:
-    """The status that an error itself stands for: by a number (OpenRouter, Google), else by its code or type."""
-    for name in ("code", "status", "status_code"):
-        value = member(error, name)
-        number = count(int(value) if isinstance(value, str) and re.fullmatch("[45][0-9]{2}", value) else value)
+    """The status that an error itself stands for.
+
+    By a number (OpenRouter, Google), else by its code or type.
+    """
+    if not error or isinstance(error, list | str):  # neither has members
+        return None
+    code, kind, status = member(error, "code"), member(error, "type"), member(error, "status")
+    for value in (code, status, member(error, "status_code")):
+        if value is None:
+            continue
+        number = count(int(value) if isinstance(value, str) and _STATUS.fullmatch(value) else value)
         if number is not None and 400 <= number <= 599:
             return number
-    words = (member(error, name) for name in ("code", "type", "status"))
-    return next((status for word in words if isinstance(word, str) and (status := _status_of(word))), None)
+    for word in (code, kind, status):
+        if isinstance(word, str) and (meant := status_of(word)):
+            return meant
+    return None
 
 
 def _request_id(parsed: Any) -> str | None:
     """The request's id where a body holds it: Anthropic, watsonx; Cohere, beside a bare message."""
-    names = ("request_id", "trace", "id") if isinstance(member(parsed, "message"), str) else ("request_id", "trace")
-    return next((found for name in names if (found := text(member(parsed, name)))), None)
+    names = (
+        ("request_id", "trace", "id")
+        if isinstance(member(parsed, "message"), str)
+        else ("request_id", "trace")
+    )
+    for name in names:
+        if found := text(member(parsed, name)):
+            return found
+    return None
 
 
-def _kind(status: int, word: str, provider: str, headers: Mapping[str, str], stop: Stop | None) -> type[ProviderError]:
+def _kind(
+    status: int, word: str, provider: str, headers: Mapping[str, str], stop: Stop | None
+) -> type[ProviderError]:
     if status in (408, 504, 524):
         return ProviderTimeout
     # Both SDKs heed this header above all; a used-up balance says 429 and will say it again.
-    if headers.get("x-should-retry") == "false" or word in _SPENT or (stop is not None and status >= 424):
+    if (
+        headers.get("x-should-retry") == "false"
+        or word in _SPENT
+        or (stop is not None and status >= 424)
+    ):
         return RequestRejected
     # Bedrock's 424: the model failed over this request. "Retry your request."
     if headers.get("x-should-retry") == "true" or status in (409, 424, 425, 429) or status >= 500:
@@ -273,11 +497,13 @@ def _kind(status: int, word: str, provider: str, headers: Mapping[str, str], sto
     return RequestRejected
 
 
-# --- What providers say -----------------------------------------------------------------------------------------------
+# --- What providers say ---------------------------------------------------------------------------
 
 _MEANS: Final = {
     "silent": None,
-    "context_window_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers"),
+    "context_window_exceeded": Row(
+        StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers"
+    ),
     "max_tokens": Row(StopReason.MAX_TOKENS, True, source="error answers"),
     "safety_blocked": Row(StopReason.SAFETY_BLOCKED, True, source="error answers"),
     "call": Row(StopReason.ERROR, True, Resume.REPAIR, source="error answers"),
@@ -301,7 +527,9 @@ class _Answers(NamedTuple):
 def _answers() -> _Answers:
     words: dict[str, dict[str, ErrorWords]] = {}
     statuses: dict[str, int] = {}
-    for _, (format_, when, type_, code, message) in lines(shipped(), "error_answers.tsv", range(5, 6)):
+    for _, (format_, when, type_, code, message) in lines(
+        shipped(), "error_answers.tsv", range(5, 6)
+    ):
         if message:
             words.setdefault(format_, {})[when] = ErrorWords(type_, code or None, message)
         if type_ and when.isdigit():
@@ -322,15 +550,27 @@ def error_words(format_: str, status: int, code: str | None, message: str | None
     return ErrorWords(own.type or usual.type, code or usual.code, message or own.message)
 
 
-def _status_of(word: str) -> int | None:
-    """The status that an error inside a stream would have had, which comes under HTTP 200: by its type or code."""
+def status_of(word: str) -> int | None:
+    """The status that an error inside a response would have had, which comes under HTTP 200.
+
+    By its type or code.
+    """
     return _answers().statuses.get(word.lower())
 
 
 @cache
-def _sentences() -> tuple[tuple[re.Pattern[str], Row | None], ...]:
-    """What to look for in an error's words, first to last, and what it means; None where it means nothing."""
-    found: dict[str, list[str]] = {}
-    for _, (says, pattern, _source) in lines(shipped(), "error_sentences.tsv", range(3, 4)):
-        found.setdefault(says, []).append(pattern)
-    return tuple((re.compile("|".join(patterns), re.IGNORECASE), _MEANS[says]) for says, patterns in found.items())
+def _sentences() -> tuple[tuple[re.Pattern[str], frozenset[str], Row | None], ...]:
+    """Return what to look for in an error's text, first to last.
+
+    That is a pattern, words of which every match contains one, and what it means; None if it means
+    nothing.
+    """
+    rows: dict[str, tuple[list[str], list[str]]] = {}
+    for _, (says, pattern, words, _source) in lines(shipped(), "error_sentences.tsv", range(4, 5)):
+        patterns, all_words = rows.setdefault(says, ([], []))
+        patterns.append(pattern)
+        all_words.extend(words.split("|"))
+    return tuple(
+        (re.compile("|".join(patterns), re.IGNORECASE), frozenset(words), _MEANS[says])
+        for says, (patterns, words) in rows.items()
+    )

@@ -1,71 +1,74 @@
 """One response while it arrives: a format's reader says what is in it, the fold puts it together.
 
-What is true of every format stands here, once: the first terminal wins; a clean reason that text follows was none; the
-last call of a cut answer is open, whatever a server closed; an error before the end breaks the answer; one that comes
-after it is a detail. Telemetry takes the summary and keeps no content; clients take the response.
+What is true of every format stands here, once. Of two reasons the one that says "unfinished" wins,
+in either order, else the first. A clean reason that text follows was none. The last call of a cut
+answer is open, whatever a server closed, and so is each call whose arguments do not parse. An error
+before the end breaks the answer; one that comes after it is a detail. Telemetry takes the summary
+and keeps no content; clients take the response.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
-from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall, Usage
+from endturn.calls import RequestedCall, ResponseFacts
 from endturn.formats import parts
+from endturn.formats.call_arguments import arguments
 from endturn.formats.errors import broken, label_of, quota
-from endturn.formats.parts import Part
-from endturn.formats.reading import arguments
-from endturn.formats.summaries import TAIL, Context, ResponseSummary
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.formats.partial import PartialCall, PartialChoice, joined
+from endturn.formats.parts import Part, ResponseFormat
+from endturn.formats.summaries import MAX_UNPARSED_BYTES, TAIL, Context, Event, ResponseSummary
+from endturn.vocabulary import (
+    NO_GENERATION,
+    Blocks,
+    CallFragment,
+    ChatResponse,
+    Delta,
+    Json,
+    Pieces,
+    Resume,
+    Row,
+    Stop,
+    StopReason,
+    Usage,
+    characters,
+    find_row,
+    find_stop,
+    rank_of,
+    raw_text,
+)
 
-if TYPE_CHECKING:
-    from endturn.formats.format import Format
+_NO_USAGE: Final = Usage()
 
 
 class Reader(Protocol):
-    """Turns the events of one response, or one whole body, into parts. It sees parsed JSON, and never raises."""
+    """Turns the events of one response, or one whole body, into parts.
+
+    It sees parsed JSON, and never raises.
+    """
 
     def __call__(self, event: Any, /) -> Iterator[Part]: ...
 
 
-@dataclass(slots=True)
-class _Call:
-    id: str
-    name: str
-    choice: int
-    position: int
-    pieces: list[str] = field(default_factory=list)
-    given: Json | None = None
-    closed: bool = False
-    builtin: bool = False
-
-
-@dataclass(slots=True)
-class _Choice:
-    """One of several answers: why it stopped, and what it holds."""
-
-    raw: str | None = None
-    own: str | None = None
-    detail: str | None = None
-    early: bool = False  # it stopped, and went on
-    spoke: bool = False
-    refused: bool = False
-    last: _Call | None = None
-
-
 class Fold:
-    """Takes parts, gives deltas; `summary` and `response` say what it all came to, at any time.
+    """Reads the events of one response, or its body.
+
+    `close` and `response` say what it all came to, at any time.
 
     Args:
         keep: hold the content too, for `response`.
+
+    Attributes:
+        read: the format's reader of this response.
     """
 
-    def __init__(self, ctx: Context, format: Format, *, keep: bool) -> None:
-        self.ctx, self.format, self.keep = ctx, format, keep
-        self.rows = format.rows(ctx)
+    def __init__(self, ctx: Context, format: ResponseFormat, *, keep: bool) -> None:
+        self.keep = keep
+        self.read: Reader = format.reader(ctx, keep)
+        self._reads_as(format, ctx)
         self.id: str | None = None
         self.model: str | None = None
         self.usage: Usage | None = None
@@ -75,83 +78,129 @@ class Fold:
         self.running: str | None = None
         self.text: list[str] = []
         self.reasoning: list[str] = []
-        self.calls: dict[Hashable, _Call] = {}
+        self.calls: dict[Hashable, PartialCall] = {}
+        # Place among the calls, choice, and what stands there.
+        self._finished: list[tuple[int, int, Sequence[RequestedCall]]] = []
+        self._positions = 0
         self.server_calls: set[Hashable] = set()
-        self.choices: dict[int, _Choice] = {}
+        self._approvals: dict[str, RequestedCall] = {}
+        self.choices: dict[int, PartialChoice] = {}
         self._blocks: dict[Hashable, list[Json]] = {}
-        self._halves: dict[Hashable, str] = {}
+        self._pieces = Pieces()
         self.tail, self.chars = "", 0
         self.whole = False
         self.ended = False
         self.error: Any = None
         self.broken = False
         self._unreadable = False
+        self._unfinished = False
+
+    def _reads_as(self, format: ResponseFormat, ctx: Context) -> None:
+        """Take the response as one of that format."""
+        self.format, self.ctx = format, ctx
+        self._borrowed = format.borrowed(ctx)
+        self.rows = self._with_borrowed(format.rows(ctx))
+        # Several choices, where one was asked for, may be parts of one answer.
+        self._is_split = format.splits and ctx.asked.facts.choice_count == 1
+
+    def feed(self, event: Any) -> None:
+        """Read one event, or one whole body. Never raises over what a provider sent."""
+        for part in self.read(event.data if event.__class__ is Event else event):
+            self.add(part)
+
+    @property
+    def over(self) -> bool:
+        """Whether the event that ends a stream has come."""
+        return self.ended and not self.whole
 
     def add(self, part: Part) -> Delta | None:
         """Take the next part."""
         match part:
             case parts.Text():
                 return self._text(part)
-            case parts.Reasoning(text, at):
-                text = self._whole_characters(text, ("reasoning", at))
-                if text and self._speaks(at) is not None and self._counts(at) and self.keep:
-                    self.reasoning.append(text)
-                    return Delta(reasoning=text)
             case parts.Call():
                 return self._call(part)
+            case parts.Reason():
+                self._reason(part)
+            case parts.Calls():
+                self._finished_calls(part)
+            case parts.Answers(answers):
+                self._finished_answers(answers)
+            case parts.Reasoning():
+                return self._reasoning(part)
             case parts.Block(key, piece, begins):
+                if not self.keep:
+                    return None
                 if begins:
                     self._blocks[key] = []
                 self._blocks.setdefault(key, []).append(piece)
             case parts.Head(id_, model, replaces):
+                id_, model = id_ and characters.whole(id_), model and characters.whole(model)
                 self.id = id_ if replaces and id_ else self.id or id_
                 self.model = model if replaces and model else self.model or model
             case parts.Tokens(usage, beside):
                 if not beside or self.usage is None:
                     self.usage = usage
+            case parts.End(whole):
+                self.ended = True
+                self.whole = self.whole or whole
             case parts.Window(tokens):
                 self.window = tokens
             case parts.Vocabulary(rows):
-                self.rows = rows
+                self.rows = self._with_borrowed(rows)
             case parts.InFormat(format, ctx):
-                self.format, self.ctx, self.rows = format, ctx, format.rows(ctx)
+                self._reads_as(format, ctx)
                 self._unreadable = False
             case parts.Unreadable():
                 self._unreadable = True
+            case parts.Approval(id_, name):
+                self._approvals[id_] = RequestedCall(id_, name)
             case parts.ServerCall(key):
                 self.server_calls.add(key)
             case parts.Running(raw):
                 self.running = raw
             case parts.Token(token, checkpoint):
                 self.token, self._checkpoint = token, checkpoint
-            case parts.Reason(raw, at, detail, own):
-                choice = self.choices.setdefault(at, _Choice())
-                word = raw_text(raw)
-                if word is not None and (choice.raw is None or (choice.early and not self._is_cut(choice))):
-                    choice.raw, choice.detail, choice.own = word, detail, own or word
+            case parts.Unfinished():
+                self._unfinished = True
             case parts.Reopened():
                 self.ended, self.token = False, None
                 for choice in self.choices.values():
                     choice.raw = choice.own = choice.detail = None
-            case parts.End(whole):
-                self.ended = True
-                self.whole = self.whole or whole
             case parts.Fault(error):
                 self._fault(error)
             case _:
                 assert_never(part)
         return None
 
+    def _choice(self, at: int) -> PartialChoice:
+        """The choice of that index, begun now where it was not."""
+        choice = self.choices.get(at)
+        if choice is None:
+            choice = self.choices[at] = PartialChoice()
+        return choice
+
+    def _reason(self, part: parts.Reason) -> None:
+        raw, at, detail, own = part
+        choice, word = self.choices.get(at) or self._choice(at), raw_text(raw)
+        if word is None:
+            return
+        word = characters.whole(word)
+        if choice.raw is None or self._outranks(word, choice):
+            choice.raw = word
+            choice.detail = detail and characters.whole(detail)
+            choice.own = word if own is raw or not own else characters.whole(own)
+
     def _text(self, part: parts.Text) -> Delta | None:
         text, at, refusal = part
-        text = self._whole_characters(text, at)
+        text = self._pieces.take(text, at)
         if refusal:  # Whatever it says, and if it says nothing.
-            self.choices.setdefault(at, _Choice()).refused = True
+            self._choice(at).refused = True
         choice = self._speaks(at) if text else None
         if choice is None:
             return None
         choice.spoke = True
-        if at and not self._counts(at):
+        if at and not self._is_split:
             return None
         self.tail = (self.tail + text)[-TAIL:]
         self.chars += len(text)
@@ -160,20 +209,26 @@ class Fold:
         self.text.append(text)
         return Delta(text=text)
 
-    def _whole_characters(self, piece: str, of: Hashable) -> str:
-        """A piece without half a character at its end, which servers cut in UTF-16: the next brings the other half."""
-        if not self._halves and piece[-1:] < "\ud800":
-            return piece
-        whole = paired(self._halves.pop(of, "") + piece)
-        if "\ud800" <= whole[-1:] <= "\udbff":
-            whole, self._halves[of] = whole[:-1], whole[-1]
-        return whole
+    def _reasoning(self, part: parts.Reasoning) -> Delta | None:
+        text = self._pieces.take(part.text, ("reasoning", part.choice))
+        if (
+            not text
+            or self._speaks(part.choice) is None
+            or not self._counts(part.choice)
+            or not self.keep
+        ):
+            return None
+        self.reasoning.append(text)
+        return Delta(reasoning=text)
 
-    def _speaks(self, at: int) -> _Choice | None:
-        """The choice that says something more. A clean reason before that was none; after a cut nothing counts."""
+    def _speaks(self, at: int) -> PartialChoice | None:
+        """The choice that says something more.
+
+        A clean reason before that was none; after a cut nothing counts.
+        """
         choice = self.choices.get(at)
         if choice is None:
-            choice = self.choices[at] = _Choice()
+            choice = self.choices[at] = PartialChoice()
         elif choice.raw is not None and not self.format.has_end:
             if self._is_cut(choice):
                 return None
@@ -184,36 +239,73 @@ class Fold:
     def _call(self, part: parts.Call) -> Delta | None:
         call, says = self.calls.get(part.key), part.arguments
         if isinstance(says, str) and not part.replaces:
-            says = self._whole_characters(says, ("call", part.key))
+            says = self._pieces.take(says, ("call", part.key))
         started = call is None
         speaks = started or says or part.name
         choice = self._speaks(part.choice) if speaks else self.choices.get(part.choice)
         if choice is None:
             return None
         if call is None:
-            position = sum(self._counts(each.choice) and not each.builtin for each in self.calls.values())
-            call = self.calls[part.key] = _Call(part.id, part.name, part.choice, position, builtin=part.builtin)
+            position = self._positions
+            self._positions += self._counts(part.choice) and not part.builtin
+            call = self.calls[part.key] = PartialCall(
+                characters.whole(part.id), part.name, part.choice, position, builtin=part.builtin
+            )
             choice.spoke = True
         choice.last = call
-        call.name = call.name or part.name
+        call.name = characters.whole(call.name or part.name)
+        call.free_text = call.free_text or part.free_text
         if part.closed is not None:
             call.closed = part.closed
-        told = any(call.pieces) or call.given is not None
+        told = call.has_arguments
         if isinstance(says, str):
             if part.replaces and says:
                 call.pieces.clear()
-            call.pieces.append(says)
+                call.size = 0
+            self._keep_arguments(call, says)
         elif says is not None:  # the whole of what pieces may have said before
             call.pieces.clear()
-            call.given = says
-        repeats = (told and (part.replaces or isinstance(says, dict))) or (part.replaces and not says)
+            call.has_arguments = True
+            if self.keep:
+                call.given = says = characters.cleaned(says)
+        repeats = (told and (part.replaces or isinstance(says, dict))) or (
+            part.replaces and not says
+        )
         silent = not started and (says is None or repeats)
         if silent or call.builtin or not self.keep or not self._counts(part.choice):
             return None
         id_, name = (call.id, call.name or None) if started else (None, None)
-        if isinstance(says, dict):  # an empty one of a call that is open holds the place of what is to come
+        # an empty one of a call that is open holds the place of what is to come
+        if isinstance(says, dict):
             says = json.dumps(says, ensure_ascii=False) if says or part.closed is not False else ""
         return Delta(call=CallFragment(call.position, id_, name, says or ""))
+
+    def _finished_calls(self, part: parts.Calls) -> None:
+        choice = self._speaks(part.choice) if part.calls else None
+        if choice is not None:
+            choice.spoke = True
+            self._finished.append((len(self.calls), part.choice, part.calls))
+
+    def _finished_answers(self, answers: Sequence[tuple[int, str, str]]) -> None:
+        said = []
+        for at, text, raw in answers:
+            self.choices[at] = PartialChoice(raw, raw, spoke=text != "")
+            if text and (at == 0 or self._is_split):
+                said.append(text)
+        self.chars += sum(map(len, said))
+        self.tail = (self.tail + "".join(said[-TAIL:]))[-TAIL:]
+
+    def _keep_arguments(self, call: PartialCall, piece: str) -> None:
+        """Keep a piece of a call's arguments.
+
+        Without content, only while they can still be checked.
+        """
+        call.size += len(piece)
+        call.has_arguments = call.has_arguments or piece != ""
+        if not self.keep and call.size > MAX_UNPARSED_BYTES:
+            call.pieces.clear()
+        elif piece or not call.pieces:
+            call.pieces.append(piece)
 
     def _fault(self, error: Any) -> None:
         """An error: before the end it breaks the answer, unless that was cut anyway."""
@@ -230,20 +322,49 @@ class Fold:
         return {key: joined(pieces) for key, pieces in self._blocks.items()}
 
     def _counts(self, at: int) -> bool:
-        """Whether a choice is part of the answer: of several where one was asked for, all may be."""
-        return at == 0 or (self.format.splits and self.ctx.asked.choices == 1)
+        """Whether a choice is part of the answer."""
+        return at == 0 or self._is_split
 
-    def _counting(self) -> list[_Choice]:
-        return [choice for at, choice in sorted(self.choices.items()) if self._counts(at)]
+    def _counting(self) -> list[PartialChoice]:
+        """The choices that are part of the answer, in order."""
+        if self._is_split:
+            return [choice for _, choice in sorted(self.choices.items())]
+        return [self.choices[0]] if 0 in self.choices else []
 
-    def _client_calls(self) -> list[_Call]:
-        calls = self.calls.items()
-        return [call for key, call in calls if self._counts(call.choice) and key not in self.server_calls]
+    def _client_calls(self) -> list[PartialCall]:
+        if not self.calls:
+            return []
+        calls = [call for key, call in self.calls.items() if key not in self.server_calls]
+        return calls if self._is_split else [call for call in calls if call.choice == 0]
 
-    def _row(self, choice: _Choice) -> Row | None:
+    def _row(self, choice: PartialChoice) -> Row | None:
         return None if choice.raw is None else find_row(choice.raw, self.rows)
 
-    def _is_cut(self, choice: _Choice) -> bool:
+    def _rank(self, choice: PartialChoice) -> int:
+        """Which part of a split answer speaks for all, lowest first.
+
+        An unknown end, a cut, a call of tools.
+        """
+        row = self._row(choice)
+        if row is None:
+            return 0
+        return 1 if row.incomplete else 2 if row.reason == "tool_call" else 3
+
+    def _with_borrowed(self, rows: Mapping[str, Row]) -> Mapping[str, Row]:
+        return {**rows, **self._borrowed, **rows} if self._borrowed else rows
+
+    def _outranks(self, word: str, choice: PartialChoice) -> bool:
+        """Return whether a reason replaces the one that a choice has.
+
+        What it has was none, or is the less safe one.
+        """
+        if choice.early and not self._is_cut(choice):
+            return True
+        return word != choice.raw and rank_of(find_row(word, self.rows)) < rank_of(
+            self._row(choice)
+        )
+
+    def _is_cut(self, choice: PartialChoice) -> bool:
         row = self._row(choice)
         return row is not None and row.incomplete
 
@@ -251,52 +372,92 @@ class Fold:
         """Why it stopped.
 
         Args:
-            left: whoever read the stream stopped: a reason that had come counts without the event that ends it.
+            left: whoever read the stream stopped: a reason that had come counts without the event
+                that ends it.
         """
         if self.broken:
             return broken(self.error)
         if self._unreadable and not left:
             return Stop(StopReason.UNKNOWN, detail="unreadable")
-        choices = self._counting()
-        said = min((each for each in choices if each.raw), key=lambda each: _rank(self._row(each)), default=None)
+        reasons: dict[str, PartialChoice] = {}  # of several with the same reason, the first
+        is_silent = is_refused = False
+        detail = None
+        for choice in self._counting():
+            if choice.raw:
+                reasons.setdefault(choice.raw, choice)
+            elif choice.spoke:
+                is_silent = True
+            is_refused = is_refused or choice.refused
+            detail = detail or choice.detail
+        if self.error is not None:
+            detail = label_of(self.error)
+        said = (
+            min(reasons.values(), key=self._rank)
+            if len(reasons) > 1
+            else next(iter(reasons.values()), None)
+        )
         if self.format.has_end:
-            # An error that broke nothing came after the end, or after a reason that it does not change.
+            # An error that broke nothing came after the end, or after a reason that it does not
+            # change.
             ended = self.ended or self.error is not None or (left and said is not None)
         else:
-            # A part of a split answer that spoke and never said why it stopped is cut, whatever another part says.
-            cut = not self.whole and any(each.spoke and not each.raw for each in choices)
-            ended = self.whole if said is None else not cut
-        self._close_calls(said, ended)
-        calls = self._client_calls()
-        usage = self.usage or Usage()
-        detail = next((each.detail for each in choices if each.detail), None)
+            # A part of a split answer that spoke and never said why it stopped is cut, whatever
+            # another part says.
+            ended = self.whole or (said is not None and not is_silent)
+        calls, is_closed = self._client_calls(), True
+        if calls:
+            self._close_calls(calls, said, ended)
+            is_closed = all(call.closed for call in calls)
+        finished = (
+            sum(len(calls) for _, at, calls in self._finished if self._counts(at))
+            if self._finished
+            else 0
+        )
+        usage = self.usage or _NO_USAGE
         return find_stop(
             self.running if said is None else said.raw,
             self.rows,
             terminal_seen=ended or (said is None and self.running is not None),
-            calls=len(calls),
-            calls_closed=all(call.closed for call in calls),
+            calls=len(calls) + finished,
+            calls_closed=is_closed,
+            contradicted=self._unfinished,
             output_tokens=usage.output_tokens,
             prompt_tokens=usage.input_tokens,
-            maximum=self.ctx.asked.maximum,
+            maximum=self.ctx.asked.facts.max_tokens,
             window=self.window,
-            refused=any(each.refused for each in choices),
-            detail=detail if self.error is None else label_of(self.error),
+            refused=is_refused,
+            detail=detail,
         )
 
-    def _close_calls(self, said: _Choice | None, ended: bool) -> None:
-        """Which calls are whole: servers and proxies close the call that a limit cut, and fill it up to valid JSON."""
+    def _close_calls(
+        self, calls: Sequence[PartialCall], said: PartialChoice | None, ended: bool
+    ) -> None:
+        """Decide which calls are whole.
+
+        By what the format and the reason say of them, then by their arguments.
+
+        Servers and proxies close the call that a limit cut, and fill it up to valid JSON. Others
+        say nothing of the limit: then the arguments show it.
+        """
+        self._close_by_reason(calls, said, ended)
+        row = None if said is None else self._row(said)
+        is_void = row is not None and row.detail == NO_GENERATION
+        for call in calls:
+            if call.closed and (is_void or not call.is_whole()):
+                call.closed = False
+
+    def _close_by_reason(
+        self, calls: Sequence[PartialCall], said: PartialChoice | None, ended: bool
+    ) -> None:
         row = self.rows.get("") if said is None else self._row(said)
         if self.format.closes_calls:
             # A reason that has no row may be a cut, and so is an answer that is still made.
             unknown = said is not None or self.running is not None
-            if ended and (unknown if row is None else row.incomplete) and (calls := self._client_calls()):
+            if ended and (unknown if row is None else row.incomplete):
                 calls[-1].closed = False
             return
-        for call in self.calls.values():
+        for call in calls:
             choice = self.choices[call.choice]
-            if not self._counts(call.choice):
-                continue
             if call is not choice.last:
                 call.closed = True
             elif said is None:
@@ -306,10 +467,84 @@ class Fold:
                 own = row if choice.raw is None else self._row(choice)
                 call.closed = ended and own is not None and not own.incomplete
 
-    def summary(self, *, left: bool = False) -> ResponseSummary:
-        """What telemetry needs of it."""
-        reasons = tuple(self.choices[at].own or self.running for at in sorted(self.choices)) or (self.running,)
-        return ResponseSummary(self.stop(left=left), self.usage, self.id, self.model, self.tail, self.chars, reasons)
+    def close(self, *, left: bool = False) -> ResponseSummary:
+        """Summarize what came, for telemetry; more may follow.
+
+        Args:
+            left: as in `stop`.
+        """
+        reasons = tuple([self.choices[at].own or self.running for at in sorted(self.choices)]) or (
+            self.running,
+        )
+        half = self._last_half()
+        tail, chars = self.tail + half, self.chars + len(half)
+        stop, calls = self.stop(left=left), self.requested_calls()
+        truncated = 0 if left else self._truncated_choices()
+        facts = ResponseFacts(
+            stop=stop,
+            id=self.id,
+            model=self.model,
+            usage=self.usage,
+            reasons=reasons,
+            truncated_choices=truncated,
+            output_chars=chars,
+        )
+        return ResponseSummary(facts, tail, calls)
+
+    def _truncated_choices(self) -> int:
+        """Count the choices after the first that were truncated or reported no end."""
+        if self.broken or self._is_split:
+            return 0
+        reasons = Counter(choice.raw for at, choice in self.choices.items() if at)
+        return sum(
+            choices for raw, choices in reasons.items() if find_stop(raw, self.rows).truncated
+        )
+
+    def _last_half(self) -> str:
+        """What stands for half a character at the end of the visible text."""
+        if self._pieces.are_whole:
+            return ""
+        return next(
+            (left for at in self.choices if self._counts(at) and (left := self._pieces.left(at))),
+            "",
+        )
+
+    @property
+    def size(self) -> int:
+        """How many tool calls and choices the response has so far."""
+        return (
+            len(self.calls) + len(self.choices) + sum(len(calls) for _, _, calls in self._finished)
+        )
+
+    @property
+    def has_reason(self) -> bool:
+        """Whether a choice has said why it stopped."""
+        return any(choice.raw is not None for choice in self.choices.values())
+
+    def requested_calls(self) -> tuple[RequestedCall, ...]:
+        """List the client tool calls of all choices, and the approvals that are waited for."""
+        if not (self.calls or self._finished):
+            return tuple(self._approvals.values())
+        # A choice that is truncated leaves its calls unfinished, so theirs count like the first
+        # choice's.
+        beside = {
+            at
+            for at, choice in self.choices.items()
+            if not self._counts(at) and not find_stop(choice.raw, self.rows).truncated
+        }
+        calls: list[RequestedCall] = []
+        begun, taken = [*self.calls.items()], 0
+        for place, at, finished in (*self._finished, (len(begun), 0, ())):
+            calls += [
+                RequestedCall(call.id, call.name, call.choice in beside)
+                for key, call in begun[taken:place]
+                if key not in self.server_calls
+            ]
+            calls += (
+                [call._replace(is_beside=True) for call in finished] if at in beside else finished
+            )
+            taken = place
+        return (*calls, *self._approvals.values())
 
     def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:
         """All of it."""
@@ -317,10 +552,14 @@ class Fold:
         blocks = self.format.blocks
         content = tuple(self.blocks.values()) if blocks is None else (*blocks(self),)
         return ChatResponse(
-            text="".join(self.text),
-            tool_calls=tuple(_tool_call(call) for call in self._client_calls() if not call.builtin),
+            text="".join(self.text) + self._last_half(),
+            tool_calls=tuple(
+                call.tool_call(self._pieces.left(("call", key)))
+                for key, call in self.calls.items()
+                if self._counts(call.choice) and key not in self.server_calls and not call.builtin
+            ),
             usage=self.usage,
-            reasoning="".join(self.reasoning) or None,
+            reasoning="".join(self.reasoning) + self._pieces.left(("reasoning", 0)) or None,
             stop=stop,
             id=self.id,
             model=self.model,
@@ -328,46 +567,3 @@ class Fold:
             token=self.token if self._checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
             quota=quota(headers),
         )
-
-
-def _rank(row: Row | None) -> int:
-    """Which part of a split answer speaks for all, lowest first: an unknown end, a cut, a call of tools."""
-    if row is None:
-        return 0
-    return 1 if row.incomplete else 2 if row.reason == "tool_call" else 3
-
-
-def _tool_call(call: _Call) -> ToolCall:
-    raw = "".join(call.pieces)
-    return ToolCall(
-        id=call.id,
-        name=call.name,
-        arguments_raw=raw or ("" if call.pieces and call.given is None else None),
-        arguments=arguments(raw) if raw else call.given,
-        closed=call.closed,
-    )
-
-
-def paired(text: str) -> str:
-    """Text whose characters are whole, of one that may hold the two halves of one apart."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-
-_AS_THEY_ARE: Final = ("type", "id", "name", "format")
-"""Members whose text comes whole, in each piece."""
-
-
-def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
-    """The pieces of one object together: texts and lists one after the other, objects joined, of all else the last."""
-    whole: Json = {}
-    for name in dict.fromkeys(name for piece in pieces for name in piece):
-        values = [piece[name] for piece in pieces if piece.get(name) is not None] or [None]
-        if len(values) > 1 and all(isinstance(value, str) for value in values) and name not in _AS_THEY_ARE:
-            whole[name] = paired("".join(values))
-        elif len(values) > 1 and all(isinstance(value, list) for value in values):
-            whole[name] = [*chain.from_iterable(values)]
-        elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):
-            whole[name] = joined(values)
-        else:
-            whole[name] = values[-1]
-    return whole

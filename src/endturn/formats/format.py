@@ -1,4 +1,7 @@
-"""What a format declares of itself, and what follows from that: its responses as a summary, as deltas, or whole."""
+"""What a format declares of itself, and what follows from that.
+
+Its responses as a summary, as deltas, or whole.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +13,28 @@ from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import Resuming
+from endturn.formats.next_request import Resuming, Unfinished, unfinished_parts
 from endturn.formats.parts import Part
-from endturn.formats.reading import at, count
+from endturn.formats.reading import at, count, is_empty, text
 from endturn.formats.request_summary import asked
-from endturn.formats.scripting import raw_reason, written_error, written_reply
 from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ResponseSummary, Route, Routed, Voice
-from endturn.stop import Row
-from endturn.stop_reasons import COMPATIBLE, rows_of, tables
-
-
-class Summarizer:
-    """Reads what telemetry needs of a response, from the events of a stream or from one body."""
-
-    def __init__(self, format: Format, ctx: Context) -> None:
-        self._fold = Fold(ctx, format, keep=False)
-        self._read = format.reader(ctx, False)
-
-    def feed(self, event: Any) -> None:
-        """Read one event, or one whole body. Never raises over what a provider sent."""
-        data = event.data if event.__class__ is Event else event
-        for part in self._read(data):
-            self._fold.add(part)
-
-    def close(self, *, left: bool = False) -> ResponseSummary:
-        """What was seen."""
-        return self._fold.summary(left=left)
-
-    @property
-    def over(self) -> bool:
-        return self._fold.ended and not self._fold.whole
-
-    @property
-    def broken(self) -> bool:
-        return self._fold.broken
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.vocabulary import (
+    CHAT,
+    PROVIDERS,
+    ChatResponse,
+    Delta,
+    Json,
+    Request,
+    Row,
+    private,
+    rows_of,
+    tables,
+)
 
 
 class Decoder:
@@ -58,20 +43,20 @@ class Decoder:
     def __init__(self, format: Format, ctx: Context) -> None:
         self._format, self._ctx = format, ctx
         self._fold = Fold(ctx, format, keep=True)
-        self._read = format.reader(ctx, True)
 
     def feed(self, event: Event) -> Iterable[Delta]:
         """The deltas of one event.
 
         Raises:
             DecodeError: the event is not one of this format.
-            ProviderError: the stream reports an error before its end; `partial` holds what had arrived.
+            ProviderError: the stream reports an error before its end; `partial` holds what had
+                arrived.
         """
         data, fold = event.data, self._fold
         if (wrong := self._format.faulty(data, False)) is not None:
             raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(data)))
         deltas = []
-        for part in self._read(data):
+        for part in fold.read(data):
             delta = fold.add(part)
             if delta is not None:
                 deltas.append(delta)
@@ -91,13 +76,21 @@ class _Encoding(Protocol):
     def __call__(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json: ...
 
 
-class _Replying(Protocol):
-    def __call__(self, response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]: ...
-
-
-class _Failing(Protocol):
+class _Scripting(Protocol):
     def __call__(
-        self, status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+        self, response: ChatResponse, *, stream: bool, dialect: str = ""
+    ) -> Json | list[Event]: ...
+
+
+class _ErrorScripting(Protocol):
+    def __call__(
+        self,
+        status: int,
+        code: str | None,
+        message: str | None,
+        *,
+        number: int = 0,
+        stream: bool = False,
     ) -> Json | Event: ...
 
 
@@ -109,25 +102,30 @@ def _quoted(model: str) -> str:
 class Format:
     """One format: between our types and one API's JSON, by pure functions.
 
-    Most of what formats do is the same but for words and places: a format declares those. The members that begin with
-    `own` are for what is not the usual.
+    Most of what formats do is the same but for words and places: a format declares those. The
+    members that begin with `own` are for what is not the usual.
 
     Attributes:
         name: as in `FORMATS`. provider: whose it is, as in `gen_ai.provider.name`.
 
-        paths: dialect → where a request goes, below the base URL. `{model}` stands for the model; of `[whole|streamed]`
-            one counts. None for a family of Bedrock's models.
+        paths: dialect → where a request goes, below the base URL. `{model}` stands for the model;
+            of `[whole|streamed]` one counts. None for a family of Bedrock's models.
         in_path: a model as the path has it.
         routed: what a request's method and path say; None where the format is not spoken there.
         body: a request's body; `encode` gives it.
         resume: the request that asks for the rest of a cut or paused response.
-        own_summary: what a body asks for, or an SDK's arguments, beyond what `data/request_members.tsv` tells.
+        text_block: a text as a block of an answer.
+        unfinished: what may be sent back of an answer's blocks where some of its calls are not.
+        one_message: an answer is sent back as one message, its calls among its members.
+        own_summary: what a body asks for, or an SDK's arguments, beyond what
+            `data/request_members.tsv` tells.
         fetches: a response can be fetched by its id.
         inner: the format that a body is in, where this one is an envelope.
 
         reader: makes a reader, given what must be known and whether content is kept.
         called: what the format calls a whole body, and an event.
         needs: paths, one of which a whole body has.
+        kinds: a regular expression that the types of its events match, where they have types.
         objects: paths where objects stand; `[]` after a member stands for each of its list.
         lists: a body, or an event, may be a list of them.
         own_faulty: what else is wrong with a body or an event, in a sentence.
@@ -135,13 +133,22 @@ class Format:
         headers: what an answer's headers say of it.
         blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
         has_end: an event of its own ends a response; otherwise the reason does.
-        closes_calls: the format says when a call is whole; otherwise the next call does, or a reason that is no cut.
+        end_words: of these, each event has one that may end a stream: its last event, or an error
+            in its place. Other events need not be read as they come. None where no such words stand
+            in the bytes.
+        closes_calls: the format says when a call is whole; otherwise the next call does, or a
+            reason that is no cut.
         splits: several choices, where one was asked for, are parts of one answer.
-        own_rows: the table of stop reasons that holds for a response, where it is not its dialect's.
+        own_rows: the table of stop reasons that holds for a response, where it is not its
+            dialect's.
         own_reasons: dialect → raw value → row, where `data/stop_reasons.tsv` does not tell.
 
-        says: what the shapes of a scripted reply have names for, beside what all have: of a response, the format's word
-            for its Stop, and a dialect.
+        reply: writes a scripted response as a server sends it: a body, or the events of a stream,
+            which breaks off where the response's terminal was not seen. It raises UsageError where
+            the format cannot say it.
+        reply_error: writes an error answer's body, or with `stream` the error event of a stream.
+            Where code or message is None, the provider's own for the status is written; `number`
+            is the request's.
     """
 
     name: str
@@ -154,6 +161,9 @@ class Format:
     routed: Callable[[str, str], Routed | None]
     body: _Encoding
     resume: Resuming
+    text_block: Callable[[str], Json] = lambda text: {"role": "assistant", "content": text}
+    unfinished: Unfinished = unfinished_parts
+    one_message: bool = False
     own_summary: Callable[[Mapping[str, Any]], RequestSummary] | None = None
     fetches: bool = False
     inner: Callable[[Json], Format] | None = None
@@ -161,6 +171,7 @@ class Format:
     reader: Callable[[Context, bool], Reader]
     called: tuple[str, str] = ("a body", "an event")
     needs: tuple[str, ...] = ()
+    kinds: str = ""
     objects: tuple[str, ...] = ()
     lists: bool = False
     own_faulty: Callable[[Any, bool], str | None] | None = None
@@ -168,27 +179,30 @@ class Format:
     headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
     blocks: Callable[[Fold], Iterable[Json]] | None = None
     has_end: bool = False
+    end_words: tuple[bytes, ...] | None = None
     closes_calls: bool = True
     splits: bool = False
     own_rows: Callable[[Context], Mapping[str, Row]] | None = None
     own_reasons: Mapping[str, Mapping[str, Row]] | None = None
 
-    says: Callable[[ChatResponse, str | None, str], Json] = lambda response, stop, dialect: {}
-    own_reply: _Replying | None = None
-    own_error: _Failing | None = None
+    reply: _Scripting
+    reply_error: _ErrorScripting
 
     # --- Requests ---
 
     def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
-        """Where a request goes. A stream that is fetched begins after the event that `extra` says in `starting_after`.
+        """Where a request goes.
+
+        A stream that is fetched begins after the event that `extra` says in `starting_after`.
 
         Raises:
-            UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke` reaches.
+            UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke`
+                reaches.
         """
         path = self.paths.get(dialect, self.paths[""])
         if path is None:
             raise UsageError(
-                f"the {self.name} dialect {dialect!r} has no path of its own: use the format 'bedrock_invoke'"
+                f"the {self.name} dialect {dialect!r} has no path: use the format 'bedrock_invoke'"
             )
         if request.retrieve is not None and self.fetches:
             after = count(request.extra.get("starting_after"))
@@ -208,7 +222,8 @@ class Format:
             return self.body(request, stream=stream, dialect=dialect)
         if not self.fetches:
             raise UsageError(
-                f"the format {self.name!r} cannot fetch a response by its id: use a provider function that can"
+                f"the format {self.name!r} cannot fetch a response by its id: use a provider "
+                f"function that can"
             )
         return {}
 
@@ -227,17 +242,29 @@ class Format:
         """The table of stop reasons that holds for a response."""
         return rows_of(self.name, ctx.dialect) if self.own_rows is None else self.own_rows(ctx)
 
-    def summarizer(self, ctx: Context) -> Summarizer:
-        """What reads of a response as much as telemetry needs."""
-        return Summarizer(self, ctx)
+    def borrowed(self, ctx: Context) -> Mapping[str, Row]:
+        """Return the provider's own chat API reasons, which it also uses in other formats."""
+        provider = PROVIDERS.get(ctx.provider)
+        is_elsewhere = (
+            provider is not None and self.name != CHAT and provider.dialect not in self.reasons
+        )
+        return private(CHAT, provider.dialect) if provider is not None and is_elsewhere else {}
+
+    def summarizer(self, ctx: Context) -> Fold:
+        """Return what reads as much of a response as telemetry needs: no content is kept."""
+        return Fold(ctx, self, keep=False)
 
     def decoder(self, ctx: Context) -> Decoder:
         """What builds a response from a stream's events."""
         return Decoder(self, ctx)
 
     def faulty(self, data: Any, whole: bool) -> str | None:
-        """What is wrong with the shape of an event, or of a body, in a sentence: it must not look like no answer."""
-        # A stream may end with `[DONE]`, of this format or as chat's do, from servers that speak both.
+        """What is wrong with the shape of an event, or of a body, in a sentence.
+
+        It must not look like no answer.
+        """
+        # A stream may end with `[DONE]`, of this format or as chat's do, from servers that speak
+        # both.
         if data == DONE and not whole:
             return None
         what = self.called[0 if whole else 1]
@@ -248,15 +275,21 @@ class Format:
                 if not _are_objects(each, _steps(path)):
                     return f"`{path}` of {what} is no object"
             if whole and self.needs and all(at(each, path) is None for path in self.needs):
-                return f"{what} has `{'` or `'.join(self.needs[:3])}`; this has {sorted(map(str, each))[:8]}"
+                return (
+                    f"{what} has `{'` or `'.join(self.needs[:3])}`; this has "
+                    f"{sorted(map(str, each))[:8]}"
+                )
         return self.own_faulty(data, whole) if self.own_faulty is not None else None
 
-    def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
+    def decode(
+        self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None
+    ) -> ChatResponse:
         """A whole body as a response.
 
         Raises:
             DecodeError: it is none of this format.
-            ProviderError: it is an error that came under a status of success, as gateways send them.
+            ProviderError: it is an error that came under a status of success, as gateways send
+                them.
         """
         if (error := self.failed(body)) is not None:
             raise error_of(200, headers or {}, error, ctx=ctx)
@@ -264,46 +297,48 @@ class Format:
             raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
         fold = Fold(ctx, self, keep=True)
         beside = self.headers(headers or {}) if self.headers is not None else ()
-        for part in chain(beside, self.reader(ctx, True)(body)):
+        for part in chain(beside, fold.read(body)):
             fold.add(part)
         return fold.response(headers)
 
-    # --- For a provider that plays a script ---
+    def is_spoken(self, data: Any) -> bool | None:
+        """Return whether an event or a body has the format's shape, whatever it says.
 
-    def reply(self, response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-        """A scripted response as a server sends it. Streamed, one whose terminal was not seen breaks off.
-
-        Raises:
-            UsageError: the format cannot say it.
+        None where it is empty.
         """
-        if self.own_reply is not None:
-            return self.own_reply(response, stream=stream, dialect=dialect)
-        rows = rows_of(self.name, dialect or COMPATIBLE)
-        stop = raw_reason(response.stop, {**rows, **self.reasons[""], **rows})  # the dialect's own words first
-        return written_reply(self.name, dialect, response, stop, self.says(response, stop, dialect), stream=stream)
-
-    def reply_error(
-        self, status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-    ) -> Json | Event:
-        """An error answer's body, or with `stream` the event that it is within a stream.
-
-        Args:
-            code, message: what is None is filled with what the provider says with that status.
-            number: the request's.
-        """
-        if self.own_error is not None:
-            return self.own_error(status, code, message, number=number, stream=stream)
-        return written_error(self.name, status, code, message, number=number, stream=stream)
+        if data == DONE or is_empty(data):
+            return None
+        for each in data if isinstance(data, list) else (data,):
+            if not isinstance(each, Mapping):
+                return False
+            kind = text(each.get("type")) or text(each.get("event_type"))
+            if kind and self.kinds:
+                return re.fullmatch(self.kinds, kind) is not None
+            heads = {_steps(path)[0][0] for path in (*self.needs, *self.objects)}
+            named = text(each.get("object")).startswith(
+                ("chat.completion", "text_completion", "response")
+            )
+            if not named and heads.isdisjoint(each):
+                return False
+            return all(_are_objects(dict(each), _steps(path)) for path in self.objects)
+        return None
 
 
 # --- What a body or an event is where it is no answer: not an object at all, or an error ---
 
 
 def error_beside(*members: str) -> Callable[[Any], Any]:
-    """Finds the error that a body or an event has in the place of an answer: beside none of these members."""
+    """Finds the error that a body or an event has in the place of an answer.
+
+    Beside none of these members.
+    """
 
     def failed(data: Any) -> Any:
-        reports = isinstance(data, Mapping) and data.get("error") and not any(data.get(name) for name in members)
+        reports = (
+            isinstance(data, Mapping)
+            and data.get("error")
+            and not any(data.get(name) for name in members)
+        )
         return data if reports else None
 
     return failed

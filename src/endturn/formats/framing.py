@@ -1,7 +1,10 @@
-"""Bytes ↔ events of a stream, incrementally and in both directions; server-sent events and lines of JSON are here.
+"""Bytes ↔ events of a stream, incrementally and in both directions.
 
-Written out because the kept decoders each come with an HTTP library attached (httpx-sse imports httpx, openai and
-anthropic import httpx2), and a format does no I/O. The format: https://html.spec.whatwg.org/multipage/server-sent-events.html
+Server-sent events and lines of JSON are here.
+
+Written out because the kept decoders each come with an HTTP library attached (httpx-sse imports
+httpx, openai and anthropic import httpx2), and a format does no I/O. The format:
+https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 from __future__ import annotations
@@ -15,13 +18,18 @@ from pydantic_core import from_json
 from endturn.errors import DecodeError
 from endturn.formats import aws_eventstream as aws
 from endturn.formats.errors import shortened
-from endturn.formats.summaries import Event, Framing
+from endturn.formats.summaries import Event, Framing, check_size
 
 DONE: Final = "[DONE]"
 """The data of the event that ends a stream of the chat format: a word, not JSON."""
 
 _DONE: Final = DONE.encode()
+END_WORDS: Final = (_DONE, b"error")
+"""What is in an event of any format that ends a stream without being the format's own last one: see
+`end_words`."""
 _BOM: Final = b"\xef\xbb\xbf"
+_LINE_BYTES: Final = 64
+"""What it takes to keep a line, beside its bytes."""
 
 
 CONTENT_TYPE: Final = {
@@ -36,7 +44,9 @@ class BytesDecoder(Protocol):
     """Turns a stream's bytes, cut anywhere, into events."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete. Lazy, so that what came before a bad event is given before it raises.
+        """The events that these bytes complete.
+
+        Lazy, so that what came before a bad event is given before it raises.
 
         Raises:
             DecodeError: an event's data is not JSON.
@@ -46,45 +56,62 @@ class BytesDecoder(Protocol):
         """The last event, where the stream ended without the line end that should follow it."""
 
 
-def decoder(framing: Framing) -> BytesDecoder:
-    """A decoder of that framing."""
-    return _DECODERS[framing]()
+def decoder(framing: Framing, *, limit: int | None = None) -> BytesDecoder:
+    """A decoder of that framing.
+
+    Args:
+        limit: bytes of one event that are kept while it arrives; a longer event raises
+            TooLargeError.
+    """
+    return _DECODERS[framing](limit)
 
 
 class _Lines:
-    """Splits bytes, cut anywhere, into lines; a line that comes in many pieces is joined once."""
+    """Splits bytes, cut anywhere, into lines; a line that comes in many pieces is copied once."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_limit", "_rest")
 
-    def __init__(self) -> None:
-        self._rest: list[bytes] = []
+    def __init__(self, limit: int | None) -> None:
+        self._rest = bytearray()
+        self._limit = limit
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that these bytes complete."""
-        *lines, rest = chunk.split(b"\n")
-        if not lines:
-            self._rest.append(rest)
-            return lines
-        lines[0] = b"".join(self._rest) + lines[0]
-        self._rest = [rest]
+        """The lines that these bytes complete.
+
+        Raises:
+            TooLargeError: one of them is longer than the limit.
+        """
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if self._rest and lines:
+            check_size(len(self._rest) + len(lines[0]), self._limit)
+            lines[0] = bytes(self._rest) + lines[0]
+            self._rest.clear()
+        if rest:
+            check_size(len(self._rest) + len(rest), self._limit)
+            self._rest += rest
         return lines
 
     def close(self) -> bytes:
         """What came after the last line's end."""
-        rest, self._rest = b"".join(self._rest), []
+        rest = bytes(self._rest)
+        self._rest.clear()
         return rest
 
 
 class SSEDecoder:
     """Turns a stream's bytes, cut anywhere, into events.
 
-    An event that the end of the stream cut off is given only if its data is whole JSON: then nothing of it is missing.
+    An event that the end of the stream cut off is given only if its data is whole JSON: then
+    nothing of it is missing.
     """
 
-    __slots__ = ("_data", "_first", "_lines", "_name", "_skip_lf")
+    __slots__ = ("_data", "_first", "_limit", "_lines", "_name", "_size", "_skip_lf")
 
-    def __init__(self) -> None:
-        self._lines = _Lines()
+    def __init__(self, limit: int | None = None) -> None:
+        self._lines = _Lines(limit)
+        self._limit = limit
+        self._size = 0
         self._skip_lf = False
         self._first = True
         self._name: str | None = None
@@ -100,15 +127,25 @@ class SSEDecoder:
         self._skip_lf = chunk.endswith(b"\r")
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        data = self._data
         for line in self._lines.feed(chunk):
-            event = self._line(line)
-            if event is not None:
+            if self._first:
+                self._first = False
+                line = line.removeprefix(_BOM)
+            if line.startswith(b"data: "):  # as nearly all do
+                self._add(line[6:])
+            elif line:
+                self._field(line)
+            elif not data:  # one of many blank lines, or the end of an event that has but a name
+                self._name = None
+            elif (event := self._dispatch()) is not None:
                 yield event
 
     def close(self) -> list[Event]:
         """The last event, where the stream ended without the blank line that should follow it."""
-        if rest := self._lines.close():
-            self._line(rest)
+        rest = self._lines.close()
+        if rest := rest.removeprefix(_BOM) if self._first else rest:
+            self._field(rest)
         try:
             event = self._dispatch()
         except DecodeError:
@@ -117,27 +154,31 @@ class SSEDecoder:
         whole = event is not None and (event.data == DONE or isinstance(event.data, dict | list))
         return [event] if event is not None and whole else []
 
-    def _line(self, line: bytes) -> Event | None:
-        if self._first:
-            self._first = False
-            line = line.removeprefix(_BOM)
-        if not line:
-            return self._dispatch()
+    def _field(self, line: bytes) -> None:
+        """Take a line that is not empty."""
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            self._data.append(value)
+            self._add(value)
         elif field == b"event":
             self._name = value.decode("utf-8", "replace") or None
-        elif field == b"error" and value.startswith(b"{"):  # llama-box, and llama.cpp's server until September 2025
+        # llama-box, and llama.cpp's server until September 2025
+        elif field == b"error" and value.startswith(b"{"):
             self._data.append(b'{"error":%b}' % value)
-        # A comment has an empty field name; `id` and `retry` serve a browser's reconnection, which no provider offers.
-        return None
+        # A comment has an empty field name; `id` and `retry` serve a browser's reconnection, which
+        # no provider offers.
+
+    def _add(self, value: bytes) -> None:
+        """Take a line of an event's data."""
+        self._size += len(value) + _LINE_BYTES
+        check_size(self._size, self._limit)
+        self._data.append(value)
 
     def _dispatch(self) -> Event | None:
         name, data = self._name, b"\n".join(self._data).strip()
         self._name = None
         self._data.clear()
+        self._size = 0
         if not data:
             return None
         return Event(name, DONE if data == _DONE else parse(data))
@@ -148,8 +189,8 @@ class LinesDecoder:
 
     __slots__ = ("_lines",)
 
-    def __init__(self) -> None:
-        self._lines = _Lines()
+    def __init__(self, limit: int | None = None) -> None:
+        self._lines = _Lines(limit)
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that these bytes complete."""
@@ -164,7 +205,7 @@ class LinesDecoder:
         return [Event(None, data)] if isinstance(data, dict) else []
 
 
-_DECODERS: Final[Mapping[Framing, Callable[[], BytesDecoder]]] = {
+_DECODERS: Final[Mapping[Framing, Callable[[int | None], BytesDecoder]]] = {
     Framing.SSE: SSEDecoder,
     Framing.NDJSON: LinesDecoder,
     Framing.EVENTSTREAM: aws.MessagesDecoder,
@@ -179,13 +220,20 @@ def parse(data: bytes | bytearray | str) -> Any:
     """
     try:
         return from_json(data, cache_strings="keys")
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: a text holds half of a surrogate pair
         # A byte order mark in front is none of the text.
-        readable = data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig", "replace")
+        readable = (
+            data.removeprefix("\ufeff")
+            if isinstance(data, str)
+            else data.decode("utf-8-sig", "replace")
+        )
     try:
-        return json.loads(readable)  # Python's own reader takes more: half of a surrogate pair, say.
+        # Python's own reader takes more: half of a surrogate pair, say.
+        return json.loads(readable)
     except (ValueError, RecursionError) as error:
-        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(readable)) from None
+        raise DecodeError(
+            f"the provider sent invalid JSON: {error}", body=shortened(readable)
+        ) from None
 
 
 def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[Event]:

@@ -1,10 +1,13 @@
-"""What a message of a conversation says, in whatever format it is: who speaks, the text, the results of tools."""
+"""What a message of a conversation says, in whatever format it is.
+
+Who speaks, the text, the results of tools.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from endturn.formats.reading import first, items, member, plain, text
 
@@ -15,7 +18,8 @@ _SPEAKERS: Final = {
     "human": "user",
     "developer": "system",
     "function": "tool",
-    # Items of OpenAI's Responses, steps of Gemini's Interactions: they say what they are in place of who speaks.
+    # Items of OpenAI's Responses, steps of Gemini's Interactions: they say what they are in place
+    # of who speaks.
     "user_input": "user",
     "input_text": "user",
     "text": "user",
@@ -26,27 +30,48 @@ _SPEAKERS: Final = {
     "function_call_output": "tool",
     "custom_tool_call_output": "tool",
     "function_result": "tool",
+    "tool_search_output": "tool",
+    "mcp_approval_request": "assistant",
+    "mcp_list_tools": "assistant",
+    "program": "assistant",
+    "program_output": "assistant",
     "reasoning": "thought",
     "thought": "thought",
+    "item_reference": "assistant",
 }
 
 BODY: Final = ("content", "parts", "message", "text")
 """Where a message keeps what it says: most formats, Gemini, Cohere v1, a part that stands alone."""
 
-_SAID: Final = frozenset({*BODY, "role", "type", "id", "status", "phase", "annotations", "logprobs", "cache_control"})
+_SAID: Final = frozenset(
+    {*BODY, "role", "type", "id", "status", "phase", "annotations", "logprobs", "cache_control"}
+)
 """The members of a message that is nothing but text: what it says, and what a server adds to it."""
 
 
 def role(message: Any) -> str:
-    """Who speaks: "system", "user", "assistant", "tool", "thought" for what is not said aloud; "" where unreadable."""
+    """Who speaks: "system", "user", "assistant", "tool", "thought" for what is not said aloud.
+
+    "" where unreadable.
+    """
     if isinstance(message, str):
         return "user"
-    value = text(member(message, "role")).lower()
-    if value:
-        return _SPEAKERS.get(value, value)
+    name = message.get("role") if message.__class__ is dict else member(message, "role")
+    if isinstance(name, str) and name:
+        speaker = name.lower()
+        return _SPEAKERS.get(speaker, speaker)
     kind = member(message, "type")
     if isinstance(kind, str):
-        return _SPEAKERS.get(kind, "")
+        # Of the tools that an API defines itself: "computer_call" and "computer_call_output",
+        # "web_search_call".
+        other = (
+            "tool"
+            if kind.endswith("_call_output")
+            else "assistant"
+            if kind.endswith("_call")
+            else ""
+        )
+        return _SPEAKERS.get(kind, other)
     # Gemini's: a Content whose role goes without saying, or a part alone.
     said = member(message, "parts") is not None or isinstance(member(message, "text"), str)
     return "user" if said else ""
@@ -56,12 +81,15 @@ def body_of(message: Any) -> Any:
     """What a message says: text, or its parts."""
     if isinstance(message, str):
         return message
-    return first(message, *BODY)
+    body = member(message, "content")
+    return first(message, *BODY) if body is None else body
 
 
 def text_of(message: Any) -> str:
     """The visible text of a message: a string, or the text parts of a list."""
     body = body_of(message)
+    if isinstance(body, str):
+        return body
     parts = body if isinstance(body, list | tuple) else (body,)
     return "".join(text(_text(part)) for part in parts if member(part, "thought") is not True)
 
@@ -97,8 +125,113 @@ def call_in(part: Any) -> Mapping[str, Any] | None:
     return inner if isinstance(inner, Mapping) and inner.get("type") != "server_tool_use" else None
 
 
+class ToolResult(NamedTuple):
+    """A tool's result within a message.
+
+    Attributes:
+        call_id: the id of the call that it answers; "" where it names none.
+        name: the tool's name; "" where it names none.
+    """
+
+    call_id: str
+    name: str
+
+
+_CALL_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "approval_request_id")
+"""Members in which a result names its call: OpenAI's two APIs, Anthropic, Bedrock; an approval its
+request."""
+
+
+def tool_results(message: Any) -> list[ToolResult]:
+    """List the tool results that a message holds, in its order."""
+    parts = [result for part in items(body_of(message)) if (result := result_in(part)) is not None]
+    if parts:
+        return [
+            ToolResult(text(first(part, *_CALL_IDS, "id")), text(member(part, "name")))
+            for part in parts
+        ]
+    own = own_result(message, role(message))
+    return [] if own is None else [own]
+
+
+def own_result(message: Any, speaker: str) -> ToolResult | None:
+    """Return the tool result that a message itself is; None where it is none."""
+    kind = member(message, "type")
+    if speaker != "tool" and kind != "mcp_approval_response":
+        return None
+    call_id = first(message, *_CALL_IDS)
+    if not call_id and kind == "local_shell_call_output":
+        # a Responses item's own `id` is its call's only where it has no other
+        call_id = member(message, "id")
+    return ToolResult(text(call_id), text(first(message, "name", "tool_name")))
+
+
+def calls_of(message: Any) -> list[tuple[str, str]]:
+    """List the calls of a client's tools that a message of the model holds.
+
+    Id and name, "" where it has none.
+    """
+    listed = [
+        (call, first(call, "function", "custom") or call)
+        for call in items(member(message, "tool_calls"))
+    ]
+    for part in map(plain, (message, *items(body_of(message)))):
+        if (call := call_in(part)) is not None:
+            listed.append((call, call))
+        elif member(part, "call_id") and role(part) == "assistant":
+            listed.append((part, part))  # of a tool that an API defines itself, and the client runs
+    return [
+        (text(first(call, "call_id", "toolUseId", "id")), text(member(about, "name")))
+        for call, about in listed
+    ]
+
+
+_PLAIN_PARTS: Final = (
+    "text",
+    "thinking",
+    "redacted_thinking",
+    "reasoning",
+    "refusal",
+    "output_text",
+)
+_THOUGHTS: Final = frozenset(
+    {"reasoningContent", "thought", "thoughtSignature", "thought_signature"}
+)
+
+
+def parts_beside_text(message: Any) -> list[str]:
+    """Return the kinds of a model message's parts besides text, reasoning and client calls."""
+    body = body_of(message)
+    if body is None and member(message, "role") is None and call_in(plain(message)) is None:
+        kind = text(member(message, "type"))  # an item that is itself what a server ran
+        is_other = (
+            role(message) == "assistant"
+            and kind != "item_reference"
+            and not member(message, "call_id")
+        )
+        return [kind] * is_other
+    found = []
+    for part in map(plain, items(body)):
+        if (
+            isinstance(_text(part), str)
+            or call_in(part) is not None
+            or member(part, "type") in _PLAIN_PARTS
+        ):
+            continue
+        if isinstance(part, Mapping) and not _THOUGHTS.isdisjoint(part):
+            continue
+        found.append(
+            text(member(part, "type"))
+            or (str(next(iter(part), "")) if isinstance(part, Mapping) else "")
+        )
+    return found
+
+
 def results_of(message: Any) -> list[tuple[str, bool]]:
-    """The results of tools that a message holds: each as text, and whether it says itself that it is an error."""
+    """The results of tools that a message holds.
+
+    Each as text, and whether it says itself that it is an error.
+    """
     found = [result for part in items(body_of(message)) if (result := result_in(part)) is not None]
     if role(message) == "tool":
         found = [message]
@@ -106,7 +239,10 @@ def results_of(message: Any) -> list[tuple[str, bool]]:
 
 
 def says_error(result: Any) -> bool:
-    """Whether a tool's result is marked as an error: Anthropic's `is_error`, Bedrock's status, Gemini's response."""
+    """Whether a tool's result is marked as an error.
+
+    Anthropic's `is_error`, Bedrock's status, Gemini's response.
+    """
     is_marked = member(result, "is_error") is True or member(result, "status") == "error"
     return is_marked or member(member(result, "response"), "error") is not None
 
@@ -117,7 +253,9 @@ def spoken(message: Any) -> Any:
     if isinstance(read, str):
         return ["user", read]
     if isinstance(read, Mapping) and body_of(read) is not None and only_text(read):
-        extra = any(value not in (None, [], "") for name, value in read.items() if name not in _SAID)
+        extra = any(
+            value not in (None, [], "") for name, value in read.items() if name not in _SAID
+        )
         return read if extra else [role(read), text_of(read)]
     return read
 
@@ -129,7 +267,11 @@ def canonical(value: Any) -> Any:
         if value.get("type") == "text" and isinstance(value.get("text"), str):
             return value["text"]
         members = value.items()
-        return {str(name): canonical(part) for name, part in members if part is not None and name != "cache_control"}
+        return {
+            str(name): canonical(part)
+            for name, part in members
+            if part is not None and name != "cache_control"
+        }
     if isinstance(value, list | tuple):
         return canonical(value[0]) if len(value) == 1 else [canonical(part) for part in value]
     return value

@@ -1,18 +1,19 @@
-"""What a response says, in no provider's words: a format's reader yields these, the fold puts them together."""
+"""What a response says, in no provider's words.
+
+A format's reader yields these, the fold puts them together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from endturn.chat import Json, Usage
-from endturn.formats.reading import at, count
-from endturn.stop import Row
-from endturn.tables import lines, shipped
+from endturn.calls import RequestedCall
+from endturn.formats.reading import count, member
+from endturn.vocabulary import Json, Row, Usage, lines, shipped
 
 if TYPE_CHECKING:
-    from endturn.formats.format import Format
     from endturn.formats.summaries import Context
 
 
@@ -44,11 +45,15 @@ class Call(NamedTuple):
 
     Attributes:
         key: tells the calls of one response apart.
-        id, name: given with the first piece; an id that the format does not send is minted by the reader.
-        arguments: the next piece of their JSON text, or all of them as an object; None where nothing is said of them.
+        id, name: given with the first piece; an id that the format does not send is minted by the
+            reader.
+        arguments: the next piece of their JSON text, or all of them as an object; None where
+            nothing is said of them.
         closed: what the format says of it: ended, still open; None where it says nothing.
         replaces: these are all of the arguments, whatever pieces of them came.
-        builtin: of a tool that the format itself defines (a computer, a shell): the client runs it, as its block says.
+        builtin: of a tool that the format itself defines (a computer, a shell): the client runs it,
+            as its block says.
+        free_text: of a tool that takes text: its arguments need not be JSON.
     """
 
     key: Hashable
@@ -59,6 +64,43 @@ class Call(NamedTuple):
     closed: bool | None = None
     builtin: bool = False
     replaces: bool = False
+    free_text: bool = False
+
+
+class Calls(NamedTuple):
+    """Client calls of which nothing more can come.
+
+    A call follows them, and their arguments are whole.
+
+    Only where no content is kept: of each, telemetry needs no more than its id and its name.
+    """
+
+    calls: Sequence[RequestedCall]
+    choice: int = 0
+
+
+class Answers(NamedTuple):
+    """Choices of which nothing more can come.
+
+    Each is a text, which may be empty, and the reason for its end.
+
+    Only where no content is kept. Texts and reasons are in ASCII, and each choice is told of once.
+
+    Attributes:
+        answers: the index, the text and the raw reason of each choice.
+    """
+
+    answers: Sequence[tuple[int, str, str]]
+
+
+class Approval(NamedTuple):
+    """The server runs a tool once the client allows it.
+
+    The client's next request says so by this id.
+    """
+
+    id: str
+    name: str = ""
 
 
 class ServerCall(NamedTuple):
@@ -68,7 +110,9 @@ class ServerCall(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Content in the format's own shape, or a piece of it, for a replay. Only where content is kept.
+    """Content in the format's own shape, or a piece of it, for a replay.
+
+    Only where content is kept.
 
     `begins`: what came under this key before counts no more.
     """
@@ -79,7 +123,10 @@ class Block(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Usage so far: later figures replace earlier ones. `beside`: a gateway's, where the response says none itself."""
+    """Usage so far: later figures replace earlier ones.
+
+    `beside`: a gateway's, where the response says none itself.
+    """
 
     usage: Usage
     beside: bool = False
@@ -92,20 +139,45 @@ class Window(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """The table of stop reasons that holds, where the response itself tells whose words it is in."""
+    """The table of stop reasons that applies, where the response tells whose words it uses."""
 
     rows: Mapping[str, Row]
+
+
+class ResponseFormat(Protocol):
+    """What reading a response needs of its format.
+
+    `endturn.formats.format.Format` describes each.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def reader(self) -> Callable[[Context, bool], Callable[[Any], Iterator[Part]]]: ...
+    @property
+    def has_end(self) -> bool: ...
+    @property
+    def closes_calls(self) -> bool: ...
+    @property
+    def splits(self) -> bool: ...
+    @property
+    def blocks(self) -> Callable[[Any], Iterable[Json]] | None: ...
+    def rows(self, ctx: Context, /) -> Mapping[str, Row]: ...
+    def borrowed(self, ctx: Context, /) -> Mapping[str, Row]: ...
 
 
 class InFormat(NamedTuple):
     """The response is in another format: how that answers, and what must be known to read it."""
 
-    format: Format
+    format: ResponseFormat
     ctx: Context
 
 
 class Unreadable(NamedTuple):
-    """Something arrived, and it is in no known format: it may be no text at all, such as an embedding."""
+    """Something arrived, and it is in no known format.
+
+    It may be no text at all, such as an embedding.
+    """
 
 
 class Token(NamedTuple):
@@ -116,7 +188,9 @@ class Token(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why a choice stopped, in the provider's own word; None takes part in the list of choices, and says nothing.
+    """Why a choice stopped, in the provider's own word.
+
+    None takes part in the list of choices, and says nothing.
 
     `own`: what the choice itself says, where a word that a gateway adds counts in its place.
     """
@@ -127,14 +201,27 @@ class Reason(NamedTuple):
     own: str | None = None
 
 
+class Unfinished(NamedTuple):
+    """A report by a piece of the response that the piece is incomplete.
+
+    It counts whatever the response says of itself.
+    """
+
+
 class Running(NamedTuple):
-    """The server still makes the response, in its own word: what it says where no reason follows. None: no longer."""
+    """The server still makes the response, in its own word: what it says where no reason follows.
+
+    None: no longer.
+    """
 
     raw: str | None
 
 
 class Reopened(NamedTuple):
-    """The answer goes on: what was said of its end, and the token to continue it with, are taken back."""
+    """The answer goes on.
+
+    What was said of its end, and the token to continue it with, are taken back.
+    """
 
 
 class End(NamedTuple):
@@ -150,25 +237,55 @@ class Fault(NamedTuple):
 
 
 Part = (
-    Head | Text | Reasoning | Call | ServerCall | Block
-    | Tokens | Window | Vocabulary | InFormat | Unreadable | Token | Reason | Running | Reopened | End | Fault
+    Head | Text | Reasoning | Call | Calls | Answers | Approval | ServerCall | Block
+    | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
+    | Reason | Unfinished | Running | Reopened | End | Fault
 )  # fmt: skip
 
 
+_Path = Sequence[str]
+
+
 @cache
-def _figures() -> Mapping[str, Mapping[str, list[list[str]]]]:
-    """format → field of Usage → where its figure stands, each as the paths whose sum it is."""
-    found: dict[str, dict[str, list[list[str]]]] = {}
-    for _, (format_, name, paths) in lines(shipped(), "usage_members.tsv", range(3, 4)):
-        found.setdefault(format_, {})[name] = [path.split("+") for path in paths.split()]
+def _figures() -> Mapping[str, Sequence[tuple[str, Sequence[Sequence[_Path]]]]]:
+    """Return, by format, the paths of the figures of each field of Usage.
+
+    A field has a figure in one of several places; in each it is the sum of the values at the paths.
+    """
+    found: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
+    for _, (format_, name, members) in lines(shipped(), "usage_members.tsv", range(3, 4)):
+        places: list[list[_Path]] = [
+            [path.split(".") for path in place.split("+")] for place in members.split()
+        ]
+        found.setdefault(format_, []).append((name, places))
     return found
 
 
-def usage_in(format: str, said: Any) -> Usage | None:
-    """Usage, by the format's rows in `data/usage_members.tsv`. What is told twice counts where it is told first."""
-    found: Json = {}
-    for name, places in _figures()[format].items():
-        told = ([count(at(said, path)) for path in paths] for paths in places)
-        if tokens := next((counts for counts in told if counts[0] is not None), None):
-            found[name] = sum(filter(None, tokens))
-    return Usage(**found) if found else None
+def usage_in(format: str, usage: Any) -> Usage | None:
+    """Usage, by the format's rows in `data/usage_members.tsv`.
+
+    What is told twice counts where it is told first.
+    """
+    if not usage:
+        return None
+    figures: dict[str, Any] = {}
+    for name, places in _figures()[format]:
+        for place in places:
+            tokens = _figure(usage, place[0])
+            if tokens is not None:
+                figures[name] = (
+                    tokens + sum(_figure(usage, path) or 0 for path in place[1:])
+                    if place[1:]
+                    else tokens
+                )
+                break
+    return Usage(**figures) if figures else None
+
+
+def _figure(holder: Any, path: _Path) -> int | None:
+    """Return the number at the end of a path of members; None where there is none."""
+    for name in path:
+        holder = holder.get(name) if holder.__class__ is dict else member(holder, name)
+        if holder is None:
+            return None
+    return count(holder)

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from hashlib import blake2s
+from itertools import groupby
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
-from endturn.events import MOST
+from endturn.calls import MOST, RequestedCall
+from endturn.vocabulary import cleaned
 
 if TYPE_CHECKING:
-    from endturn.chat import Json  # with pydantic, which takes long to import
+    from endturn.vocabulary import Json  # with pydantic, which takes long to import
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
-"""What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
+"""What has no members: text, numbers and lists have attributes of their own ("abc".index) that are
+nobody's."""
 
 
 def member(thing: Any, name: str) -> Any:
-    """The member of a mapping, or the attribute of an object among a request's arguments; None where there is none."""
-    if thing.__class__ is dict or isinstance(thing, Mapping):
+    """The member of a mapping, or the attribute of an object among a request's arguments.
+
+    None where there is none.
+    """
+    if thing.__class__ is dict:
         return thing.get(name)
-    return None if thing is None or isinstance(thing, PLAIN) else getattr(thing, name, None)
+    if thing is None or isinstance(thing, PLAIN):
+        return None
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
 def at(thing: Any, path: str) -> Any:
@@ -33,7 +42,10 @@ def at(thing: Any, path: str) -> Any:
 
 def first(thing: Any, *names: str) -> Any:
     """The first of several members that is there."""
-    return next((value for name in names if (value := member(thing, name)) is not None), None)
+    for name in names:
+        if (value := member(thing, name)) is not None:
+            return value
+    return None
 
 
 def text(value: Any) -> str:
@@ -41,35 +53,94 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_text(value: Any) -> str:
+    """Return what a model wrote as text.
+
+    Some servers send a token that looks like JSON as its value (0, true).
+    """
+    if value.__class__ is str:
+        return str(value)
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return text(value)
+
+
+def number_or_text(value: Any) -> str:
+    """Return thinking as text; a flag in its place is none."""
+    return "" if isinstance(value, bool) else as_text(value)
+
+
+def id_text(value: Any) -> str:
+    """Return an id as text: some servers number their calls and responses."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value)
+
+
+def as_arguments(value: Any) -> str | Json | None:
+    """Return a call's arguments as they arrived: an object, or text.
+
+    Any other value as the JSON that it is.
+
+    What is no object must not be lost, or the call would look like one without arguments.
+    """
+    return (
+        value
+        if value is None or isinstance(value, str | dict)
+        else json.dumps(value, ensure_ascii=False)
+    )
+
+
 def text_or_none(value: Any) -> str | None:
     """The value if it is text with something in it, else None."""
     return value if isinstance(value, str) and value else None
 
 
+_DIGITS: Final = re.compile(r"[0-9]{1,15}(?:\.0+)?")
+
+
 def count(value: Any) -> int | None:
-    """The value if it is a number of things (12, or 12.0 as some servers write it), at most MOST, else None."""
+    """Return the value if it is a number of things, at most MOST, else None.
+
+    Some servers write 12 as 12.0 or "12".
+    """
     if value is None or value.__class__ is bool:
         return None
     if value.__class__ is int:
         return value if 0 <= value <= MOST else None
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = float(value)
     if isinstance(value, float) and isfinite(value) and value == int(value):
         value = int(value)
     return value if isinstance(value, int) and 0 <= value <= MOST else None
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number that a setting may be, else None: SDKs stand a sentinel where one was not given."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST else None
+    """The value if it is a number that a setting may be, else None.
+
+    SDKs stand a sentinel where one was not given.
+    """
+    return (
+        value
+        if isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
+        else None
+    )
 
 
 def seed_of(value: Any) -> int | None:
-    """The value if it is a whole number that 64 bits hold, as a seed may be any of them; else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
+    """Return the value if it is an integer of at most 64 bits, as a seed may be; else None."""
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        else None
+    )
 
 
 def texts(value: Any) -> tuple[str, ...]:
     """The texts of a list, or of one that stands alone."""
-    return tuple(each for each in ((value,) if isinstance(value, str) else items(value)) if isinstance(each, str))
+    return tuple(
+        each
+        for each in ((value,) if isinstance(value, str) else items(value))
+        if isinstance(each, str)
+    )
 
 
 _OUTPUTS: Final = {
@@ -79,7 +150,10 @@ _OUTPUTS: Final = {
 
 
 def output_type(form: Any, modalities: Any = None) -> str | None:
-    """What a request's output format asks for, and its list of modalities: the first that is not text counts."""
+    """What a request's output format asks for, and its list of modalities.
+
+    The first that is not text counts.
+    """
     kinds = [_OUTPUTS.get(each.lower()) for each in texts(modalities)]
     other = next((kind for kind in kinds if kind in ("image", "speech")), None)
     if other is not None or form is None:
@@ -88,6 +162,36 @@ def output_type(form: Any, modalities: Any = None) -> str | None:
         return "json"
     form = next(iter(items(form)), form)  # of several, the first
     return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
+
+
+_FREE_CHOICES: Final = frozenset({"", "auto", "none", "validated"})
+"""Tool choices that leave it to the model whether it calls a tool, or forbid it."""
+
+
+def forces_tool(choice: Any) -> bool:
+    """Tell whether a request's tool choice makes the model call a tool.
+
+    Args:
+        choice: as an API has it: a word ("required", "any"), an object with the word in its `type`
+            or `mode` (Anthropic, OpenAI, Gemini), or one whose only member is the word (Bedrock
+            Converse).
+    """
+    if isinstance(choice, str):
+        return choice.lower() not in _FREE_CHOICES
+    for name in ("mode", "type"):
+        word = member(choice, name)
+        if isinstance(word, str):
+            # {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}
+            inner = member(choice, word)
+            return (
+                forces_tool(inner)
+                if word == "allowed_tools" and inner
+                else word.lower() not in _FREE_CHOICES
+            )
+    if isinstance(choice, Mapping):
+        inner = choice.get("allowed_tools")
+        return forces_tool(inner) if inner else any(forces_tool(name) for name in choice)
+    return False  # nothing, or an SDK's mark for an argument that was not given
 
 
 def items(value: Any) -> Sequence[Any]:
@@ -103,21 +207,34 @@ def plain(value: Any) -> Any:
     return value
 
 
-def arguments(raw: str | None) -> Json | None:
-    """A call's arguments, parsed strictly: one JSON object without NaN, infinities or duplicate keys; else None."""
-    if not raw:
-        return None
-    try:
-        parsed = strict(raw)
-    except ValueError:
-        return None
-    return parsed if isinstance(parsed, dict) else None
+def is_empty(value: Any) -> bool:
+    """Return whether a value of JSON says nothing.
+
+    Null, no text, no figure, and what holds only such.
+    """
+    if isinstance(value, Mapping):
+        return all(map(is_empty, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(is_empty, value))
+    return not value and value is not False
 
 
-def object_or_text(raw: str) -> Json | str:
-    """A call's arguments; as text where they are not whole: what completed them could be taken for the model's."""
-    parsed = arguments(raw)
-    return raw if parsed is None else parsed
+def runs(listed: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """The entries of a list, those of one kind together that follow each other; with their kind."""
+    return ((of, [*run]) for of, run in groupby(listed, kind))
+
+
+def only_text(listed: Sequence[Any], kind: str | None = None) -> str | None:
+    """The text of a list of parts.
+
+    None where one is no object of that type, or its text is none.
+    """
+    texts = [
+        each["text"]
+        for each in listed
+        if each.__class__ is dict and each.get("type") == kind and each.get("text").__class__ is str
+    ]
+    return "".join(texts) if len(texts) == len(listed) else None
 
 
 def strict(raw: str) -> Any:
@@ -127,13 +244,66 @@ def strict(raw: str) -> Any:
         ValueError: it is something else, or too deep to read.
     """
     try:
-        return json.loads(raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
+        read = json.loads(
+            raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return cleaned(read) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else read
+
+
+_MARK: Final = re.compile(r'["{}\[\]]')
+_STRING_MARK: Final = re.compile(r'["\\]')
+_NOT_SPACE: Final = re.compile(r"\S")
+
+
+class JsonObjectEnd:
+    """Finds the end of a JSON object that arrives in pieces, without keeping the pieces.
+
+    Only brackets and strings are followed: whether the rest is JSON is not checked.
+    """
+
+    __slots__ = ("_depth", "_is_escaped", "_is_other", "_is_string")
+
+    def __init__(self) -> None:
+        self._depth: int | None = None
+        self._is_string = self._is_escaped = self._is_other = False
+
+    @property
+    def is_whole(self) -> bool:
+        """The object has ended, and only white space came before or after it."""
+        return self._depth == 0 and not self._is_other
+
+    def feed(self, piece: str) -> None:
+        """Take the next piece."""
+        place = 0
+        while place < len(piece) and not self._is_other:
+            if self._is_escaped:
+                self._is_escaped = False
+                place += 1
+                continue
+            pattern = _STRING_MARK if self._is_string else _MARK if self._depth else _NOT_SPACE
+            found = pattern.search(piece, place)
+            if found is None:
+                return
+            self._mark(found[0])
+            place = found.end()
+
+    def _mark(self, mark: str) -> None:
+        if self._is_string:
+            self._is_escaped = mark == "\\"
+            self._is_string = self._is_escaped
+        elif self._depth:
+            self._is_string = mark == '"'
+            self._depth += 0 if self._is_string else 1 if mark in "{[" else -1
+        elif self._depth is None and mark == "{":
+            self._depth = 1
+        else:
+            self._is_other = True
 
 
 def _reject(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
@@ -147,11 +317,60 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice!r} is given twice")
+        raise ValueError(f"the key {twice!r} occurs twice")
     return found
 
 
 def minted(*parts: object) -> str:
-    """A call id for a call that came without one: the same for the same call of the same response, so replays agree."""
+    """A call id for a call that came without one.
+
+    The same for the same call of the same response, so replays agree.
+    """
     digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
     return f"call_{digest.hexdigest()}"
+
+
+def is_minted(call_id: str) -> bool:
+    """Tell whether `minted` made an id. OpenAI's have letters of both cases."""
+    return _MINTED.fullmatch(call_id) is not None
+
+
+class _NamedCall(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def requested_calls(calls: Iterable[_NamedCall]) -> tuple[RequestedCall, ...]:
+    """List tool calls by their ids and names. An id that `minted` made, no result names."""
+    return tuple([RequestedCall(call.id, call.name) for call in calls])
+
+
+_RANDOM: Final = 8
+"""Characters that the random part of an id has at least."""
+
+
+def looks_random(call_id: str, names: Iterable[str]) -> bool:
+    """Return whether a call id looks random.
+
+    A counter ("call_0") and a function's name ("functions.search:0") do not.
+
+    Args:
+        names: of the tools.
+    """
+    parts = re.split(r"[_:.|/-]", call_id)
+    if not set(parts[-2:]).isdisjoint(names) or call_id in names:
+        return False
+    tails = parts[-1], re.sub(r"[^0-9A-Za-z]", "", call_id)[-2 * _RANDOM :]
+    return any(
+        len(tail) >= _RANDOM
+        and any(map(str.isdigit, tail))
+        and any(map(str.isalpha, tail))
+        and not re.fullmatch(r"[A-Za-z]+\d{1,6}", tail)
+        for tail in tails
+    )
+
+
+_MINTED: Final = re.compile(r"call_[0-9a-f]{24}")

@@ -1,16 +1,30 @@
-"""What a request asks for: by its path, and by the members that `data/request_members.tsv` names."""
+"""What a request asks for.
+
+By its path, and by the members that `data/request_members.tsv` names.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote
 
-from endturn.formats.reading import count, items, member, number, output_type, seed_of, text, text_or_none, texts
+from endturn.calls import Fact, RequestFacts, facts_in
+from endturn.formats.reading import (
+    count,
+    forces_tool,
+    items,
+    member,
+    number,
+    output_type,
+    seed_of,
+    text_or_none,
+    texts,
+)
 from endturn.formats.summaries import RequestSummary, Routed
-from endturn.tables import lines, shipped
+from endturn.vocabulary import lines, shipped
 
 Read = Callable[[Any], Any]
 
@@ -21,38 +35,64 @@ def _input(value: Any) -> Sequence[Any]:
     return (value,) if isinstance(value, Mapping) else items(value)
 
 
-_READ: Final[Mapping[str, Read]] = {
-    "model": text,
-    "maximum": count,
-    "choices": lambda value: count(value) or None,
-    **dict.fromkeys(("stream", "stream_usage", "background"), lambda value: value is True),
+def _is_true(value: Any) -> bool:
+    return value is True
+
+
+_BY_TYPE: Final[Mapping[str, Read]] = {
+    "string": text_or_none,
+    "string[]": texts,
+    "int": count,
+    "double": number,
+    "boolean": _is_true,
+}
+"""How a fact is read, by the type of its attribute."""
+
+
+def _reader(declared: Fact) -> Read:
+    """Return how a fact is read."""
+    # one that may be negative, or is none where it is 0
+    if declared.type == "int" and declared.least:
+        return seed_of if declared.least < 0 else lambda value: count(value) or None
+    return _BY_TYPE[declared.type]
+
+
+_FACTS: Final = facts_in(RequestFacts)
+
+_READERS: Final[Mapping[str, Read]] = {
+    **{name: _reader(declared) for name, declared in _FACTS.items()},
+    # A fact that has several shapes:
     "output_type": output_type,
     "schema": lambda value: "json" if value else None,
     "modalities": lambda value: output_type(None, value),
-    "previous_id": text_or_none,
+    # What is not recorded:
+    **dict.fromkeys(("stream_usage", "background"), _is_true),
     "conversation_id": text_or_none,
-    "temperature": number,
-    "top_p": number,
-    "top_k": count,
-    "seed": seed_of,
-    "stop_sequences": texts,
-    "reasoning_level": text_or_none,
     "compaction": lambda value: isinstance(value, Mapping),
+    "forces_tool": forces_tool,
     "messages": items,
     "input": _input,
     "system": lambda value: value if isinstance(value, str | list | tuple) else None,
 }
-"""How each member is read, unless it is missing or null; what a row of the table may be called."""
+"""How each row of the table is read, unless the member is missing or null."""
 
-_FIELDS: Final = {"schema": "output_type", "modalities": "output_type", "messages": "history", "input": "history"}
-"""The field of a summary that a member fills, where it has another name."""
+_FIELDS: Final = {
+    "schema": "output_type",
+    "modalities": "output_type",
+    "messages": "history",
+    "input": "history",
+}
+"""The field that a row fills, where it has another name."""
 
 _NOTHING: Final[tuple[Any, ...]] = (None, "", ())
 
 
 @cache
 def required() -> Mapping[str, tuple[frozenset[str], ...]]:
-    """format, or format and dialect → the members that a request must have, in one of several ways."""
+    """Return the members that a request must have, by format or format and dialect.
+
+    Each set of members is one of the ways to meet the requirement.
+    """
     rows = lines(shipped(), "request_members.tsv", range(3, 4))
     return {
         of: tuple(frozenset(way.split()) for way in ways.split("|"))
@@ -61,61 +101,106 @@ def required() -> Mapping[str, tuple[frozenset[str], ...]]:
     }
 
 
+class _Place(NamedTuple):
+    """Where a request says something, and which field that fills.
+
+    Of its facts, or of its summary.
+    """
+
+    member: str
+    below: Sequence[str]
+    field: str
+    is_fact: bool
+    read: Read
+
+
 @cache
-def _members() -> Mapping[str, Mapping[str, Sequence[tuple[Read, str, Sequence[str]]]]]:
-    """format → field of a summary → how to read it, from which member, and from which below that."""
-    found: dict[str, dict[str, list[tuple[Read, str, Sequence[str]]]]] = {}
-    for place, (format_, ours, paths) in lines(shipped(), "request_members.tsv", range(3, 4)):
+def _places() -> Mapping[str, Sequence[_Place]]:
+    """List, by format, where its requests say something.
+
+    Of a field's places, the one that counts comes first.
+    """
+    found: dict[str, list[_Place]] = {}
+    for where, (format_, ours, paths) in lines(shipped(), "request_members.tsv", range(3, 4)):
         if ours == "required":
             continue
-        if ours not in _READ:
-            raise ValueError(f"{place}: {ours!r} is none of {', '.join(_READ)}")
+        if ours not in _READERS:
+            raise ValueError(f"{where}: {ours!r} is none of {', '.join(_READERS)}")
+        field = _FIELDS.get(ours, ours)
         for name, *below in (path.split(".") for path in paths.split()):
-            found.setdefault(format_, {}).setdefault(_FIELDS.get(ours, ours), []).append((_READ[ours], name, below))
+            place = _Place(name, below, field, field in _FACTS, _READERS[ours])
+            found.setdefault(format_, []).append(place)
     return found
 
 
-def asked(format_: str, body: Any, **own: Any) -> RequestSummary:
+@cache
+def _tells_usage(format_: str) -> bool:
+    """Whether a stream of a format tells its usage without being asked.
+
+    Where it can be asked, it must be.
+    """
+    return all(place.field != "stream_usage" for place in _places()[format_])
+
+
+def asked(
+    format_: str, body: Any, *, facts: Mapping[str, Any] | None = None, **own: Any
+) -> RequestSummary:
     """What a request asks for.
 
     Args:
         format_: whose members they are.
         body: the request's JSON, or the arguments of an SDK's method.
-        own: what the format reads itself.
+        facts: fields of RequestFacts that the format reads itself; own: the same of the summary.
     """
-    members = _members()[format_]
-    found: dict[str, Any] = {"stream_usage": "stream_usage" not in members}  # where a format has it, it must be asked
+    recorded: dict[str, Any] = {}
+    other: dict[str, Any] = {}
     look = body.get if body.__class__ is dict else partial(member, body)
-    for field, places in members.items():
-        for read, name, below in places:
-            value = look(name)
-            for deeper in below:
-                value = member(next(iter(items(value)), value), deeper)  # of several forms of an answer, the first
-            if value is not None and (value := read(value)) not in _NOTHING:
-                found[field] = value
-                break
-    found |= own
-    return RequestSummary(**found, length=len(found.get("history", ())))
+    for name, below, field, is_fact, read in _places()[format_]:
+        if (value := look(name)) is None:
+            continue
+        found = recorded if is_fact else other
+        if field in found:
+            continue
+        for deeper in below:
+            # of several forms of an answer, the first
+            value = member(next(iter(items(value)), value), deeper)
+        if value is not None and (value := read(value)) not in _NOTHING:
+            found[field] = value
+    other.setdefault("stream_usage", _tells_usage(format_))
+    other |= own
+    if facts is not None:
+        recorded |= facts
+    return RequestSummary(
+        facts=RequestFacts(**recorded), length=len(other.get("history", ())), **other
+    )
 
 
 SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
-"""What a gateway puts before a format's own path: any segments but a version, with which the path itself begins."""
+"""What a gateway puts before a format's own path: any segments but a version, with which the path
+itself begins."""
 
 
 def routed_by(pattern: str) -> Callable[[str, str], Routed | None]:
-    """What reads the method and the path of a request; it returns None where the path is none of the format's.
+    """What reads the method and the path of a request.
+
+    It returns None where the path is none of the format's.
 
     Args:
-        pattern: of the whole path, without its query. It may have named groups: `model`; `id`, of a response that is
-            fetched; `stream` and `whole`, which match where the path says that the answer is streamed, or that it is
-            not; `prompt`, which matches where a text is to be completed and not a chat.
+        pattern: of the whole path, without its query. It may have named groups: `model`; `id`, of a
+            response that is fetched; `stream` and `whole`, which match where the path says that the
+            answer is streamed, or that it is not; `prompt`, which matches where a text is to be
+            completed and not a chat.
     """
     fullmatch = re.compile(pattern).fullmatch
 
     def routed(method: str, path: str) -> Routed | None:
         place, _, query = path.partition("?")
         found = fullmatch(place)
-        named = {} if found is None else {name: said for name, said in found.groupdict().items() if said is not None}
+        named = (
+            {}
+            if found is None
+            else {name: said for name, said in found.groupdict().items() if said is not None}
+        )
         id_, model = named.get("id"), named.get("model")
         if found is None or method != ("POST" if id_ is None else "GET"):
             return None

@@ -1,32 +1,52 @@
-"""A request's settings in a format's own words: ours, and those in its `extra`: limits, thinking budgets, tools."""
+"""A request's settings in a format's own words: ours, and those in its `extra`.
+
+Limits, thinking budgets, tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Json, Request, Tool
 from endturn.formats.reading import at, count, first, items, member, text
+from endturn.vocabulary import Json, Request, Tool
 
 LIMIT_MEMBERS: Final = frozenset(
-    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
-     "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens", "num_predict", "n_predict"}
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len",
+     "maxOutputTokens", "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens",
+     "num_predict", "n_predict"}
 )  # fmt: skip
 """What the formats call the limit of output tokens."""
 SETTINGS_MEMBERS: Final = frozenset(
-    {"generationConfig", "generation_config", "inferenceConfig", "options", "parameters", "textGenerationConfig"}
+    {
+        "generationConfig",
+        "generation_config",
+        "inferenceConfig",
+        "options",
+        "parameters",
+        "textGenerationConfig",
+    }
     | {"sampling_params"}
 )
 """The objects of a body that hold it, where the body itself does not."""
 
 
-def present(members: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that say something."""
-    return {name: value for name, value in members.items() if value is not None}
+def present(members: Mapping[str, Any], nulls: Container[str] = ()) -> dict[str, Any]:
+    """Return the members that are not None.
+
+    Args:
+        nulls: members that stay where they are None: the API writes null.
+    """
+    return {name: value for name, value in members.items() if value is not None or name in nulls}
 
 
-def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any], merges: Iterable[str] = ()) -> dict[str, Any]:
-    """A body with the members of `extra`, which win; objects of settings are joined, and those that are named."""
+def with_extra(
+    body: Mapping[str, Any], extra: Mapping[str, Any], merges: Iterable[str] = ()
+) -> dict[str, Any]:
+    """A body with the members of `extra`, which win.
+
+    Objects of settings are joined, and those that are named.
+    """
     both = SETTINGS_MEMBERS.union(merges) & body.keys() & extra.keys()
     joined = (name for name in both if isinstance(extra[name], dict))
     return {**body, **extra, **{name: {**body[name], **extra[name]} for name in joined}}
@@ -68,12 +88,21 @@ ANY_JSON: Final = {"type": "json_object"}
 
 
 def tools_in(body: Mapping[str, Any]) -> Iterator[Tool]:
-    """The functions among a request's tools, in any format's shape. The provider's own have no schema, but a type."""
+    """The functions among a request's tools, in any format's shape.
+
+    The provider's own have no schema, but a type.
+    """
     for raw in items(body.get("tools")) or items(member(body.get("toolConfig"), "tools")):
         declared = items(first(raw, "functionDeclarations", "function_declarations"))
         for about in declared or (first(raw, "function", "toolSpec") or raw,):
             name, kind = member(about, "name"), member(raw, "type")
-            schema = first(about, "parametersJsonSchema", "parameters_json_schema", "parameters", "input_schema")
+            schema = first(
+                about,
+                "parametersJsonSchema",
+                "parameters_json_schema",
+                "parameters",
+                "input_schema",
+            )
             schema = member(member(about, "inputSchema"), "json") if schema is None else schema
             if isinstance(name, str) and (isinstance(schema, dict) or kind in ("function", None)):
                 known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
@@ -81,7 +110,10 @@ def tools_in(body: Mapping[str, Any]) -> Iterator[Tool]:
 
 
 def tool_schemas(request: Request) -> dict[str, Tool]:
-    """The tools that a request declares, by name; `extra` may hold them in the provider's own shape, and wins."""
+    """The tools that a request declares, by name.
+
+    `extra` may hold them in the provider's own shape, and wins.
+    """
     given = tuple(tools_in(request.extra)) if "tools" in request.extra else request.tools
     return {tool.name: tool for tool in given}
 

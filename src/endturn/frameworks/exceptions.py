@@ -1,157 +1,158 @@
-"""What exceptions hide: the response that an SDK or a framework raised over, and why it stopped."""
+"""Find the response that an SDK or a framework raised an exception over, and why it stopped."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from endturn.chat import Usage
+from endturn.calls import ResponseFacts
 from endturn.errors import UsageError
-from endturn.formats import Context, ResponseSummary, format_of, summarize
-from endturn.formats.errors import error_of
-from endturn.formats.reading import count, items, member, text, text_or_none
-from endturn.frameworks.answers import pydantic_ai
-from endturn.frameworks.paths import DATA
-from endturn.frameworks.rows import meaning, stop_of, tables_in
-from endturn.sdk_errors import SAID, answer_in
-from endturn.sdk_objects import dumped
-from endturn.stop import Resume, Stop, StopReason
-from endturn.stop_reasons import COMPATIBLE
-
-DEPTH: Final = 5
-"""How many exceptions are looked at behind the one that was raised."""
-
-_COMPLETIONS: Final = (
-    "completion",  # openai LengthFinishReasonError, ContentFilterFinishReasonError
-    "last_completion",  # instructor IncompleteOutputException, InstructorRetryException
-    "partial_interaction",  # google-genai ContinuationInterruptedError
+from endturn.formats import Context, ResponseSummary, dumped, error_of, format_of, member, summarize
+from endturn.frameworks import (
+    langchain_response,
+    litellm_response,
+    pydantic_ai_response,
+    sdk_exceptions,
 )
-"""Where an exception keeps the response that it is about."""
+from endturn.frameworks._response_fields import first_item
+from endturn.providers import answer_in
+from endturn.vocabulary import COMPATIBLE, Stop, StopReason
 
-NAMED: Final = {of: StopReason(says) for of, says in SAID.items() if says in [*StopReason]}
-"""Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
+MAX_DEPTH: Final = 5
+"""How many exceptions behind the one that was raised are read."""
 
-# openai-agents: "Responses stream ended with terminal event `response.incomplete`. … incomplete_details=…(reason='…')"
-_AGENTS: Final = re.compile(r"terminal event `response\.(\w+)`(?:.*?incomplete_details=.*?reason='(\w+)')?", re.DOTALL)
+_BY_PACKAGE: Final[Mapping[str, Mapping[str, StopReason]]] = {
+    "langchain_core": langchain_response.EXCEPTIONS,
+    "litellm": litellm_response.EXCEPTIONS,
+    "pydantic_ai": pydantic_ai_response.EXCEPTIONS,
+    **sdk_exceptions.EXCEPTIONS,
+}
+
+REASON_BY_CLASS: Final[Mapping[tuple[str, str], StopReason]] = {
+    (package, name): reason
+    for package, reasons in _BY_PACKAGE.items()
+    for name, reason in reasons.items()  # one row for each class
+}
+"""Top-level package and name of an exception class → the stop reason that it stands for."""
+
+_FORMAT_BY_FIELD: Final[Mapping[str, str]] = {
+    "choices": "openai_chat",
+    "candidates": "gemini",
+    "prompt_feedback": "gemini",
+    "stop_reason": "anthropic",
+    "stopReason": "bedrock_converse",
+    "done_reason": "ollama",
+    "steps": "gemini_interactions",
+    "continuation_token": "gemini_interactions",
+    "output": "openai_responses",
+    "finish_reason": "cohere",
+}
+"""Field of a whole response → the format that has it. The first one that is present decides."""
 
 
 def of_exception(error: BaseException) -> ResponseSummary | None:
-    """What is known of the response that an exception stands in place of; None where it hides none.
+    """Return what an exception says of the response that it hides; None if it hides none.
 
-    The response itself where the exception has it, with usage; else what an error answer says of the stop ("context
-    length exceeded"); else what the exception's class says. Then those behind it, at most 5 deep: its cause, the
-    exception that it wraps or came up in, the last of a group.
+    The first of these that exists: the response that the exception keeps, with usage; the stop
+    reason that an error response describes ("context length exceeded"); the stop reason that the
+    exception's class stands for. If there is none, the exceptions behind it are read, at most 5
+    deep: the last of a group, the exception that it wraps, its cause, its context.
 
     Raises:
-        UsageError: that is no exception.
+        UsageError: the value is no exception.
     """
     if not isinstance(error, BaseException):
-        raise UsageError(f"of_exception() reads an exception, not {type(error).__name__} {error!r:.40}")
-    for each in _behind(error):
-        with suppress(Exception):  # An attribute may be a property that raises, of a package that nobody here knows.
-            seen = _own(each)
-            if seen is not None:
-                return seen
+        kind = type(error).__name__
+        raise UsageError(f"of_exception() reads an exception, not {kind} {error!r:.40}")
+    for link in _chain(error):
+        with suppress(Exception):  # attributes of unknown classes may be properties that raise
+            summary = _summarize(link)
+            if summary is not None:
+                return summary
     return None
 
 
-def _behind(error: BaseException) -> Iterator[BaseException]:
-    each: Any = error
-    for _ in range(DEPTH + 1):
-        yield each
-        group = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
-        wrapped = getattr(each, "original_exception", None)  # strands EventLoopException, litellm MidStreamFallback
-        context = None if each.__suppress_context__ else each.__context__
-        each = group[-1] if group else wrapped if isinstance(wrapped, BaseException) else each.__cause__ or context
-        if each is None:
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception and those behind it."""
+    link: BaseException | None = error
+    for _ in range(MAX_DEPTH + 1):
+        if link is None:
             return
+        yield link
+        link = _behind(link)
 
 
-def _own(error: BaseException) -> ResponseSummary | None:
-    """What one exception says by itself."""
+def _behind(error: BaseException) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        return error.exceptions[-1]
+    context = None if error.__suppress_context__ else error.__context__
+    return sdk_exceptions.wrapped_exception(error) or error.__cause__ or context
+
+
+def _summarize(error: BaseException) -> ResponseSummary | None:
+    """Return what one exception says, without those behind it."""
     stop = getattr(error, "stop", None)
-    if isinstance(stop, Stop):  # ours: ProviderError
-        return ResponseSummary(stop)
-    families = [(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__]
-    reason = next((NAMED[family] for family in families if family in NAMED), None)
-    for name in _COMPLETIONS:
-        seen = whole(getattr(error, name, None))
-        if seen is not None and seen.stop.reason is not StopReason.MISSING:
-            return seen
-    root = families[0][0]
-    if root == "pydantic_ai":
-        seen = _dumped(getattr(error, "body", None))
-        if seen is not None:
-            return seen
-    said = _answered(error) or (_said(error) if root == "agents" else None)
-    if said is not None:
-        return ResponseSummary(said)
-    if root == "litellm" and getattr(error, "blocked_content", None) is True:  # GuardrailRaisedException: it judged
-        reason = StopReason.SAFETY_BLOCKED
-    return None if reason is None else _by_name(error, reason)
+    if isinstance(stop, Stop):  # our own ProviderError
+        return ResponseSummary(ResponseFacts(stop=stop))
+    package = _package(type(error))
+    for response in sdk_exceptions.attached_responses(error):
+        summary = summarize_response(response)
+        if summary is not None and summary.stop.reason is not StopReason.MISSING:
+            return summary
+    if package == "pydantic_ai":
+        summary = summarize_response(pydantic_ai_response.response_in_body(error))
+        if summary is not None:
+            return summary
+    stop = _stop_in_error_response(error)
+    if stop is None and package == "agents":
+        stop = sdk_exceptions.openai_agents_stop(error)
+    if stop is not None:
+        return ResponseSummary(ResponseFacts(stop=stop))
+    if package == "litellm" and litellm_response.is_blocked_by_guardrail(error):
+        return sdk_exceptions.summarize_exception(error, StopReason.SAFETY_BLOCKED)
+    reason = _reason_of_class(type(error))
+    return None if reason is None else sdk_exceptions.summarize_exception(error, reason)
 
 
-def whole(response: Any) -> ResponseSummary | None:
-    """What a whole response says of its stop, in whatever format it is; None where that cannot be told."""
-    if response is None or isinstance(response, str | bytes):
-        return None
-    if member(response, "kind") == "response" and member(response, "parts") is not None:
-        return _of_pydantic(response)
-    name = next((speaks for name, speaks in DATA["shapes"].items() if member(response, name) is not None), None)
-    if name == "openai_chat":
-        first = next(iter(items(member(response, "choices"))), None)
-        if member(first, "text") is not None and member(first, "message") is None:
-            name = "completions"
-    if name is None:
-        return None
-    return summarize(format_of(name), Context(COMPATIBLE if name == "openai_chat" else ""), dumped(response))
+def _package(kind: type) -> str:
+    """Return the top-level package of a class."""
+    return kind.__module__.partition(".")[0]
 
 
-def _of_pydantic(response: Any) -> ResponseSummary:
-    usage = member(response, "usage")
-    tokens = Usage(count(member(usage, "input_tokens")), count(member(usage, "output_tokens")))
-    stop = pydantic_ai(response)
-    id_, model = member(response, "provider_response_id"), member(response, "model_name")
-    return ResponseSummary(stop, tokens, text_or_none(id_), text_or_none(model), reasons=(stop.raw,))
+def _reason_of_class(kind: type) -> StopReason | None:
+    """Return the stop reason that an exception class or one of its base classes stands for."""
+    bases = ((_package(base), base.__name__) for base in kind.__mro__)
+    return next((REASON_BY_CLASS[base] for base in bases if base in REASON_BY_CLASS), None)
 
 
-def _dumped(body: Any) -> ResponseSummary | None:
-    """Pydantic AI keeps the response in the text of a `body`: its own, in a list, or the provider's."""
-    if not isinstance(body, str):
-        return None
-    with suppress(ValueError, RecursionError):
-        parsed = json.loads(body)
-        return whole(parsed[-1] if isinstance(parsed, list) and parsed else parsed)
-    return None
-
-
-def _answered(error: BaseException) -> Stop | None:
-    """What the error answer that an SDK raised says of the stop."""
+def _stop_in_error_response(error: BaseException) -> Stop | None:
+    """Return the stop that the provider's error response describes; None if there is no such."""
     answer = answer_in(error)
     if answer is None or answer.is_unread:
         return None
     return error_of(answer.status, answer.headers, answer.content, ctx=Context()).stop
 
 
-def _said(error: BaseException) -> Stop | None:
-    """OpenAI's Agents SDK puts the status of a Responses stream into the sentence."""
-    found = _AGENTS.search(str(error))
-    if found is None:
+def summarize_response(response: Any) -> ResponseSummary | None:
+    """Return the summary of a whole response in any format; None if the format is unknown."""
+    if response is None or isinstance(response, str | bytes):
         return None
-    status, why = found.groups()
-    raw = f"{status}:{why}" if why else status
-    row = meaning(raw, tables_in("openai_responses"), any_provider=False)
-    return stop_of(raw, row) if row is not None else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
+    if member(response, "kind") == "response" and member(response, "parts") is not None:
+        return pydantic_ai_response.summarize_model_response(response)
+    format_name = _format_of_response(response)
+    if format_name is None:
+        return None
+    dialect = COMPATIBLE if format_name == "openai_chat" else ""
+    return summarize(format_of(format_name), Context(dialect), dumped(response))
 
 
-def _by_name(error: BaseException, reason: StopReason) -> ResponseSummary:
-    """The Stop of an exception that has nothing but its name."""
-    token = text(getattr(error, "continuation_token", None))
-    resume = Resume.NONE
-    if reason is StopReason.PAUSED:
-        reason, resume = (reason, Resume.NATIVE_TOKEN) if token else (StopReason.ERROR, Resume.NONE)
-    stop = Stop(reason, detail=type(error).__name__, resume=resume, incomplete=True)
-    return ResponseSummary(stop, id=text_or_none(getattr(error, "interaction_id", None)))
+def _format_of_response(response: Any) -> str | None:
+    """Return the name of the format of a whole response."""
+    present = (field for field in _FORMAT_BY_FIELD if member(response, field) is not None)
+    field = next(present, None)
+    if field == "choices":
+        choice = first_item(member(response, "choices"))
+        if member(choice, "text") is not None and member(choice, "message") is None:
+            return "completions"
+    return None if field is None else _FORMAT_BY_FIELD[field]

@@ -30,11 +30,13 @@ OTHERS: Final = {
     "written": '__name__=~"otelcol_exporter_sent_spans(_total)?",exporter=~"kafka/.+"',
     "read": '__name__=~"otelcol_receiver_accepted_spans(_total)?",receiver=~"kafka/.+"',
     "fetched": '__name__=~"otelcol_kafka_receiver_messages(_total)?"',
-    "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)'
+    "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans'
+              '|metric_points|log_records)'
               '(_total)?"',
     # Without `error` it counts what was added up.
     "limited": '__name__=~"otelcol_deltatocumulative_datapoints(_total)?",error="limit"',
-    "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",error_type!=""',
+    "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span'
+             '|log)_exported)_total",error_type!=""',
 }  # fmt: skip
 """What selects counters of others: of a Collector, and of an SDK (`drops`)."""
 WHO: Final = "{{ $labels.job }}{{ with $labels.deployment_environment_name }} in {{ . }}{{ end }}"
@@ -46,10 +48,13 @@ EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert rule. Durations are as Prometheus writes them; `fires` and `quiet` are the row's examples.
+    """One alert rule.
+
+    Durations are as Prometheus writes them; `fires` and `quiet` are the row's examples.
 
     Attributes:
-        who: the services that it is about, where the configuration asks them something of their own; "" for all others.
+        who: the services that it is about, where the configuration asks them something of their
+            own; "" for all others.
     """
 
     name: str
@@ -69,7 +74,9 @@ class Alert:
 
 
 def alerts(config: RuleConfig) -> list[Alert]:
-    """All of them, the central one first; one of the same name for each group of services that is asked something else.
+    """All of them, the central one first.
+
+    One of the same name for each group of services that is asked something else.
 
     What the configuration switches off is left out.
     """
@@ -78,7 +85,9 @@ def alerts(config: RuleConfig) -> list[Alert]:
 
 @cache
 def _rows() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("alerts.yaml").read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = yaml.safe_load(
+        files(__package__).joinpath("alerts.yaml").read_text(encoding="utf-8")
+    )
     return rows
 
 
@@ -105,7 +114,8 @@ def _alert(row: Mapping[str, Any], cell: Cell, config: RuleConfig) -> Alert:
     return Alert(
         who=cell.who,
         expr=promql.expand(row["expr"], values, cell.where),
-        annotations={key: promql.expand(row[key], values) for key in ("summary", "description")} | links,
+        annotations={key: promql.expand(row[key], values) for key in ("summary", "description")}
+        | links,
         **said,
     )
 
@@ -120,7 +130,10 @@ def _values(cell: Cell, config: RuleConfig) -> dict[str, str]:
     return cell.limits.values | {
         "collector": config.collector,
         "service": ", ".join(SERVICE),
-        **{name: of if name == "drops" else f'{of},job=~"{config.collector}"' for name, of in OTHERS.items()},
+        **{
+            name: of if name == "drops" else f'{of},job=~"{config.collector}"'
+            for name, of in OTHERS.items()
+        },
         "seen": collectors(config),
         "who": WHO,
     }
@@ -132,22 +145,31 @@ def collectors(config: RuleConfig) -> str:
 
 
 def _chosen(scope: str) -> str:
-    """The part of a link that sets the dashboard's variables to the alert's labels; of several, `job` it always has."""
+    """The part of a link that sets the dashboard's variables to the alert's labels.
+
+    Of several, `job` it always has.
+    """
     sets = ""
     for name in map(promql.label, SCOPES.get(scope, (scope,))):
         if name == promql.JOB:
             sets = f"?var-job={{{{ $labels.{name} | urlquery }}}}"
         else:
             mark = "&" if sets else "?"
-            sets += f"{{{{ with $labels.{name} }}}}{mark}var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
+            sets += (
+                f"{{{{ with $labels.{name} }}}}"
+                f"{mark}var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
+            )
     return sets
 
 
-# --- Tests for promtool -------------------------------------------------------------------------------------------
+# --- Tests for promtool ---------------------------------------------------------------------------
 
 
 def tests(declared: list[Alert]) -> list[dict[str, Any]]:
-    """Each example as a test: the alert fires as it says, with its annotations filled in, or does not."""
+    """Each example as a test.
+
+    The alert fires as it says, with its annotations filled in, or does not.
+    """
     return [
         _test(alert, example, fires)
         for alert in declared
@@ -164,19 +186,31 @@ def _test(alert: Alert, example: Mapping[str, Any], fires: bool) -> dict[str, An
     return {
         "name": f"{alert.name} {'fires' if fires else 'is quiet'}: {example['says']}",
         "interval": example.get("every", "15s"),
-        "input_series": [{"series": _series(name), "values": values} for name, values in example["series"].items()],
+        "input_series": [
+            {"series": _series(name), "values": values}
+            for name, values in example["series"].items()
+        ],
         "alert_rule_test": [looked],
     }
 
 
 def _series(text: str) -> str:
-    """A series with the labels that an example leaves out; those of the Collector and of targets it says itself."""
+    """A series with the labels that an example leaves out.
+
+    Those of the Collector and of targets it says itself.
+    """
     name, _, inner = text.partition("{")
     if name.startswith("otelcol_") or name == "up":
         return text
     said = inner.rstrip("}")
-    carried = {"job", "instance", *(a.label for m in schema.METRICS if m.prometheus == name for a in m.attributes)}
-    added = [f'{key}="{value}"' for key, value in EXAMPLE.items() if key in carried and key not in said]
+    carried = {
+        "job",
+        "instance",
+        *(a.label for m in schema.METRICS if m.prometheus == name for a in m.attributes),
+    }
+    added = [
+        f'{key}="{value}"' for key, value in EXAMPLE.items() if key in carried and key not in said
+    ]
     return f"{name}{{{','.join((*filter(None, [said]), *added))}}}"
 
 

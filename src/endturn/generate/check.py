@@ -1,7 +1,9 @@
-"""Checks rule files before they are loaded: with promtool where there is one, else by reading and parsing them.
+"""Checks rule files before they are loaded.
 
-Understood are rule files, PrometheusRule manifests and Grafana's provisioned alerts; the last two hold the same rules
-in another wrapping, which is taken off.
+With promtool where there is one, else by reading and parsing them.
+
+Understood are rule files, PrometheusRule manifests and Grafana's provisioned alerts; the last two
+hold the same rules in another wrapping, which is taken off.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from endturn.errors import UsageError
 
-DEFAULT: Final = ("dashboards/rules/*.yaml", "dashboards/kubernetes/*.yaml", "dashboards/grafana-alerts/*.yaml")
+DEFAULT: Final = (
+    "dashboards/rules/*.yaml",
+    "dashboards/kubernetes/*.yaml",
+    "dashboards/grafana-alerts/*.yaml",
+)
 """What is checked where no file is named, below the current folder."""
 
 Duration = Annotated[str, Field(pattern=r"^((\d+(ms|[smhdwy]))+|0)$")]
@@ -88,9 +94,9 @@ def check(files: Sequence[Path], *, promtool: str | None = None) -> list[Result]
     """
     chosen = [*files] or sorted(found for pattern in DEFAULT for found in Path().glob(pattern))
     if not chosen:
-        raise UsageError("no rule files here: name some, or run this at the root of a checkout")
+        raise UsageError("no rule files found: name some, or run this at the root of a checkout")
     if promtool and not shutil.which(promtool):
-        raise UsageError(f"{promtool!r} is no program that can be run: name promtool's path")
+        raise UsageError(f"{promtool!r} is not an executable program: name promtool's path")
     tool = shutil.which(promtool or "promtool")
     return [_check(file, tool) for file in chosen]
 
@@ -116,19 +122,33 @@ def groups_of(file: Path) -> list[dict[str, Any]]:
         groups = content.get("groups")
         if isinstance(groups, list) and all(isinstance(group, dict) for group in groups):
             return [_of_grafana(group) for group in groups] if of_grafana else groups
-    raise UsageError(f"{str(file)!r} is no rule file: it has no list of groups")
+    raise UsageError(f"{str(file)!r} is not a rule file: it has no list of groups")
 
 
 def _of_grafana(group: dict[str, Any]) -> dict[str, Any]:
     """A group of Grafana's alerts, each with the expression that it sends to Prometheus."""
     rules = []
     for rule in group.get("rules") or []:
-        queries = [node["model"] for node in rule.get("data") or [] if node.get("datasourceUid") != "__expr__"]
-        # $values is Grafana's; promtool would refuse the template for a variable that Prometheus lacks.
-        notes = {key: re.sub(r"\$values\.\w+\.Value", "$value", text) for key, text in rule["annotations"].items()}
-        made = {"alert": rule.get("title"), "expr": queries[0].get("expr") if queries else "", "annotations": notes}
+        queries = [
+            node["model"]
+            for node in rule.get("data") or []
+            if node.get("datasourceUid") != "__expr__"
+        ]
+        # $values is Grafana's; promtool would refuse the template for a variable that Prometheus
+        # lacks.
+        notes = {
+            key: re.sub(r"\$values\.\w+\.Value", "$value", text)
+            for key, text in rule["annotations"].items()
+        }
+        made = {
+            "alert": rule.get("title"),
+            "expr": queries[0].get("expr") if queries else "",
+            "annotations": notes,
+        }
         made |= {key: rule[key] for key in ("for", "labels") if key in rule}
-        rules.append(made | ({"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {}))
+        rules.append(
+            made | ({"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {})
+        )
     return {"name": group.get("name"), "interval": group.get("interval"), "rules": rules}
 
 
@@ -164,8 +184,18 @@ def _promtool(program: str, groups: Sequence[Any]) -> list[str]:
         file = Path(folder) / "rules.yaml"
         file.write_text(yaml.safe_dump({"groups": list(groups)}, sort_keys=False), encoding="utf-8")
         command = [program, "check", "rules", "--lint=all", "--lint-fatal", str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the user's promtool
+        # the user's promtool
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode == 0:
         return []
     said = (done.stderr + done.stdout).replace(str(file), "").splitlines()
-    return [line.strip() for line in said if line.strip() and not re.match(r"\s*(Checking|FAILED:?\s*$)", line)]
+    return [
+        line.strip()
+        for line in said
+        if line.strip()
+        and not re.match(
+            r"\s*(Checking"
+            r"|FAILED:?\s*$)",
+            line,
+        )
+    ]

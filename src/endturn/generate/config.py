@@ -1,4 +1,7 @@
-"""The one configuration of rules and dashboards: objective, thresholds, services apart, addresses; read from TOML."""
+"""The one configuration of rules and dashboards.
+
+Objective, thresholds, services apart, addresses; read from TOML.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ from endturn.errors import UsageError, did_you_mean
 SITE: Final = "https://github.com/endturn/endturn/blob/main"
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 FAST, SLOW, TICKET = 14.4, 6, 2
-"""How many times faster than the objective allows unfinished turns come: over 1 h, 6 h, 3 d (see alerts.yaml)."""
+"""How many times faster than the objective allows unfinished turns come: over 1 h, 6 h, 3 d (see
+alerts.yaml)."""
 T = TypeVar("T", bound=BaseModel)
 ANY: Final = "*"
 """In `services`: every service that is not named."""
@@ -34,7 +38,9 @@ POLICY: Final = "agent"
 
 def _seconds(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(r"(\d+[smhdw])+", value):
-        return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smhdw])", value))
+        return sum(
+            int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smhdw])", value)
+        )
     if isinstance(value, str):
         raise ValueError('a duration such as "90s", "1h30m" or "3d", or whole seconds')
     return value
@@ -43,7 +49,9 @@ def _seconds(value: object) -> object:
 Seconds = Annotated[int, BeforeValidator(_seconds), Field(gt=0, strict=True)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Events = Annotated[int, Field(ge=1, strict=True)]
-Address = Annotated[str, Field(pattern=r"^https?://\S+$"), AfterValidator(lambda url: url.rstrip("/"))]
+Address = Annotated[
+    str, Field(pattern=r"^https?://\S+$"), AfterValidator(lambda url: url.rstrip("/"))
+]
 
 
 class _Table(BaseModel):
@@ -51,38 +59,57 @@ class _Table(BaseModel):
 
 
 class Limits(_Table):
-    """What alerts ask of a service; each number of events is that below which an alert stays quiet."""
+    """What alerts ask of a service.
+
+    Each number of events is that below which an alert stays quiet.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     objective: Annotated[float, Field(gt=1 - 1 / TICKET, lt=1)] = Field(
-        0.995, description="share of all turns that is not to be handed over unfinished"
+        0.995, description="share of all turns that must finish"
     )
-    page: bool = Field(True, description="whether unfinished turns wake somebody; false for who is only watched")
+    page: bool = Field(
+        True, description="whether unfinished turns page; false for services that are only observed"
+    )
     tickets: bool = Field(True, description="whether the other alerts about this service fire")
     unfinished: Events = Field(10, description="unfinished turns, in the windows of the objective")
-    not_continued: Share = Field(0.2, description="share of truncated turns that is left unfinished")
+    not_continued: Share = Field(0.2, description="share of truncated turns that stays unfinished")
     truncated: Share = Field(0.2, description="share of responses that is truncated")
     truncations: Events = Field(20, description="truncated responses in 30 minutes")
-    exhausted: Events = Field(5, description="turns in 30 minutes that a limit of their policy ended")
+    exhausted: Events = Field(
+        5, description="turns in 30 minutes that ended at a limit of their policy"
+    )
     repair_failure: Share = Field(0.5, description="share of tool payload repairs that fails")
     failed_repairs: Events = Field(5, description="failed repairs in 30 minutes")
     unknown: Events = Field(3, description="responses in 30 minutes with an unknown stop reason")
     suspected: Events = Field(5, description="suspected truncations in 30 minutes")
-    failures: Events = Field(3, description="records in 15 minutes that a listener lost")
-    capped: Events = Field(10, description="measurements in 30 minutes of which a label went under `other`")
+    failures: Events = Field(3, description="records in 15 minutes that listeners lost")
+    capped: Events = Field(
+        10, description="measurements in 30 minutes with a label recorded as `other`"
+    )
 
     @property
     def budget(self) -> float:
-        """The share of turns that may be handed over unfinished."""
+        """The share of turns that may end unfinished."""
         return round(1 - self.objective, 9)
 
     @property
     def values(self) -> dict[str, str]:
-        """What alerts' expressions and texts are filled in with, by name."""
+        """The limits by name, as alerts' expressions and texts show them.
+
+        Shares also as `<name>_percent`.
+        """
         numbers = {name: value for name, value in self if not isinstance(value, bool)}
-        burns = {"fast": FAST * self.budget, "slow": SLOW * self.budget, "burn": TICKET * self.budget}
-        return {name: f"{value:.6g}" for name, value in (numbers | burns).items()}
+        burns = {
+            "fast": FAST * self.budget,
+            "slow": SLOW * self.budget,
+            "burn": TICKET * self.budget,
+        }
+        shares = {
+            f"{name}_percent": f"{100 * value:.6g}%" for name, value in numbers.items() if value < 1
+        }
+        return {name: f"{value:.6g}" for name, value in (numbers | burns).items()} | shares
 
 
 class Service(_Table):
@@ -96,13 +123,14 @@ class RuleConfig(_Table):
     """Everything that rules and dashboards are generated from. Durations are whole seconds."""
 
     limits: Limits = Field(default_factory=lambda: Limits(), alias="alerts")
-    services: Mapping[str, Service] = Field({}, description="what single services are asked instead")
-    period: Seconds = Field(30 * 86400, description="the time over which the objective is kept")
+    services: Mapping[str, Service] = Field({}, description="limits of single services")
+    period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
-        "(.+/)?(endturn-)?collector", description='`job` of the Collector, a regular expression; "" without one'
+        "(.+/)?(endturn-)?collector",
+        description='`job` of the Collector, a regular expression; "" without one',
     )
-    grafana: Address = Field("http://127.0.0.1:3000", description="where the dashboards are")
-    runbooks: Address = Field(f"{SITE}/docs/runbooks", description="where the runbook pages are")
+    grafana: Address = Field("http://127.0.0.1:3000", description="address of the dashboards")
+    runbooks: Address = Field(f"{SITE}/docs/runbooks", description="address of the runbook pages")
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -115,7 +143,11 @@ class RuleConfig(_Table):
         made = {}
         for name, table in services.items():
             path = f'services."{name}"'
-            limits = {key: value for key, value in _named(name, table, f"[{path}]").items() if key != "environments"}
+            limits = {
+                key: value
+                for key, value in _named(name, table, f"[{path}]").items()
+                if key != "environments"
+            }
             _checked(Limits, limits, f"{path}.")
             environments = table.get("environments", {})
             if not isinstance(environments, dict):
@@ -123,7 +155,9 @@ class RuleConfig(_Table):
             for each, changed in environments.items():
                 inner = f'{path}.environments."{each}"'
                 if each == ANY:
-                    raise ValueError(f"{inner}: what holds in every environment stands in [{path}]")
+                    raise ValueError(
+                        f"{inner}: put the settings for every environment into [{path}]"
+                    )
                 _checked(Limits, _named(each, changed, f"[{inner}]"), f"{inner}.")
             made[name] = {"limits": limits, "environments": environments}
         return made
@@ -131,14 +165,16 @@ class RuleConfig(_Table):
     @field_validator("collector")
     @classmethod
     def _pattern(cls, text: str) -> str:
-        # One that means the same to Python and to RE2, and needs no escapes in PromQL, YAML or templates.
+        # One that means the same to Python and to RE2, and needs no escapes in PromQL, YAML or
+        # templates.
         try:
             re.compile(text)
         except re.error as error:
             raise ValueError(f"a regular expression ({error})") from None
         if re.search(r'["`\\]|\(\?(?!:)|\{\{|\}\}', text) or not text.isprintable():
             raise ValueError(
-                "a regular expression without quotes, backslashes, doubled braces, control characters and look-around "
+                "a regular expression without quotes, backslashes, doubled braces, control "
+                "characters and look-around "
                 r'("[.]" for "\.")'
             )
         return text
@@ -149,20 +185,26 @@ class RuleConfig(_Table):
             if limits.page and FAST * limits.budget >= 1:
                 where = f"services.{who}" if who else "alerts"
                 raise ValueError(
-                    f"{where}: with an objective of {limits.objective:g} nothing could burn {FAST} times as fast as it "
-                    f"allows: give more than {1 - 1 / FAST:.3g}, or page = false"
+                    f"{where}: with an objective of {limits.objective:g} nothing could burn {FAST} "
+                    f"times as fast as it allows: give more than {1 - 1 / FAST:.3g}, or page = "
+                    f"false"
                 )
         return self
 
     def cells(self) -> Iterator[Cell]:
-        """The services in groups that are asked the same, no two of which share a series; all others come first."""
+        """The services in groups that are asked the same, no two of which share a series.
+
+        All others come first.
+        """
         own = self.limits.model_dump()
         named = {name: service for name, service in sorted(self.services.items()) if name != ANY}
         others = self.services.get(ANY, Service())
         for name, service in {"": others, **named}.items():
             limits = own | {**others.limits, **service.limits}
-            environments = {each: {**others.environments.get(each, {}), **service.environments.get(each, {})}
-                            for each in sorted({*others.environments, *service.environments})}  # fmt: skip
+            environments = {each: {**others.environments.get(each, {}),
+                                   **service.environments.get(each, {})}
+                            for each in sorted({*others.environments,
+                                                *service.environments})}  # fmt: skip
             job = _conditions("job", name, [*named])
             key = "deployment_environment_name"
             yield Cell(name, (*job, *_conditions(key, "", [*environments])), Limits(**limits))
@@ -172,7 +214,10 @@ class RuleConfig(_Table):
 
 
 class Cell(NamedTuple):
-    """Services that are asked the same: whose they are ("" for all that are not named), which series, what is asked."""
+    """Services that are asked the same.
+
+    Whose they are ("" for all that are not named), which series, what is asked.
+    """
 
     who: str
     where: tuple[str, ...]
@@ -187,10 +232,22 @@ def _conditions(label: str, name: str, but: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named(name: str, table: object, path: str) -> dict[str, Any]:
-    """The table of a service or environment; its name has to stand in PromQL, YAML and templates as it is."""
-    if re.search(r'^$|["\\^`$]|\{\{|\}\}', name) or not name.isprintable() or ("*" in name and name != ANY):
+    """The table of a service or environment.
+
+    Its name has to stand in PromQL, YAML and templates as it is.
+    """
+    if (
+        re.search(
+            r'^$|["\\^`$]|\{\{'
+            r"|\}\}",
+            name,
+        )
+        or not name.isprintable()
+        or ("*" in name and name != ANY)
+    ):
         raise ValueError(
-            f"{path!r}: write one name, without patterns, quotes, backslashes, control characters, ^, $, {{{{ and }}}}"
+            f"{path!r}: write one name, without patterns, quotes, backslashes, control characters, "
+            f"^, $, {{{{ and }}}}"
         )
     if not isinstance(table, dict):
         raise ValueError(f"write {path} and its keys below")
@@ -206,8 +263,8 @@ def read(file: Path) -> RuleConfig:
     """The configuration that a file describes; what it leaves out stays as it is by default.
 
     Raises:
-        UsageError: it cannot be read, is no TOML, has a key that there is not (the nearest is named), or a value that
-            cannot be.
+        UsageError: it cannot be read, is no TOML, has a key that there is not (the nearest is
+            named), or a value that cannot be.
     """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -233,9 +290,12 @@ def _said(model: type[BaseModel], error: Any, path: str) -> str:
     if error["type"] == "extra_forbidden":
         table = Limits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
         known = [field.alias or each for each, field in table.model_fields.items()]
-        known += ["environments"] if path.startswith("services") and "environments" not in path else []
-        return f"there is no key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
+        known += (
+            ["environments"] if path.startswith("services") and "environments" not in path else []
+        )
+        return f"unknown key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
     says = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "value_error" and error["loc"] in {("services",), ()}:  # which has said itself where
+    # which has said itself where
+    if error["type"] == "value_error" and error["loc"] in {("services",), ()}:
         return str(says)
     return f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"

@@ -1,26 +1,26 @@
-"""The generated documents: the telemetry reference, the state diagram, one runbook page for each alert, and others.
+"""The generated documents.
 
-Their words and tables stand in `pages/*.md`, which are templates of Jinja over what the tree declares.
+The telemetry reference, the state diagram, one runbook page for each alert, and others.
+
+Their words and tables stand in `pages/*.md`, which are templates of Jinja over what the tree
+declares.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from endturn import cardinality, plan, reasons
 from endturn.continuation import machine
 from endturn.formats import FORMATS, dialect_in, format_of
-from endturn.generate import rules
+from endturn.frameworks import lookup
+from endturn.generate import cardinality, plan, rules
 from endturn.generate.alerts import Alert, alerts
 from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.promql import duration
 from endturn.generate.templates import page
-from endturn.providers import PROVIDERS, Auth
-from endturn.stop import TRUNCATED
-from endturn.stop_reasons import apis
-from endturn.telemetry import instruments, schema
-from endturn.telemetry.indicators import INDICATORS
+from endturn.telemetry import INDICATORS, instruments, schema
+from endturn.vocabulary import PROVIDERS, TRUNCATED, Auth, apis
 
 OUTSIDE: Final = "[*]"
 """Mermaid's mark for where a diagram begins and ends."""
@@ -33,12 +33,15 @@ SENT_AS: Final = {auth: f"`{auth.value}`" for auth in Auth} | {
 
 def files(config: RuleConfig) -> dict[str, str]:
     """The documents, by path from the root."""
-    declared: dict[str, list[Alert]] = {}  # more than one where the configuration asks services different things
+    # more than one where the configuration asks services different things
+    declared: dict[str, list[Alert]] = {}
     for alert in alerts(config):
         declared.setdefault(alert.name, []).append(alert)
     pages = {
         "telemetry": page("telemetry", schema=schema, rules=rules, indicators=INDICATORS.values()),
-        "cardinality": page("cardinality", schema=schema, instruments=instruments, cardinality=cardinality),
+        "cardinality": page(
+            "cardinality", schema=schema, instruments=instruments, cardinality=cardinality
+        ),
         "plan": page("plan", plan=plan),
         "providers": providers(),
         "state-diagram": page("state-diagram", diagram=state_diagram(), machine=machine),
@@ -47,18 +50,28 @@ def files(config: RuleConfig) -> dict[str, str]:
         "alert-configuration": configuration(),
         "emitters": emitters_page(),
     }
-    pages |= {f"runbooks/{name}": page("runbook", alert=same[0], rules=same) for name, same in declared.items()}
+    pages |= {
+        f"runbooks/{name}": page("runbook", alert=same[0], rules=same)
+        for name, same in declared.items()
+    }
     return {f"docs/{name}.md": text for name, text in pages.items()}
 
 
 def state_diagram() -> str:
-    """The continuation machine's table as a Mermaid state diagram: one arrow for all signals between two states."""
+    """The continuation machine's table as a Mermaid state diagram.
+
+    One arrow for all signals between two states.
+    """
     arrows: dict[tuple[str, str], list[str]] = {}
     for (state, signal), leads_to in machine.TRANSITIONS.items():
         arrows.setdefault((state.value, leads_to.value), []).append(signal.value)
     lines = ["stateDiagram-v2", f"    {OUTSIDE} --> {machine.INITIAL.value}"]
-    lines += [f"    {start} --> {end}: {', '.join(signals)}" for (start, end), signals in arrows.items()]
-    lines += [f"    {state.value} --> {OUTSIDE}" for state in machine.State if state in machine.FINAL]
+    lines += [
+        f"    {start} --> {end}: {', '.join(signals)}" for (start, end), signals in arrows.items()
+    ]
+    lines += [
+        f"    {state.value} --> {OUTSIDE}" for state in machine.State if state in machine.FINAL
+    ]
     return "\n".join(lines)
 
 
@@ -81,11 +94,14 @@ def _default(name: str, value: object) -> str:
 
 def providers() -> str:
     """Who is known by name."""
-    known = [(name, each, dialect_in(format_of(each.format), name)) for name, each in sorted(PROVIDERS.items())]
+    known = [
+        (name, each, dialect_in(format_of(each.format), name))
+        for name, each in sorted(PROVIDERS.items())
+    ]
     formats = [(name, format_of(name).framing, apis(name).values()) for name in FORMATS]
     return page("providers", providers=known, sent_as=SENT_AS, formats=formats)
 
 
 def stop_reasons() -> str:
     """The vocabulary, and every value of every API that is translated into it."""
-    return page("stop-reasons", reasons=reasons, truncated=TRUNCATED)
+    return page("stop-reasons", reasons=lookup, truncated=TRUNCATED)

@@ -1,4 +1,9 @@
-"""Who else tells why a model stopped, from `emitters.yaml`: where the Collector looks, and the page about them."""
+"""Who else tells why a model stopped: where the Collector looks, and the page about them.
+
+Which spans are of a call, and where a reason stands, is in tables that the library reads too:
+`data/span_kinds.tsv` and `data/reason_attributes.tsv`. What is known of each emitter is in
+`emitters.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,13 @@ from typing import Any, Final
 import yaml
 
 from endturn.generate.templates import page
+from endturn.telemetry import schema
+from endturn.vocabulary import lines, shipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An attribute of a span in which a stop reason stands, besides `gen_ai.response.finish_reasons`.
+    """A span attribute with a stop reason, besides `gen_ai.response.finish_reasons`.
 
     Attributes:
         provider: whose reasons these are, where the attribute is one provider's alone.
@@ -25,10 +32,23 @@ class Source:
     span: str = ""
 
 
-DATA: Final[dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("emitters.yaml").read_text(encoding="utf-8"))
-INFERENCE: Final[tuple[str, ...]] = tuple(DATA["inference"])
+DATA: Final[dict[str, Any]] = yaml.safe_load(
+    files(__package__).joinpath("emitters.yaml").read_text(encoding="utf-8")
+)
+INFERENCE: Final = tuple(
+    value
+    for _, (attribute, kind, values, _) in lines(shipped(), "span_kinds.tsv", range(4, 5))
+    if attribute == schema.OPERATION.key and kind == "call"
+    for value in values.split()
+)
 """The operations, in any case, whose spans stand for one answer of a model."""
-SOURCES: Final = tuple(Source(**row) for row in DATA["sources"])
+SOURCES: Final = tuple(
+    Source(attribute=attribute, provider=provider.strip("-"), span=span.strip("-"))
+    for _, (attribute, provider, span, readers) in lines(
+        shipped(), "reason_attributes.tsv", range(4, 5)
+    )
+    if readers in ("both", "collector")
+)
 """Where a reason is looked for, in this order, after `gen_ai.response.finish_reasons`."""
 [CLAUDE_CODE] = [source for source in SOURCES if source.span]
 """The one that is told by its span's name."""
@@ -36,4 +56,10 @@ SOURCES: Final = tuple(Source(**row) for row in DATA["sources"])
 
 def emitters_page() -> str:
     """The page about them, in Markdown."""
-    return page("emitters", emitters=DATA["emitters"], evidence=DATA["evidence"], sources=SOURCES, operations=INFERENCE)
+    return page(
+        "emitters",
+        emitters=DATA["emitters"],
+        evidence=DATA["evidence"],
+        sources=SOURCES,
+        operations=INFERENCE,
+    )

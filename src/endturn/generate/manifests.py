@@ -1,4 +1,7 @@
-"""The rules in the forms in which they are loaded: Prometheus' file, a PrometheusRule, Grafana's own alerts."""
+"""The rules in the forms in which they are loaded.
+
+Prometheus' file, a PrometheusRule, Grafana's own alerts.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _RULE: Final = resources(__package__).joinpath("grafana_rule.yaml").read_text(en
 
 
 def files(config: RuleConfig) -> dict[str, str]:
-    """Every form, by path from the root; and the tests, which are of the limits that stand by default."""
+    """Every form, by path from the root.
+
+    And the tests, which are of the limits that stand by default.
+    """
     made = {
         RULES: {"groups": rules.groups(config)},
         KUBERNETES: {
@@ -47,8 +53,9 @@ def files(config: RuleConfig) -> dict[str, str]:
 def _grafana(config: RuleConfig) -> dict[str, Any]:
     """The alerts as Grafana evaluates them itself, in the shape of its file provisioning.
 
-    They read what the recording rules record, which Prometheus still has to evaluate. There are no contact points and
-    no notification policies: a provisioned policy would replace the whole tree of whoever loads it.
+    They read what the recording rules record, which Prometheus still has to evaluate. There are no
+    contact points and no notification policies: a provisioned policy would replace the whole tree
+    of whoever loads it.
     """
     group = {
         "orgId": 1,
@@ -61,18 +68,24 @@ def _grafana(config: RuleConfig) -> dict[str, Any]:
 
 
 def _grafana_rule(alert: Alert) -> dict[str, Any]:
-    title = f"{alert.name} ({alert.who})" if alert.who else alert.name  # of a folder's rules no two have the same
+    # of a folder's rules no two have the same
+    title = f"{alert.name} ({alert.who})" if alert.who else alert.name
     shape: dict[str, Any] = yaml.safe_load(_RULE)
     shape["data"][0]["model"]["expr"] = alert.expr
     rule = {"uid": uid(title), "title": title} | shape | {"for": alert.hold or "0s"}
     if alert.keep:
         rule["keepFiringFor"] = alert.keep
     # In Grafana `$value` is a text about all nodes; the number is the query's.
-    notes = {key: re.sub(r"\$value\b", "$values.query.Value", text) for key, text in alert.annotations.items()}
+    notes = {
+        key: re.sub(r"\$value\b", "$values.query.Value", text)
+        for key, text in alert.annotations.items()
+    }
     return rule | {
-        # A series that is gone has resolved, at once, as in Prometheus; what is to fire on is what keepFiringFor says.
+        # A series that is gone has resolved, at once, as in Prometheus; what is to fire on is what
+        # keepFiringFor says.
         "missing_series_evals_to_resolve": 1,
-        # Annotations are taken as they are; in labels Grafana expands environment variables, and would eat a template.
+        # Annotations are taken as they are; in labels Grafana expands environment variables, and
+        # would eat a template.
         "annotations": notes | {"__dashboardUid__": alert.dashboard},
         "labels": rules.labels(alert),
         "isPaused": False,
@@ -92,7 +105,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
 
 
 _Dumper.add_representer(str, _text)

@@ -1,6 +1,9 @@
-"""What the Collector's statements are filled in with: the tables of stop reasons, as patterns of OTTL.
+"""What the Collector's statements are filled in with.
 
-The statements that give every span its stop reason in our words stand in `otelcol/parts/statements.ottl`.
+The tables of stop reasons, as patterns of OTTL.
+
+The statements that give every span its stop reason in our words stand in
+`otelcol/parts/statements.ottl`.
 """
 
 from __future__ import annotations
@@ -14,14 +17,12 @@ from typing import Final
 
 import yaml
 
-from endturn import frameworks, reasons
-from endturn.frameworks import exceptions
+from endturn import frameworks
+from endturn.frameworks import exceptions, lookup
 from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, Source
 from endturn.generate.templates import environment
-from endturn.providers import ALIASES, PROVIDERS
-from endturn.stop import TRUNCATED, StopReason, find_row
-from endturn.telemetry import schema
-from endturn.telemetry.schema import Attribute
+from endturn.telemetry import Attribute, schema
+from endturn.vocabulary import ALIASES, PROVIDERS, TRUNCATED, StopReason, find_row
 
 # OpenInference keeps the request's parameters as JSON text.
 _PARAMETERS: Final = 'span.attributes["llm.invocation_parameters"]'
@@ -49,7 +50,10 @@ FETCHED: Final = f'IsMatch({_OPERATION}, "(?i)^fetch_response$")'
 
 
 def condition() -> str:
-    """Which spans are given a reason: those of a model's answer that tell one, or failed, and have none of ours yet."""
+    """Which spans are given a reason.
+
+    Those of a model's answer that tell one, or failed, and have none of ours yet.
+    """
     inference = matches(_OPERATION, INFERENCE, flags="(?i)")
     told = [FINISH, STATUS, *(attribute(each.attribute) for each in SOURCES if not each.span)]
     either = (
@@ -71,14 +75,25 @@ def there(source: Source) -> str:
 def cut(name: str) -> str:
     """The statement that cuts a name, by characters: half of one would be no text."""
     head = f'ExtractPatterns({name}, "(?s)^(?P<head>.{{{_LONGEST}}})")["head"]'
-    return f'set({name}, {head}) where IsString({name}) and IsMatch({name}, "(?s)^.{{{_LONGEST + 1}}}")'
+    return (
+        f"set({name}, {head}) where IsString({name}) and IsMatch({name}, "
+        f'"(?s)^.{{{_LONGEST + 1}}}")'
+    )
 
 
 def unmapped() -> str:
-    """The condition for a reason that has no row, as opposed to one whose row says that it tells nothing."""
-    silent = {entry.raw.lower() for entry in reasons.table() if entry.row.reason is StopReason.UNKNOWN}
+    """Return the condition for a reason that has no row.
+
+    It does not hold for a reason whose row says that it tells nothing.
+    """
+    silent = {
+        entry.raw.lower() for entry in lookup.table() if entry.row.reason is StopReason.UNKNOWN
+    }
     raw = attribute(schema.RAW)
-    return f'{REASON} == "{StopReason.UNKNOWN}" and {raw} != nil and not {matches(raw, silent, flags="(?i)")}'
+    return (
+        f'{REASON} == "{StopReason.UNKNOWN}" and {raw} != nil and not '
+        f"{matches(raw, silent, flags='(?i)')}"
+    )
 
 
 def first_of(*names: str) -> str:
@@ -86,11 +101,14 @@ def first_of(*names: str) -> str:
     return f"Coalesce([{', '.join(map(attribute, names))}])"
 
 
-# --- What a value means -------------------------------------------------------------------------------------------
+# --- What a value means ---------------------------------------------------------------------------
 
 
 def judged(raw: str, provider: str = "") -> StopReason:
-    """What a value means to the Collector: what the library makes of a span, and the words of frameworks besides."""
+    """What a value means to the Collector.
+
+    What the library makes of a span, and the words of frameworks besides.
+    """
     stop = frameworks.otel([raw], provider=provider or None)
     rows = (find_row(raw, frameworks.REASONS[name]) for name in ("vercel.v4", "langchain"))
     row = None if stop.mapped else next((row for row in rows if row is not None), None)
@@ -99,8 +117,11 @@ def judged(raw: str, provider: str = "") -> StopReason:
 
 @cache
 def _universe() -> frozenset[str]:
-    """Every raw value of every table, and the parts of composite ones that frameworks hand on alone."""
-    raws = {entry.raw for entry in reasons.table()}
+    """Return every raw value of every table.
+
+    Included are the parts of composite values that frameworks hand on alone.
+    """
+    raws = {entry.raw for entry in lookup.table()}
     return frozenset({*raws, *(raw.removeprefix("incomplete:") for raw in raws)} - {""})
 
 
@@ -133,7 +154,7 @@ def by_provider() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]
 
 def classes() -> Mapping[StopReason, tuple[str, ...]]:
     """What an exception's class says of the answer that it stands in place of, by reason."""
-    named = ((reason, name) for (_, name), reason in exceptions.NAMED.items())
+    named = ((reason, name) for (_, name), reason in exceptions.REASON_BY_CLASS.items())
     return _by_reason([*((StopReason.CANCELLED, name) for name in _CANCELLED), *named])
 
 
@@ -145,20 +166,30 @@ def states() -> Mapping[str, str | None]:
 def aliases() -> Mapping[str, set[str]]:
     """The other names of providers that have some, by their own."""
     known = {name: PROVIDERS[name].aliases for name in sorted(PROVIDERS)}
-    return {name: {*others, *(each.replace("_", "-") for each in others)} for name, others in known.items() if others}
+    return {
+        name: {*others, *(each.replace("_", "-") for each in others)}
+        for name, others in known.items()
+        if others
+    }
 
 
-# --- As OTTL ------------------------------------------------------------------------------------------------------
+# --- As OTTL --------------------------------------------------------------------------------------
 
 
 def matches(value: str, words: Iterable[str], *, each: str = "{}", flags: str = "") -> str:
-    """The condition that a value is one of these words, or, with `each`, is made of one in this way."""
+    """Return the condition that a value is one of these words.
+
+    With `each`, a word is inserted into that template first.
+    """
     pattern = "|".join(each.format(_escaped(str(word))) for word in sorted(words))
     return f"IsMatch({value}, {quoted(f'{flags}^(?:{pattern})$')})"
 
 
 def _escaped(text: str) -> str:
-    """The text as a regular expression of Go's that means it: `re.escape` escapes more than RE2 allows."""
+    """The text as a regular expression of Go's that means it.
+
+    `re.escape` escapes more than RE2 allows.
+    """
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
 
 
@@ -169,12 +200,18 @@ def quoted(text: str) -> str:
 
 def scalar(text: str) -> str:
     """The text as YAML in one line, quoted where it must be."""
-    return yaml.safe_dump(text, width=10**6, allow_unicode=True).removesuffix("\n").removesuffix("\n...")
+    return (
+        yaml.safe_dump(text, width=10**6, allow_unicode=True)
+        .removesuffix("\n")
+        .removesuffix("\n...")
+    )
 
 
-# --- The templates ------------------------------------------------------------------------------------------------
+# --- The templates --------------------------------------------------------------------------------
 
-CONTENT: Final = yaml.safe_load(files(__package__).joinpath("content.yaml").read_text(encoding="utf-8"))
+CONTENT: Final = yaml.safe_load(
+    files(__package__).joinpath("content.yaml").read_text(encoding="utf-8")
+)
 
 
 def statements() -> list[str]:
@@ -201,9 +238,10 @@ def _names(kind: str) -> list[str]:
 def _joined(names: Iterable[tuple[str, str]]) -> str:
     """One regular expression of sorted names, each with what may follow it.
 
-    Every key of every span is held against it, which is most of what a Collector does. Go's `regexp` reads a key once,
-    up to the first character that no name has there, if no two branches begin alike, each ends with `$`, and there are
-    less than a thousand instructions, each a character or a branch. Otherwise it takes ten times as long.
+    Every key of every span is held against it, which is most of what a Collector does. Go's
+    `regexp` reads a key once, up to the first character that no name has there, if no two branches
+    begin alike, each ends with `$`, and there are less than a thousand instructions, each a
+    character or a branch. Otherwise it takes ten times as long.
     """
     starts: dict[str, list[str]] = {}  # by what follows them: what names end alike with stands once
     for _, alike in groupby(names, key=lambda name: name[0][:1]):
@@ -222,7 +260,10 @@ def _either(branches: Iterable[str]) -> str:
 
 @cache
 def _patterns(*kinds: str) -> list[str]:
-    """The keys of these kinds of content, in any case; below the places where content is said, deeper keys, too."""
+    """The keys of these kinds of content, in any case.
+
+    Below the places where content is said, deeper keys, too.
+    """
     kinds = (*kinds, "trees") if "places" in kinds else kinds
     ends = {name.lower(): ENDS.get(kind, ENDS["places"]) for kind in kinds for name in _names(kind)}
     parts: list[list[tuple[str, str]]] = [[]]
@@ -237,23 +278,31 @@ def _patterns(*kinds: str) -> list[str]:
 
 def delete(name: str, *kinds: str) -> str:
     """The statements that delete what has a key of these kinds of content."""
-    return "\n".join(f"delete_matching_keys({name}, {quoted(pattern)})" for pattern in _patterns(*kinds))
+    return "\n".join(
+        f"delete_matching_keys({name}, {quoted(pattern)})" for pattern in _patterns(*kinds)
+    )
 
 
 def kept() -> list[str]:
     """The attributes that a reason is read from, and that would be deleted as content."""
     patterns = _patterns("places", "errors")
-    return [each.attribute for each in SOURCES if any(re.match(pattern, each.attribute) for pattern in patterns)]
+    return [
+        each.attribute
+        for each in SOURCES
+        if any(re.match(pattern, each.attribute) for pattern in patterns)
+    ]
 
 
 TEMPLATES: Final = environment("otelcol")
 TEMPLATES.filters.update(scalar=scalar, items=items)
 TEMPLATES.globals.update(
-    {each.__name__: each for each in (attribute, matches, there, cut, first_of, delete, condition, unmapped)},
+    {each.__name__: each for each in (attribute, matches, there, cut, first_of, delete, condition,
+                                      unmapped)},
     schema=schema, content=CONTENT, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
-    reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]', fetched=FETCHED,
-    parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL, kept=kept, quoted=quoted,
-    states=states, aliases=aliases, by_provider=by_provider, common=common, classes=classes,
-    dotted=[name for name in PROVIDERS if "." in name],
-    unknown_to_vercel=[raw for raw, row in frameworks.REASONS["vercel.v4"].items() if row.reason is StopReason.UNKNOWN],
+    reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]',
+    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL, kept=kept,
+    quoted=quoted, states=states, aliases=aliases, by_provider=by_provider, common=common,
+    classes=classes, dotted=[name for name in PROVIDERS if "." in name],
+    unknown_to_vercel=[raw for raw, row in frameworks.REASONS["vercel.v4"].items()
+                       if row.reason is StopReason.UNKNOWN],
 )  # fmt: skip

@@ -1,12 +1,17 @@
-"""PromQL from names that the schema declares: anything else is refused, with the nearest name that it does declare.
+"""PromQL from names that the schema declares.
+
+Anything else is refused, with the nearest name that it does declare.
 
 The forms, each with its reason:
 
-- `number`: how many events, as people read them. The highest value less the lowest is exact up to one sample at each
-  edge, since a series begins with zero; `increase` would extrapolate. Where an id was used again it falls back to that.
-- `growth`: the same for rules, which look back on minutes: what came in a gap of telemetry is counted when it ends.
+- `number`: how many events, as people read them. The highest value less the lowest is exact up to
+  one sample at each edge, since a series begins with zero; `increase` would extrapolate. Where an
+  id was used again it falls back to that.
+- `growth`: the same for rules, which look back on minutes: what came in a gap of telemetry is
+  counted when it ends.
 - `losses`: of counters that have no series before their first loss.
-- `share`: a part of a whole, zero where nothing bad happened, no series (never NaN) where nothing happened.
+- `share`: a part of a whole, zero where nothing bad happened, no series (never NaN) where nothing
+  happened.
 - `steps`: how many in each step of a chart; what came in a gap of telemetry stands where it ends.
 - `quantile`: of a histogram's buckets.
 
@@ -26,22 +31,23 @@ from typing import Any, Final, Literal
 import promql_parser
 
 from endturn.errors import UsageError
-from endturn.telemetry import schema
-from endturn.telemetry.indicators import INDICATORS, Count
-from endturn.telemetry.schema import Attribute, Metric
+from endturn.telemetry import INDICATORS, Attribute, Count, Metric, schema
 
 JOB: Final = "job"
 INSTANCE: Final = "instance"
 LE: Final = "le"
-"""A histogram's bucket, by its upper bound. Match no value of it but "+Inf": Prometheus 3 writes "1" as "1.0"."""
+"""A histogram's bucket, by its upper bound. Match no value of it but "+Inf": Prometheus 3 writes
+"1" as "1.0"."""
 SERVICE: Final = (JOB, "deployment_environment_name", "cluster")
-"""What tells services apart. `sum by` leaves a label absent that a series lacks; `cluster` is Mimir's or Thanos'."""
+"""What tells services apart. `sum by` leaves a label absent that a series lacks; `cluster` is
+Mimir's or Thanos'."""
 CALL: Final = (schema.PROVIDER, schema.REQUEST_MODEL)
 TOP: Final = 8
 """How many series a chart shows of what may be any number."""
 
 GAP: Final = "15m"
-"""For how long telemetry may be absent, so that a chart still shows what came meanwhile, when the gap ends."""
+"""For how long telemetry may be absent, so that a chart still shows what came meanwhile, when the
+gap ends."""
 
 WINDOWS: Final = {
     "$__range_s": "21600",
@@ -56,11 +62,13 @@ Label = Attribute | str
 Part = Literal["", "bucket", "sum", "count"]
 
 SUCCESSORS: Final = {
-    old.prometheus: tuple((new.prometheus, {key.label: value for key, value in says.items()}) for new, says in later)
+    old.prometheus: tuple(
+        (new.prometheus, {key.label: value for key, value in says.items()}) for new, says in later
+    )
     for old, later in schema.SUCCESSORS.items()
 }
-"""What the later generation of the conventions calls a metric, with the labels that the new name says instead. Emitters
-change at their own time, so both are read."""
+"""What the later generation of the conventions calls a metric, with the labels that the new name
+says instead. Emitters change at their own time, so both are read."""
 
 
 class UnknownName(UsageError):
@@ -78,7 +86,9 @@ def metric(name: str) -> Metric:
     for known in schema.METRICS:
         if name in (known.name, known.prometheus):
             return known
-    raise _unknown("metric", name, (m.prometheus if "." not in name else m.name for m in schema.METRICS))
+    raise _unknown(
+        "metric", name, (m.prometheus if "." not in name else m.name for m in schema.METRICS)
+    )
 
 
 def label(what: Label) -> str:
@@ -92,14 +102,19 @@ def label(what: Label) -> str:
 
 
 def matching(what: Attribute, values: Collection[str], *, never: bool = False) -> str:
-    """The attribute has one of these values, or none of them; raises UnknownName for one outside a closed set."""
+    """The attribute has one of these values, or none of them.
+
+    Raises UnknownName for one outside a closed set.
+    """
     known = what.values or (("true", "false") if what.type == "boolean" else ())
     for value in values:
         if known and value not in known:
             raise _unknown("value", str(value), known, of=f"{what.key!r}")
     ordered = sorted(map(str, values))
     operator = ("!=" if never else "=") if len(ordered) == 1 else ("!~" if never else "=~")
-    quoted = "|".join(ordered if len(ordered) == 1 else map(re.escape, ordered)).replace("\\", "\\\\")
+    quoted = "|".join(ordered if len(ordered) == 1 else map(re.escape, ordered)).replace(
+        "\\", "\\\\"
+    )
     return f'{label(what)}{operator}"{quoted}"'
 
 
@@ -112,12 +127,19 @@ def select(what: Count | Metric, *where: str, part: Part = "") -> str:
     """
     count = what if isinstance(what, Count) else Count(what)
     if (count.metric.instrument == "histogram") != bool(part):
-        raise UsageError(f"{count.metric.name!r} is a {count.metric.instrument}: part {part!r} does not fit it")
+        raise UsageError(
+            f"{count.metric.name!r} is a {count.metric.instrument}: part {part!r} does not fit it"
+        )
     only = [matching(a, values) for a, values in count.only]
     never = [matching(a, values, never=True) for a, values in count.never]
     for a, _ in (*count.only, *count.never):
         if a not in count.metric.attributes:
-            raise _unknown("label", a.label, (each.label for each in count.metric.attributes), of=count.metric.name)
+            raise _unknown(
+                "label",
+                a.label,
+                (each.label for each in count.metric.attributes),
+                of=count.metric.name,
+            )
     name = f"{count.metric.prometheus}_{part}" if part else count.metric.prometheus
     conditions = ", ".join((*where, *only, *never))
     return f"{name}{{{conditions}}}" if conditions else name
@@ -126,7 +148,7 @@ def select(what: Count | Metric, *where: str, part: Part = "") -> str:
 def duration(seconds: int) -> str:
     """As PromQL writes it: one unit where one fits (5400 is 90m), else several (315 is 5m15s)."""
     if seconds <= 0:
-        raise UsageError(f"a duration is at least one second, not {seconds!r}")
+        raise UsageError(f"a duration must be at least one second, not {seconds!r}")
     units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
     if seconds > 120 and seconds % 60:
         return f"{seconds // 60}m{seconds % 60}s"
@@ -144,39 +166,51 @@ def number(series: str, labels: Collection[Label], window: str) -> str:
     """How many events there were in a window."""
     over = _over(series, window)
     return (
-        f"sum{by(labels)}(\n  max_over_time({over}) - min_over_time({over}) unless resets({over}) > 0\n"
-        f"  or increase({over})\n)"
+        f"sum{by(labels)}(\n  max_over_time({over}) - min_over_time({over}) unless resets({over}) "
+        f"> 0\n  or increase({over})\n)"
     )
 
 
 def growth(series: str, labels: Collection[Label], window: int, memory: int) -> str:
     """What was added in so many seconds, though nothing came for as long as `memory` before them.
 
-    Each addition lies in exactly those windows that its first sample lies in. A series that is born begins with its
-    least value, which is zero where it was not missed. Where it begins anew under its id, `increase` takes over.
+    Each addition lies in exactly those windows that its first sample lies in. A series that is born
+    begins with its least value, which is zero where it was not missed. Where it begins anew under
+    its id, `increase` takes over.
     """
     lately, earlier, both = map(duration, (window, memory, window + memory))
     now = f"last_over_time({series}[{lately}])"
-    before = f"last_over_time({series}[{earlier}] offset {lately}) or min_over_time({series}[{lately}])"
+    before = (
+        f"last_over_time({series}[{earlier}] offset {lately}) or min_over_time({series}[{lately}])"
+    )
     return (
         f"sum{by(labels)}(\n  {now} - ({before})\n"
         f"  unless resets({series}[{both}]) > 0 or increase({series}[{lately}])\n)"
     )
 
 
-def losses(selector: str, labels: Collection[Label], window: str, *, seen: str, on: Collection[Label]) -> str:
-    """What was added in a window to counters of several names that are born at their first loss, without a zero.
+def losses(
+    selector: str, labels: Collection[Label], window: str, *, seen: str, on: Collection[Label]
+) -> str:
+    """Return the query for the increase in a window of counters without an initial zero.
+
+    The counters have several names and first appear with their first loss.
 
     Args:
-        seen: what was there before the window, where Prometheus has looked before: else a counter that it sees for the
-            first time may be an old one, and its value is no loss of now. Empty where there is nothing to tell it by.
+        seen: what was there before the window, where Prometheus has looked before: else a counter
+            that it sees for the first time may be an old one, and its value is no loss of now.
+            Empty where there is nothing to tell it by.
         on: the labels that this has in common with the counters.
     """
     now, before = (
         f'label_replace(last_over_time({{{selector}}}{over}), "name", "$1", "__name__", "(.+)")'
         for over in (f"[{window}]", f"[1d] offset {window}")
     )
-    known = f" and on ({', '.join(map(label, on))}) last_over_time({seen}[1d] offset {window})" if seen else ""
+    known = (
+        f" and on ({', '.join(map(label, on))}) last_over_time({seen}[1d] offset {window})"
+        if seen
+        else ""
+    )
     return f"sum{by(labels)}(\n  {now} - {before} >= 0\n  or {now}{known})"
 
 
@@ -197,18 +231,26 @@ def share(part: str, whole: str) -> str:
 
 
 def steps(series: str, labels: Collection[Label]) -> str:
-    """How many events there were in each step of a chart, each in exactly one, though telemetry had a gap before it.
+    """Return the query for the number of events in each step of a chart.
 
-    What happened at any time of the chart is zero at all others: a lone bar would be drawn as wide as the chart.
+    Each event counts in exactly one step, also after a gap in the telemetry.
+
+    What happened at any time of the chart is zero at all others: a lone bar would be drawn as wide
+    as the chart.
     """
     over = f"{series}[$__interval]"
     before = f"last_over_time({series}[{GAP}] offset $__interval) or min_over_time({over})"
-    added = f"last_over_time({over}) - ({before}) >= 0\n  unless resets({over}) > 0 or increase({over})"
+    added = (
+        f"last_over_time({over}) - ({before}) >= 0\n  unless resets({over}) > 0 or increase({over})"
+    )
     return drawn(f"sum{by(labels)}(\n  {added}\n)\nor 0 * {_ever(series, labels)}", series, labels)
 
 
 def drawn(value: str, series: str, labels: Collection[Label]) -> str:
-    """The value of what happened at all; of labels with any number of values, of the `TOP` that happened most."""
+    """The value of what happened at all.
+
+    Of labels with any number of values, of the `TOP` that happened most.
+    """
     names = list(map(label, labels))
     ever = f"{_ever(series, labels)} > 0"
     most = f"topk({TOP}, {ever})" if {JOB, schema.REQUEST_MODEL.label} & set(names) else ever
@@ -225,7 +267,10 @@ def quantile(q: float, series: str, labels: Collection[Label], window: str) -> s
 
 
 def rates(what: Metric, labels: Collection[Label], window: str, *where: str, part: Part) -> str:
-    """Events or amounts per second, over a window; series of either generation of the metric's name."""
+    """Events or amounts per second, over a window.
+
+    Series of either generation of the metric's name.
+    """
     added = {LE} if part == "bucket" else set()
     every = [f"rate({select(what, *where, part=part)}[{window}])"]
     for name, says in SUCCESSORS.get(what.prometheus, ()):
@@ -237,28 +282,37 @@ def rates(what: Metric, labels: Collection[Label], window: str, *where: str, par
     return f"sum{by((*added, *labels))}({' or '.join(every)})"
 
 
-# --- Expressions that are data ------------------------------------------------------------------------------------
+# --- Expressions that are data --------------------------------------------------------------------
 
-SCOPES: Final[dict[str, tuple[Label, ...]]] = {"service": SERVICE, "call": CALL, "model": (*SERVICE, *CALL), "all": ()}
+SCOPES: Final[dict[str, tuple[Label, ...]]] = {
+    "service": SERVICE,
+    "call": CALL,
+    "model": (*SERVICE, *CALL),
+    "all": (),
+}
 
 
 def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) -> str:
-    """The text with what stands between at signs replaced: a value by its name, or a form with its arguments.
+    """The text with what stands between at signs replaced.
+
+    A value by its name, or a form with its arguments.
 
     The value `where` is the conditions in braces, or nothing where there are none.
 
-    The forms, each over series that fulfil the conditions `where`; an indicator is one of telemetry/indicators.py, `by`
-    a scope (service, call, model, all) or labels joined by +:
+    The forms, each over series that fulfil the conditions `where`; an indicator is one of
+    telemetry/indicators.py, `by` a scope (service, call, model, all) or labels joined by +:
 
-    - `number(indicator, by, window)`, `increases(indicator, by, window)`, `steps(indicator, by)`; of an indicator that
-      is a share its part, with `.whole` its whole;
+    - `number(indicator, by, window)`, `increases(indicator, by, window)`, `steps(indicator, by)`;
+      of an indicator that is a share its part, with `.whole` its whole;
     - `portion(indicator, by, window)`: a share as people read it, number by number;
     - `share(indicator, by, window)`: a share over time;
-    - `quantile(q, metric, by, window, condition…)`, `values(metric, by, window, condition…)`: of a histogram, the
-      number of values at or below each bound;
-    - `losses(value, by, window, on)`: of counters born at their first loss; the value is the conditions that select
-      them, the value `seen` what tells, by the labels `on`, whether Prometheus has looked before;
-    - `rates(metric, part, by, window, condition…)`: per second, under both names of a metric that is to be renamed.
+    - `quantile(q, metric, by, window, condition…)`, `values(metric, by, window, condition…)`: of a
+      histogram, the number of values at or below each bound;
+    - `losses(value, by, window, on)`: of counters born at their first loss; the value is the
+      conditions that select them, the value `seen` what tells, by the labels `on`, whether
+      Prometheus has looked before;
+    - `rates(metric, part, by, window, condition…)`: per second, under both names of a metric that
+      is to be renamed.
 
     Raises:
         UsageError: there is no such value, form or indicator. UnknownName: the schema lacks a name.
@@ -270,7 +324,7 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
             raise _unknown("indicator", of, INDICATORS, of="telemetry/indicators.py")
         found = INDICATORS[of].whole if side == "whole" else INDICATORS[of].count
         if found is None:
-            raise UsageError(f"the indicator {of!r} is no share, and has no whole")
+            raise UsageError(f"the indicator {of!r} is not a share, and has no denominator")
         return found
 
     def series(name: str) -> str:
@@ -289,15 +343,32 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
             case ["steps", of, names]:
                 return steps(series(of), labels(names))
             case ["portion", of, names, window]:
-                return share(*(number(series(each), labels(names), window) for each in (of, f"{of}.whole")))
+                return share(
+                    *(number(series(each), labels(names), window) for each in (of, f"{of}.whole"))
+                )
             case ["share", of, names, window]:
-                both = (increases(series(each), labels(names), window) for each in (of, f"{of}.whole"))
+                both = (
+                    increases(series(each), labels(names), window) for each in (of, f"{of}.whole")
+                )
                 portion = share(*both)
-                return drawn(portion, series(f"{of}.whole"), labels(names)) if labels(names) else portion
+                return (
+                    drawn(portion, series(f"{of}.whole"), labels(names))
+                    if labels(names)
+                    else portion
+                )
             case ["quantile", q, of, names, window, *conditions]:
-                return quantile(float(q), select(metric(of), *where, *conditions, part="bucket"), labels(names), window)
+                return quantile(
+                    float(q),
+                    select(metric(of), *where, *conditions, part="bucket"),
+                    labels(names),
+                    window,
+                )
             case ["values", of, names, window, *conditions]:
-                return number(select(metric(of), *where, *conditions, part="bucket"), (LE, *labels(names)), window)
+                return number(
+                    select(metric(of), *where, *conditions, part="bucket"),
+                    (LE, *labels(names)),
+                    window,
+                )
             case ["losses", which, names, window, on]:
                 selector = ", ".join((value(which), *where))
                 return losses(selector, labels(names), window, seen=value("seen"), on=labels(on))
@@ -319,12 +390,17 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
 
 
 def check(expr: str, known: Mapping[str, Collection[str]]) -> None:
-    """Raise UnknownName for a metric or label that neither schema nor rules nor `known` (name → labels) have."""
+    """Raise UnknownName for a metric or label that is not declared.
+
+    Declared are those of the schema, of the rules and of `known` (name → labels).
+    """
     declared: dict[str, set[str]] = {name: set(labels) for name, labels in known.items()}
     for each in schema.METRICS:
         names = [each.prometheus, *(name for name, _ in SUCCESSORS.get(each.prometheus, ()))]
         suffixes = ("_bucket", "_sum", "_count") if each.instrument == "histogram" else ("",)
-        declared |= {n + s: {LE, *(a.label for a in each.attributes)} for n in names for s in suffixes}
+        declared |= {
+            n + s: {LE, *(a.label for a in each.attributes)} for n in names for s in suffixes
+        }
     for name, matchers in selectors(expr):
         name = name or dict(matchers)["__name__"]
         if name not in declared and not name.startswith("endturn:"):
@@ -342,9 +418,15 @@ def filled(expr: str) -> str:
 
 
 def selectors(expr: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Every series that an expression reads: its name, if it has one, and each label that is asked about, with what."""
+    """Every series that an expression reads.
+
+    Its name, if it has one, and each label that is asked about, with what.
+    """
     for node in _vectors(promql_parser.parse(filled(expr))):
-        yield str(node.name or ""), [(matcher.name, matcher.value) for matcher in node.matchers.matchers]
+        yield (
+            str(node.name or ""),
+            [(matcher.name, matcher.value) for matcher in node.matchers.matchers],
+        )
 
 
 def _vectors(node: Any) -> Iterator[Any]:

@@ -17,7 +17,8 @@ ALERTS_INTERVAL: Final = 120
 WINDOW: Final = 300
 """What a recorded count looks back on: so each event stands in exactly `OVERLAP` of them."""
 MEMORY: Final = 900
-"""For how much longer telemetry may have been absent before; after that EndturnTelemetryAbsent speaks."""
+"""For how much longer telemetry may have been absent before; after that EndturnTelemetryAbsent
+speaks."""
 OVERLAP: Final = WINDOW // INTERVAL
 COUNTS: Final = {
     "turns": indicators.TURNS,
@@ -67,5 +68,8 @@ def _rule(alert: Alert) -> dict[str, Any]:
 
 
 def labels(alert: Alert) -> dict[str, str]:
-    """What an alert's rule adds: its severity and, where several have its name, whose limits it asks."""
+    """What an alert's rule adds.
+
+    Its severity and, where several have its name, whose limits it asks.
+    """
     return {"severity": alert.severity} | ({"limits_of": alert.who} if alert.who else {})

@@ -1,12 +1,14 @@
-"""Responses that a server goes on making when nobody listens: each is one call, over when the response is.
+"""Responses that a server goes on making when nobody listens.
 
-The request that starts one is answered at once: `queued`. Why the model stopped stands in what the host fetches later,
-by the response's id. So the call stays open, and the first fetch in this process that shows a final status ends it,
-whether it fetches or cancels. What happens to a fetch alone says nothing of the response; a fetch of a response that
-another process began is no call.
+Each is one call, over when the response is.
 
-A response that nobody fetches for an hour, the oldest beyond 1,024, and those that are open when the process ends are
-recorded as they were seen last: `paused`.
+The request that starts one is answered at once: `queued`. Why the model stopped stands in what the
+host fetches later, by the response's id. So the call stays open, and the first fetch in this
+process that shows a final status ends it, whether it fetches or cancels. What happens to a fetch
+alone says nothing of the response; a fetch of a response that another process began is no call.
+
+A response that nobody fetches for an hour, the oldest beyond 1,024, and those that are open when
+the process ends are recorded as they were seen last: `paused`.
 """
 
 from __future__ import annotations
@@ -15,16 +17,15 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.events import TurnKind
-from endturn.formats import Context, ResponseSummary
-from endturn.formats.format import Format
+from endturn.calls import Call, TurnKind, end_turn
+from endturn.formats import Context, Format, ResponseSummary
 from endturn.instrumentation.body import end_call
-from endturn.scopes import Call, end_turn
-from endturn.stop import Resume
 from endturn.telemetry import cleanup
+from endturn.vocabulary import Resume
 
 IDLE_S: Final = 3600.0
-"""A response that nobody has asked after for so long is nobody's. Deep research takes half an hour."""
+"""A response that nobody has asked after for so long is nobody's. Deep research takes half an
+hour."""
 
 PENDING: Final = 1_024
 """How many may be open at once."""
@@ -54,7 +55,10 @@ _pending: dict[Key, _Response] = {}
 
 
 def are_pending() -> bool:
-    """Whether any is being made: a request that only fetches is looked at no further where none is."""
+    """Whether any is being made.
+
+    A request that only fetches is looked at no further where none is.
+    """
     return bool(_pending)
 
 
@@ -69,24 +73,29 @@ def pending(key: Key) -> tuple[Format, Context] | None:
 
 
 def keep(format: Format, context: Context, call: Call, seen: ResponseSummary) -> bool:
-    """Keep the call open whose answer says that the response is still being made. False where it is over."""
+    """Keep the call open whose answer says that the response is still being made.
+
+    False where it is over.
+    """
     if (
         call.started is None
         or not context.asked.background
-        or seen.id is None
+        or seen.facts.id is None
         or seen.stop.resume is not Resume.RETRIEVE_SAME_ID
-        or call.started.turn.kind is TurnKind.CONTROLLER  # it fetches on its own account, as a continuation
+        # it fetches on its own account, as a continuation
+        or call.started.turn.kind is TurnKind.CONTROLLER
     ):
         return False
     sweep()
-    key = format.name, seen.id
+    key = format.name, seen.facts.id
     _give_up(key)  # a server that repeats its ids
     for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
         _give_up(oldest)
     _pending[key] = _Response(format, context, call, seen, time.monotonic())
     turn = call.started.turn
-    if call.started.stream:
-        # Its stream has been read: a turn that waits for its streams need not wait for the response.
+    if call.started.request.stream:
+        # Its stream has been read: a turn that waits for its streams need not wait for the
+        # response.
         turn.open_streams -= 1
         if turn.ending is not None and not turn.open_streams:
             end_turn(turn, turn.ending[0], error=turn.ending[1])
@@ -97,7 +106,7 @@ def fetched(key: Key, seen: ResponseSummary) -> None:
     """A fetch has been read, as far as it was."""
     response = _pending.get(key)
     # What came as an error within the stream, or was raised, is no status of the response.
-    if response is not None and seen.stop.raw is not None and seen.stop.raw in seen.reasons:
+    if response is not None and seen.stop.raw is not None and seen.stop.raw in seen.facts.reasons:
         response.seen = seen
         if seen.stop.resume is not Resume.RETRIEVE_SAME_ID:
             _give_up(key)
@@ -122,7 +131,7 @@ def _give_up(key: Key) -> None:
     if response is None:
         return
     started = response.call.announced()
-    if started.stream:
+    if started.request.stream:
         started.turn.open_streams += 1  # the end takes it away again
     end_call(response.call, response.seen)
 

@@ -1,4 +1,7 @@
-"""Decorators for code that no instrumentation knows: a function that calls a provider, a function that is a turn."""
+"""Decorators for code that no instrumentation knows.
+
+A function that calls a provider, a function that is a turn.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,59 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import Context as Variables, copy_context
+from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
-from endturn import hooks
-from endturn.chat import ChatResponse, Delta, Request
+from endturn.calls import (
+    Call,
+    EndpointFacts,
+    Layer,
+    RequestFacts,
+    ResponseFacts,
+    Turn,
+    TurnKind,
+    TurnOutcome,
+    TurnScope,
+    listeners,
+    log_exception,
+    log_internal_error,
+    open_call,
+    start_turn,
+)
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.events import Turn, TurnKind, TurnOutcome
-from endturn.formats import TAIL, Context, RequestSummary, ResponseSummary, format_of
-from endturn.formats.reading import items, member, text
-from endturn.hooks import log_internal_error
-from endturn.instrumentation.body import ABANDONED, UNREAD, end_call, keep_content, or_else, says_nothing, why_cut
+from endturn.formats import (
+    MAX_UNPARSED_BYTES,
+    TAIL,
+    Context,
+    RequestSummary,
+    ResponseSummary,
+    dumped,
+    format_of,
+    items,
+    member,
+    requested_calls,
+    text,
+)
+from endturn.instrumentation.body import (
+    ABANDONED,
+    UNREAD,
+    CapturedEvents,
+    end_call,
+    keep_content,
+    or_else,
+    says_nothing,
+    why_cut,
+)
 from endturn.instrumentation.wrapping import Begin, Run, wrap
-from endturn.scopes import Call, Layer, TurnScope, open_call, start_turn
-from endturn.sdk_objects import dumped
-from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
+from endturn.vocabulary import ChatResponse, Delta, Request, Stop, StopReason
 
 if TYPE_CHECKING:
-    from endturn.formats.format import Format, Summarizer
+    from endturn.formats import Fold, Format
 
-log = logging.getLogger("endturn")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,17 +82,22 @@ def observe_provider_call(
     model: str = "",
     dialect: str = "",
 ) -> F | Callable[[F], F]:
-    """Announce each run of a function as one call to a provider, unless something below announces it.
+    """Announce each run of a function as one call to a provider.
 
-    The function may be plain, a coroutine function, a generator or an async generator; it may return a ChatResponse, a
-    provider's own body or SDK object, a stream of chunks or Deltas. What it does is not changed.
+    A call that something below announces is not announced again.
 
-    What is asked is read from its arguments, given by name or by position: a Request; else those that are named as the
-    SDK names them (`messages`, `model`, `max_tokens`). The one list of messages is the history, whatever its name.
+    The function may be plain, a coroutine function, a generator or an async generator; it may
+    return a ChatResponse, a provider's own body or SDK object, a stream of chunks or Deltas. What
+    it does is not changed.
+
+    What is asked is read from its arguments, given by name or by position: a Request; else those
+    that are named as the SDK names them (`messages`, `model`, `max_tokens`). The one list of
+    messages is the history, whatever its name.
 
     Args:
         provider: as in `gen_ai.provider.name`.
-        format: the format of what it returns ("openai_chat", "anthropic"); None: told from what comes.
+        format: the format of what it returns ("openai_chat", "anthropic"); None: told from what
+            comes.
         model: as requested; "": read from the arguments, else from the response.
         dialect: whose words the stop reasons are, where a format is spoken by many.
 
@@ -67,6 +105,7 @@ def observe_provider_call(
         UsageError: no format has that name, or what is decorated is no function.
     """
     speaks = format_of(format) if format is not None else None
+    endpoint = EndpointFacts(provider=provider)
 
     def begins(observed: F) -> Begin:
         named = _names(observed)
@@ -75,7 +114,8 @@ def observe_provider_call(
             given = named(args, kwargs)
             asked = _asked(speaks, given)
             context = Context(dialect, provider, asked)
-            call = open_call(Layer.WRAPPER, asked, provider=provider, model=model or asked.model)
+            facts = replace(asked.facts, model=model) if model else asked.facts
+            call = open_call(Layer.WRAPPER, facts, endpoint, asked=asked)
             return None if call is None else _CallRun(call, speaks, context, given)
 
         return begin
@@ -83,23 +123,29 @@ def observe_provider_call(
     return _decorate(function, begins, "observe_provider_call", "provider")
 
 
-def _decorate(function: F | None, begins: Callable[[F], Begin], decorator: str, keyword: str) -> F | Callable[[F], F]:
+def _decorate(
+    function: F | None, begins: Callable[[F], Begin], decorator: str, keyword: str
+) -> F | Callable[[F], F]:
     """Decorate a function, or what a decorator with settings is given later.
 
     Args:
         begins: gives what begins to follow a run of that function, while somebody listens.
-        keyword: the setting that is given without its keyword, as a rule, where what is decorated is no function.
+        keyword: the setting that is given without its keyword, as a rule, where what is decorated
+            is no function.
     """
 
     def decorate(observed: F) -> F:
         if not callable(observed) and not hasattr(observed, "__get__"):  # a classmethod has that
             given = type(observed).__name__
-            raise UsageError(f"@{decorator} takes its settings by keyword, not a {given}: @{decorator}({keyword}='…')")
+            raise UsageError(
+                f"@{decorator} takes its settings by keyword, not as a {given}: "
+                f"@{decorator}({keyword}='…')"
+            )
         begin = begins(observed)
 
         def followed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
             cleanup.run()
-            return begin(args, kwargs) if hooks.listening() else None
+            return begin(args, kwargs) if listeners.listening() else None
 
         done: F = wrap(observed, followed)
         return done
@@ -110,18 +156,21 @@ def _decorate(function: F | None, begins: Callable[[F], Begin], decorator: str, 
 class _CallRun:
     """One run of a function that calls a provider."""
 
-    def __init__(self, call: Call, speaks: Format | None, context: Context, given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, call: Call, speaks: Format | None, context: Context, given: Mapping[str, Any]
+    ) -> None:
         self._call = call
         self._format = speaks
         self._context = context
         self._given = given
         self._request = _request(given)
-        # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
+        # The end is announced where the call began, whichever task or thread sees it: its turn and
+        # its span are there.
         self._variables: Variables = copy_context()
-        self._summarizer: Summarizer | None = None
+        self._summarizer: Fold | None = None
         # Where somebody takes what is said: what came of a provider's own, and what came as text.
-        self._said: list[Any] | None = None
-        self._pieces: list[str] | None = [] if hooks.takes_content() else None
+        self._said: CapturedEvents | None = None
+        self._pieces: list[str] | None = [] if listeners.takes_content() else None
         self._tail, self._chars = "", 0
         self._deltas = False
         _open.add(self)
@@ -133,7 +182,8 @@ class _CallRun:
         if self._call.covered or self._call.ended:
             return
         if self._call.first_chunk_s is None:
-            self._call.facts["stream"] = self._context.asked.stream = True
+            self._call.request = replace(self._call.request, stream=True)
+            self._context.asked.facts = replace(self._context.asked.facts, stream=True)
         self._call.chunk()
         if isinstance(item, ChatResponse):
             self._answered(item)
@@ -141,7 +191,7 @@ class _CallRun:
             self._deltas |= isinstance(item, Delta)
             piece = item if isinstance(item, str) else item.text
             self._tail, self._chars = (self._tail + piece)[-TAIL:], self._chars + len(piece)
-            if self._pieces is not None:
+            if self._pieces is not None and self._chars <= MAX_UNPARSED_BYTES:
                 self._pieces.append(piece)
         else:
             self._read(item)
@@ -177,35 +227,49 @@ class _CallRun:
 
     def _read(self, item: Any) -> None:
         """Take a chunk, or a whole body, of a provider's or an SDK's."""
-        item = dumped(item, choices=self._context.asked.choices)
+        item = dumped(item, choices=self._context.asked.facts.choice_count)
         if self._summarizer is None:
-            # Anthropic's bodies and events say what they are; what has choices is of the chat format.
+            # Anthropic's bodies and events say what they are; what has choices is of the chat
+            # format.
             kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
             speaks = self._format or format_of(kind)
             self._summarizer = speaks.summarizer(self._context)
             if self._pieces is not None:
-                self._said = keep_content(self._call, speaks, self._request or self._given, self._context)
+                self._said = keep_content(
+                    self._call, speaks, self._request or self._given, self._context
+                )
         if self._said is not None:
             self._said.append(item)
         try:
             self._summarizer.feed(item)
         except DecodeError:
-            log.debug("endturn: a response of %s could not be read", self._call.facts["provider"], exc_info=True)
+            log_exception(
+                logging.DEBUG, "endturn: a response of %s could not be read", self._context.provider
+            )
             self._end(UNREAD)
 
     def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
         if self._pieces is not None:
             self._call.said(self._request, response)
         stop, text = response.stop, response.text
-        said = text[-TAIL:], len(text), (stop.raw,)
-        self._end(ResponseSummary(stop, response.usage, response.id, response.model, *said), error)
+        facts = ResponseFacts(
+            stop=stop,
+            id=response.id,
+            model=response.model,
+            usage=response.usage,
+            reasons=(stop.raw,),
+            output_chars=len(text),
+        )
+        self._end(ResponseSummary(facts, text[-TAIL:], requested_calls(response.tool_calls)), error)
 
-    def _finish(self, stop: Stop, error: BaseException | None = None, over_s: float | None = None) -> None:
+    def _finish(
+        self, stop: Stop, error: BaseException | None = None, over_s: float | None = None
+    ) -> None:
         """End the call as what came says; so where that says nothing."""
         is_left = stop.reason is StopReason.CANCELLED
         seen = None if self._summarizer is None else self._summarizer.close(left=is_left)
         if seen is None or (error is None and not is_left and says_nothing(seen)):
-            seen = ResponseSummary(stop, tail=self._tail, output_chars=self._chars)
+            seen = ResponseSummary(ResponseFacts(stop=stop, output_chars=self._chars), self._tail)
             if self._pieces is not None:
                 said = "".join(self._pieces)
                 self._call.said(self._request, ChatResponse(text=said, stop=stop) if said else None)
@@ -215,9 +279,11 @@ class _CallRun:
             seen = or_else(seen, stop.reason, None, stop.detail)
         self._end(seen, error, over_s)
 
-    def _end(self, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None) -> None:
-        if not self._call.facts["model"] and seen.model:
-            self._call.facts["model"] = seen.model
+    def _end(
+        self, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None
+    ) -> None:
+        if not self._call.request.model and seen.facts.model:
+            self._call.request = replace(self._call.request, model=seen.facts.model)
         self._variables.copy().run(end_call, self._call, seen, error, over_s)
 
 
@@ -225,7 +291,10 @@ _open: WeakSet[_CallRun] = WeakSet()
 
 
 def close_all() -> None:
-    """End every call whose generator is still being read: the process, or its instrumentation, ends."""
+    """End every call whose generator is still being read.
+
+    The process, or its instrumentation, ends.
+    """
     for run in list(_open):
         run.closed(detail=ABANDONED)
 
@@ -234,7 +303,9 @@ cleanup.at_the_end(close_all)
 
 
 def _names(function: Any) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
-    """What gives a call's arguments by name: those given by position as the signature names them, and the defaults.
+    """What gives a call's arguments by name.
+
+    Those given by position as the signature names them, and the defaults.
 
     A call that does not fit the signature is not refused: the function itself will.
     """
@@ -248,12 +319,22 @@ def _names(function: Any) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are written in C have none
         parameters = ()
-    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    known = {each.name: each.default for each in parameters if each.default is not each.empty} | known
+    names = [
+        each.name
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    known = {
+        each.name: each.default for each in parameters if each.default is not each.empty
+    } | known
 
     def named(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         # What `*args` takes has no name: it gets its number.
-        return {**known, **dict(zip(chain(names, map(str, count())), (*before, *args), strict=False)), **kwargs}
+        return {
+            **known,
+            **dict(zip(chain(names, map(str, count())), (*before, *args), strict=False)),
+            **kwargs,
+        }
 
     return named
 
@@ -264,19 +345,16 @@ def _request(given: Mapping[str, Any]) -> Request | None:
 
 
 def _asked(speaks: Format | None, given: dict[str, Any]) -> RequestSummary:
-    """What a call asks for: from the Request among the arguments, else from arguments as the SDK's are named.
+    """What a call asks for.
+
+    From the Request among the arguments, else from arguments as the SDK's are named.
 
     A history of another name is found, and is named in `given` as the SDK's is.
     """
     request = _request(given)
     if request is not None:
         return RequestSummary(
-            model=request.model,
-            maximum=request.max_tokens,
-            output_type=None if request.format is None else "json",
-            previous_id=request.previous_id,
-            temperature=request.temperature,
-            seed=request.seed,
+            facts=RequestFacts.of(request),
             history=request.messages,
             length=len(request.messages),
         )
@@ -291,7 +369,9 @@ def _asked(speaks: Format | None, given: dict[str, Any]) -> RequestSummary:
 
 def _is_history(value: Any) -> bool:
     """Whether this is a list of messages: each has a role."""
-    return bool(messages := items(value)) and all(text(member(message, "role")) for message in messages)
+    return bool(messages := items(value)) and all(
+        text(member(message, "role")) for message in messages
+    )
 
 
 @overload
@@ -309,13 +389,15 @@ def observe_turn(
 ) -> F | Callable[[F], F]:
     """Announce each run of a function as one turn: from the user's input to the answer handed back.
 
-    The calls that are made within, by whatever means, belong to it; those that finish an answer that was cut off are
-    recognised. The outcome is `completed`, or `not_continued` where a truncated response stands unfinished, `cancelled`
-    where the run was, `provider_error` where it raised.
+    The calls that are made within, by whatever means, belong to it; those that finish an answer
+    that was cut off are recognised. The outcome is `completed`, or `not_continued` where a
+    truncated response stands unfinished, `cancelled` where the run was, `provider_error` where it
+    raised for another reason.
 
     Args:
         agent: the agent's name.
-        conversation_id: the host's id of the conversation, or what finds it in the function's arguments.
+        conversation_id: the host's id of the conversation, or what finds it in the function's
+            arguments.
 
     Raises:
         UsageError: what is decorated is no function.
@@ -323,11 +405,15 @@ def observe_turn(
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
         try:
-            conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
+            conversation = (
+                conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
+            )
         except Exception:
             log_internal_error("finding the id of a conversation")
             conversation = None
-        return _TurnRun(start_turn(Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)))
+        return _TurnRun(
+            start_turn(Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation))
+        )
 
     return _decorate(function, lambda observed: begin, "observe_turn", "agent")
 
@@ -348,8 +434,12 @@ class _TurnRun:
         self._scope.end(TurnOutcome.COMPLETED)
 
     def raised(self, error: BaseException) -> None:
-        failed = TurnOutcome.NOT_CONTINUED if self._scope.turn.unfinished else TurnOutcome.PROVIDER_ERROR
-        self._scope.end(failed if isinstance(error, Exception) else TurnOutcome.CANCELLED, error=error)
+        failed = (
+            TurnOutcome.NOT_CONTINUED if self._scope.turn.unfinished else TurnOutcome.PROVIDER_ERROR
+        )
+        self._scope.end(
+            failed if isinstance(error, Exception) else TurnOutcome.CANCELLED, error=error
+        )
 
     def closed(self, over_s: float) -> None:
         self._scope.end(TurnOutcome.CANCELLED, over_s=over_s)

@@ -1,104 +1,152 @@
-"""aiohttp: `ClientSession._request`, through which every request goes, and the reader of the answer's bytes.
+"""aiohttp: `ClientSession._request`, which sends every request, and the response's reader.
 
-`_request` has no public form; OpenTelemetry's and other instrumentations wrap it, and it has not changed since 2014.
+`_request` has no public form; OpenTelemetry's and other instrumentations wrap it, and it has not
+changed since 2014.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import wrapt
 from aiohttp.client_exceptions import ClientResponseError
 from aiohttp.payload import BytesIOPayload, BytesPayload
 from aiohttp.streams import StreamReader
+from yarl import URL
 
-from endturn.instrumentation.exchange import Exchange
-from endturn.instrumentation.http_clients import wrap
+from endturn.instrumentation.addresses import Address, ErrorResponse, Outgoing, address
+from endturn.instrumentation.http_clients import HttpAdapter, wrap
+
+if TYPE_CHECKING:
+    from endturn.instrumentation.exchange import Exchange
+
+
+T = TypeVar("T")
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending method of the sessions, in `aiohttp.client`."""
-    owner = library.ClientSession
-    return [wrap(owner, "_request", where=_where, read=_read, answered=_answered, told=_told, is_async=True)]
+    return [wrap(library.ClientSession, "_request", AiohttpAdapter(), is_async=True)]
 
 
-def _where(session: Any, method: str, url: Any, **kwargs: object) -> tuple[str, str]:
-    return method.upper(), str(url)
+class AiohttpAdapter(HttpAdapter):
+    """Reads what `ClientSession._request` sends and receives."""
 
+    def target(
+        self, client: Any, method: str, str_or_url: Any, *args: Any, **kwargs: Any
+    ) -> tuple[str, str]:
+        return method.upper(), str(str_or_url)
 
-def _read(
-    session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object
-) -> tuple[str, object]:
-    where, base = str(url), getattr(session, "_base_url", None)  # aiohttp says nowhere else what a URL is joined to
-    if base is not None and "://" not in where:
-        where = f"{base.origin()}{where}" if where.startswith("/") else f"{str(base).rstrip('/')}/{where}"
-    if isinstance(data, BytesPayload | BytesIOPayload):
-        data = data.decode()  # what is sent is taken from its beginning again
-    return where, json if data is None else data
+    def request(
+        self,
+        client: Any,
+        method: str,
+        str_or_url: Any,
+        *args: Any,
+        params: Any = None,
+        data: Any = None,
+        json: Any = None,
+        headers: Any = None,
+        **kwargs: Any,
+    ) -> Outgoing:
+        if isinstance(data, BytesPayload | BytesIOPayload):
+            data = data.decode()  # what is sent is taken from its beginning again
+        return Outgoing(
+            _address(client, str_or_url, params), json if data is None else data, headers
+        )
 
-
-def _told(error: BaseException) -> tuple[Any, ...]:
-    return (error.status, error.headers or {}, b"") if isinstance(error, ClientResponseError) else ()
-
-
-def _answered(exchange: Exchange, response: Any, session: Any, kwargs: dict[str, Any]) -> None:
-    if exchange.answered(response.status, response.headers):
-        if session.auto_decompress:
+    def response(
+        self, exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]
+    ) -> None:
+        if not exchange.answered(response.status, response.headers):
+            return
+        if client.auto_decompress:
             exchange.comes_unpacked()
-        response.content = Reader(response.content, exchange)
+        body = getattr(response, "_body", None)  # aiohttp says nowhere else that it has been read
+        if isinstance(body, bytes):  # by a middleware of the session, for instance
+            exchange.feed(body)
+            exchange.end()
+        else:
+            response.content = WatchedReader(response.content, exchange)
+
+    def error(self, error: BaseException) -> ErrorResponse | None:
+        if isinstance(error, ClientResponseError):
+            return ErrorResponse(error.status, error.headers or {}, b"")
+        return None
 
 
-class Reader:
-    """Stands before a response's reader, and tells an exchange what is read."""
+def _address(session: Any, str_or_url: Any, params: Any) -> Address | None:
+    base = getattr(session, "_base_url", None)  # aiohttp says nowhere else what a URL is joined to
+    try:
+        url = URL(str_or_url)
+        url = url if base is None or url.absolute else base.join(url)
+        url = url.update_query(params) if params else url
+    except (TypeError, ValueError):  # aiohttp refuses it, too
+        return None
+    return address(url.raw_path_qs, scheme=url.scheme, host=url.raw_host, port=url.explicit_port)
 
-    def __init__(self, inner: Any, exchange: Exchange) -> None:
-        self._inner = inner
-        self._exchange = exchange
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_inner":  # a copy that was never initialised
-            raise AttributeError(name)
-        return getattr(self._inner, name)
+class WatchedReader(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic in its stubs alone
+    """A response's reader, which reports to an exchange what is read.
 
-    def _seen(self, found: Any) -> Any:
-        chunk = found[0] if isinstance(found, tuple) else found
-        if chunk:
-            self._exchange.feed(chunk)
-        if self._inner.at_eof():
-            self._exchange.end()
-        return found
+    It is an instance of `StreamReader`, and has the state of the wrapped one: aiohttp itself goes
+    on writing to that.
+    """
 
-    def set_exception(self, error: BaseException, *args: Any) -> None:
-        """The response is closed, or released unread."""
-        self._exchange.left()
-        self._inner.set_exception(error, *args)
+    def __init__(self, reader: StreamReader, exchange: Exchange) -> None:
+        super().__init__(reader)
+        self._self_exchange = exchange  # a proxy keeps attributes of this prefix to itself
+
+    def set_exception(self, *args: Any, **kwargs: Any) -> None:
+        """Pass on that the response is closed, or released unread."""
+        self._self_exchange.left()
+        self.__wrapped__.set_exception(*args, **kwargs)
+
+    async def read(self, n: int = -1) -> bytes:
+        return self._report(await self._watch(self.__wrapped__.read(n)))
+
+    async def readany(self) -> bytes:
+        return self._report(await self._watch(self.__wrapped__.readany()))
+
+    async def readline(self, **kwargs: Any) -> bytes:
+        return self._report(await self._watch(self.__wrapped__.readline(**kwargs)))
+
+    async def readuntil(self, separator: bytes = b"\n", **kwargs: Any) -> bytes:
+        return self._report(await self._watch(self.__wrapped__.readuntil(separator, **kwargs)))
+
+    async def readexactly(self, n: int) -> bytes:
+        return self._report(await self._watch(self.__wrapped__.readexactly(n)))
+
+    async def readchunk(self) -> tuple[bytes, bool]:
+        chunk, is_end_of_http_chunk = await self._watch(self.__wrapped__.readchunk())
+        return self._report(chunk), is_end_of_http_chunk
 
     def read_nowait(self, n: int = -1) -> bytes:
-        found: bytes = self._seen(self._inner.read_nowait(n))
-        return found
+        return self._report(self.__wrapped__.read_nowait(n))
 
-    # They call the methods below.
+    # aiohttp's own iterators, which call the methods above.
     __aiter__ = StreamReader.__aiter__
     iter_any = StreamReader.iter_any
     iter_chunked = StreamReader.iter_chunked
     iter_chunks = StreamReader.iter_chunks
 
-
-def _leaf(name: str) -> Any:
-    async def read(self: Reader, *args: Any, **kwargs: Any) -> Any:
+    async def _watch(self, reading: Awaitable[T]) -> T:
+        """Await what the reader returns, and report that the response was lost meanwhile."""
         try:
-            found = await getattr(self._inner, name)(*args, **kwargs)
+            return await reading
         except BaseException as error:
-            # A line that is too long for its reader is no end. A session's timeout does not reach the reader.
-            is_lost = isinstance(error, TimeoutError) or self._inner.exception() is not None
+            # A line that is too long for its reader is no end. A session's timeout does not reach
+            # the reader.
+            is_lost = isinstance(error, TimeoutError) or self.__wrapped__.exception() is not None
             if not isinstance(error, Exception) or is_lost:
-                self._exchange.cut(error)
+                self._self_exchange.cut(error)
             raise
-        return self._seen(found)
 
-    return read
-
-
-for name in ("read", "readany", "readline", "readchunk", "readexactly", "readuntil"):
-    setattr(Reader, name, _leaf(name))
+    def _report(self, chunk: bytes) -> bytes:
+        if chunk:
+            self._self_exchange.feed(chunk)
+        if self.__wrapped__.at_eof():
+            self._self_exchange.end()
+        return chunk

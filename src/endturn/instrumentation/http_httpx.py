@@ -1,88 +1,125 @@
-"""httpx and httpx2: `Client.send`, `AsyncClient.send`, and the byte stream that every way of reading takes from."""
+"""httpx and httpx2.
+
+`Client.send`, `AsyncClient.send`, and the byte stream that every way of reading takes from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from endturn.instrumentation.exchange import Exchange
-from endturn.instrumentation.http_clients import wrap
+from endturn.instrumentation.addresses import ErrorResponse, Outgoing, address
+from endturn.instrumentation.http_clients import HttpAdapter, wrap
 from endturn.instrumentation.tee import AsyncTee, tee
+
+if TYPE_CHECKING:
+    from endturn.instrumentation.exchange import Exchange
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending methods of both clients."""
-    kinds = library.SyncByteStream, library.AsyncByteStream
+    sync_stream, async_stream = _stream_classes(library)
+    return [
+        wrap(library.Client, "send", HttpxAdapter(sync_stream)),
+        wrap(library.AsyncClient, "send", HttpxAdapter(async_stream), is_async=True),
+    ]
 
-    def answered(exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]) -> None:
+
+class HttpxAdapter(HttpAdapter):
+    """Reads what a client's `send` sends and receives.
+
+    Attributes:
+        watched_stream: the class of byte streams that the client's responses get.
+    """
+
+    def __init__(self, watched_stream: Callable[[Any, Exchange], Any]) -> None:
+        self.watched_stream = watched_stream
+
+    def target(self, client: Any, request: Any, *args: Any, **kwargs: Any) -> tuple[str, str]:
+        return request.method, request.url.raw_path.decode("ascii")
+
+    def request(self, client: Any, request: Any, *args: Any, **kwargs: Any) -> Outgoing:
+        url = request.url
+        target = address(url.raw_path, scheme=url.scheme, host=url.raw_host, port=url.port)
+        return Outgoing(target, _content(request), request.headers)
+
+    def response(
+        self, exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]
+    ) -> None:
         if not response.is_closed:
             if exchange.answered(response.status_code, response.headers):
-                inner = response.stream
-                response.stream = _body(*(kind for kind in kinds if isinstance(inner, kind)))(inner, exchange)
-        elif exchange.answered(response.status_code, response.headers):
+                response.stream = self.watched_stream(response.stream, exchange)
+        elif exchange.answered(response.status_code, response.headers, is_read=True):
             content = _content(response)
             if content is None:
                 exchange.left()  # an event hook closed it
             else:
                 exchange.whole(content)
 
-    how: Any = {"where": _where, "read": _read, "answered": answered, "told": _told}
-    return [wrap(library.Client, "send", **how), wrap(library.AsyncClient, "send", is_async=True, **how)]
-
-
-def _where(client: Any, request: Any, **kwargs: Any) -> tuple[str, str]:
-    return request.method, request.url.raw_path.decode("ascii")
-
-
-def _read(client: Any, request: Any, **kwargs: Any) -> tuple[str, object]:
-    return str(request.url), _content(request)
-
-
-def _told(error: BaseException) -> tuple[Any, ...]:
-    """What an event hook raised for the status of an answer; and that one had begun which was lost as it was read."""
-    answer = getattr(error, "response", None)
-    if answer is not None and isinstance(status := getattr(answer, "status_code", None), int):
-        return status, answer.headers, _content(answer) or b""
-    return (200, {}, b"") if "complete message body" in str(error) else ()  # h11's words, and nothing else tells
+    def error(self, error: BaseException) -> ErrorResponse | None:
+        # An event hook raised it for the response's status; or a response had begun, and was lost
+        # while it was read.
+        response = getattr(error, "response", None)
+        if response is not None and isinstance(
+            status := getattr(response, "status_code", None), int
+        ):
+            return ErrorResponse(status, response.headers, _content(response) or b"")
+        # h11's words: nothing else says so.
+        return ErrorResponse(200, {}, b"") if "complete message body" in str(error) else None
 
 
 def _content(message: Any) -> bytes | None:
-    """The body of a request or a response where it is in memory; asking for another reads nothing."""
+    """Return the body of a request or a response, or None if it is not in memory.
+
+    This reads nothing.
+    """
     try:
-        found: bytes = message.content
+        content: bytes = message.content
     except RuntimeError:  # each library has its own
         return None
-    return found
+    return content
 
 
-@cache
-def _body(*kinds: type) -> type:
-    """A byte stream of the library's kinds, that tells an exchange what passes. What else the stream has, it has."""
+def _stream_classes(library: Any) -> tuple[type[Any], type[Any]]:
+    """Return the classes of watched byte streams, for `Client` and `AsyncClient`.
 
-    class Body(*kinds):  # type: ignore[misc]  # either library's
-        def __init__(self, inner: Any, exchange: Exchange) -> None:
-            self._inner = inner
+    They derive from the library's own, because its responses ask `isinstance` before they read. Any
+    attribute that these classes do not have is the wrapped stream's.
+    """
+
+    class WatchedSyncStream(library.SyncByteStream):  # type: ignore[misc]  # httpx's or httpx2's
+        def __init__(self, stream: Any, exchange: Exchange) -> None:
+            self._stream = stream
             self._exchange = exchange
 
         def __getattr__(self, name: str) -> Any:
-            if name == "_inner":  # a copy that was never initialised
+            if name == "_stream":  # of a copy that was never initialised
                 raise AttributeError(name)
-            return getattr(self._inner, name)
+            return getattr(self._stream, name)
 
         def __iter__(self) -> Iterator[bytes]:
-            return tee(self._inner, self._exchange)
-
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return AsyncTee(aiter(self._inner), self._exchange)
+            return tee(self._stream, self._exchange)
 
         def close(self) -> None:
             self._exchange.left()
-            self._inner.close()
+            self._stream.close()
+
+    class WatchedAsyncStream(library.AsyncByteStream):  # type: ignore[misc]  # httpx's or httpx2's
+        def __init__(self, stream: Any, exchange: Exchange) -> None:
+            self._stream = stream
+            self._exchange = exchange
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_stream":  # of a copy that was never initialised
+                raise AttributeError(name)
+            return getattr(self._stream, name)
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return AsyncTee(aiter(self._stream), self._exchange)
 
         async def aclose(self) -> None:
             self._exchange.left()
-            await self._inner.aclose()
+            await self._stream.aclose()
 
-    return Body
+    return WatchedSyncStream, WatchedAsyncStream

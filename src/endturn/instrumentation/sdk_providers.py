@@ -1,4 +1,6 @@
-"""The SDK's providers for one process: what the standard variables ask for, looked up, made and installed.
+"""The SDK's providers for one process.
+
+What the standard variables ask for, looked up, made and installed.
 
 Import it only where the SDK is installed.
 """
@@ -27,9 +29,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 
 from endturn.errors import UsageError
-from endturn.telemetry import instruments
-from endturn.telemetry.otel_providers import CURRENT, installed
-from endturn.telemetry.schema import INSTANCE
+from endturn.instrumentation.held_spans import SPANS_QUEUED, HeldSpans
+from endturn.telemetry import CURRENT, INSTANCE, installed, instruments
 
 log = logging.getLogger("endturn")
 
@@ -40,8 +41,8 @@ SIGNALS: Final[dict[Signal, str]] = {"metrics": "meter", "traces": "tracer", "lo
 
 HTTP: Final = "otlp_proto_http"
 _REGISTERED: Final = {"": HTTP, "http/protobuf": HTTP, "grpc": "otlp_proto_grpc"}
-"""The name under which the OTLP exporter of a protocol is registered. Without a protocol it is HTTP, the one that is
-installed with us."""
+"""The name under which the OTLP exporter of a protocol is registered. Without a protocol it is
+HTTP, the one that is installed with us."""
 
 _PACKAGES: Final = {
     HTTP: "'endturn[otlp]'",
@@ -51,12 +52,11 @@ _PACKAGES: Final = {
 """What registers an exporter."""
 
 EXPORT_MS: Final = 15_000
-"""Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules' windows count on it."""
+"""Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules'
+windows count on it."""
 
-SPANS_QUEUED: Final = 8_192
-LOGS_QUEUED: Final = 16_384
-"""How many wait for a Collector that is away: what two minutes of fifty calls a second make, all of them truncated.
-OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE say otherwise."""
+LOGS_QUEUED: Final = 2 * SPANS_QUEUED
+"""How many events wait for a Collector that is away. OTEL_BLRP_MAX_QUEUE_SIZE says otherwise."""
 
 OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 
@@ -68,9 +68,12 @@ _registered = cache(entry_points)
 
 @contextmanager
 def drops_counted() -> Iterator[None]:
-    """Exporters and processors that are made meanwhile count what they drop, which the SDK does where this is set.
+    """Make exporters and processors that are created within the block count what they drop.
 
-    It is not set for the whole process: tracers would count each span, too, at a price, and to no use.
+    The SDK counts drops where OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED is set.
+
+    It is not set for the whole process: tracers would count each span, too, at a price, and to no
+    use.
     """
     if OWN_METRICS in os.environ:
         yield
@@ -83,7 +86,9 @@ def drops_counted() -> Iterator[None]:
 
 
 def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list[Any]:
-    """The exporters of a signal: the given one, else those that the variables ask for; none for a provider of the host.
+    """The exporters of a signal: the given one, else those that the variables ask for.
+
+    None for a provider of the host.
 
     Args:
         attributes: what a provider of ours would be called.
@@ -92,11 +97,12 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
         UsageError: a variable names what there is not, or what is not installed.
     """
     if installed(CURRENT[SIGNALS[signal]]().__class__):
-        log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
+        log.info("endturn: a provider for %s is already installed; it is used unchanged", signal)
         if attributes:
             log.warning(
-                "endturn: service_name and resource are not used for %s: providers that are there keep their names; "
-                "set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which whoever installs them reads",
+                "endturn: service_name and resource are not used for %s: existing providers keep "
+                "their names; set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES before they are "
+                "created",
                 signal,
             )
         return []
@@ -109,17 +115,31 @@ def makers(signal: Signal) -> list[Make]:
     Raises:
         UsageError: a variable names what there is not, or what is not installed.
     """
-    variable = f"OTEL_{signal.upper()}_EXPORTER"
-    names = [name.strip().lower() for name in os.environ.get(variable, "").split(",") if name.strip()] or ["otlp"]
+    variable = _variable(signal)
     return [
         _maker(signal, *(_otlp(signal) if name == "otlp" else (name, f"{variable}={name!r}")))
-        for name in names
+        for name in _names(signal)
         if name != "none"
     ]
 
 
+def is_unwanted(signal: Signal) -> bool:
+    """Tell whether the variables ask for no exporter of a signal."""
+    return all(name == "none" for name in _names(signal))
+
+
+def _variable(signal: Signal) -> str:
+    return f"OTEL_{signal.upper()}_EXPORTER"
+
+
+def _names(signal: Signal) -> list[str]:
+    """The exporters that the variables name."""
+    named = os.environ.get(_variable(signal), "").split(",")
+    return [name.strip().lower() for name in named if name.strip()] or ["otlp"]
+
+
 def _otlp(signal: Signal) -> tuple[str, str]:
-    """The name under which the OTLP exporter of a signal is registered, and the variable that asks for it."""
+    """Return the registered name of a signal's OTLP exporter, and the setting that selects it."""
     asked = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
     if not os.environ.get(asked, "").strip():
         asked = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -135,23 +155,31 @@ def _maker(signal: Signal, name: str, asked: str) -> Make:
         try:
             make: Make = found.load()
         except ImportError as error:
-            raise UsageError(f"{asked}: {found.value} could not be imported: {error}: {remedy}") from None
+            raise UsageError(
+                f"{asked}: {found.value} could not be imported: {error}: {remedy}"
+            ) from None
         return partial(make, session=_patient()) if name == HTTP and signal != "metrics" else make
     raise UsageError(
-        f"{asked}: no exporter of {signal} is registered as {name!r}: {remedy}, use otlp (http/protobuf), console or "
-        f"none, or pass an exporter object to configure()"
+        f"{asked}: no exporter of {signal} is registered as {name!r}: {remedy}, use otlp "
+        f"(http/protobuf), console or none, or pass an exporter object to configure()"
     )
 
 
 def _patient() -> Any:
-    """A session that sends a batch again for two minutes: the exporter alone gives up after ten seconds."""
-    from requests import Session  # with the OTLP exporter over HTTP: whoever exports otherwise may have none
+    """A session that sends a batch again for two minutes.
+
+    The exporter alone gives up after ten seconds.
+    """
+    # with the OTLP exporter over HTTP: whoever exports otherwise may have none
+    from requests import Session
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
 
     # An answer may take ten seconds each time: seven times of waiting for one are enough.
     limits: dict[str, Any] = {"total": 12, "read": 7, "backoff_factor": 1, "backoff_max": 15}
-    again = Retry(**limits, status_forcelist=(429, 502, 503, 504), allowed_methods=None, raise_on_status=False)
+    again = Retry(
+        **limits, status_forcelist=(429, 502, 503, 504), allowed_methods=None, raise_on_status=False
+    )
     session = Session()
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(max_retries=again))
@@ -164,13 +192,17 @@ def _unless_set(variable: str, value: int) -> int | None:
 
 
 class ProcessResource(Resource):
-    """A resource that keeps the configured `service.instance.id` apart from that of every other process.
+    """A resource with a `service.instance.id` that is unique to its process.
 
-    After a fork the SDK merges a random id into its providers' resources. This one appends the child's own ending to
-    the configured id instead.
+    The configured id stays its beginning.
+
+    After a fork the SDK merges a random id into its providers' resources. This one appends the
+    child's own ending to the configured id instead.
     """
 
-    def __init__(self, attributes: Mapping[str, AttributeValue], schema_url: str | None = None) -> None:
+    def __init__(
+        self, attributes: Mapping[str, AttributeValue], schema_url: str | None = None
+    ) -> None:
         self._base = str(attributes.get(INSTANCE) or uuid4())
         super().__init__({**attributes, INSTANCE: self.instance()}, schema_url)
 
@@ -180,7 +212,7 @@ class ProcessResource(Resource):
         ending = _endings.setdefault(pid, f"{random.getrandbits(16):04x}")
         return f"{self._base}-{pid}-{ending}"
 
-    def merge(self, other: Resource) -> Resource:
+    def merge(self, other: Resource) -> ProcessResource:
         merged = super().merge(other)
         return ProcessResource({**merged.attributes, INSTANCE: self._base}, merged.schema_url)
 
@@ -195,10 +227,18 @@ def resource_of(attributes: Mapping[str, Any]) -> ProcessResource:
     return ProcessResource(described.attributes, described.schema_url)
 
 
-def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal, Any]:
+def install(
+    resource: Resource,
+    made: Mapping[Signal, list[Any]],
+    early: tuple[TracerProvider, HeldSpans] | None = None,
+) -> dict[Signal, Any]:
     """Install a provider for each signal that has exporters.
 
-    Shutting down is left to the caller, not to exit handlers of the SDK: what is still open has to end first.
+    Shutting down is left to the caller, not to exit handlers of the SDK: what is still open has to
+    end first.
+
+    Args:
+        early: The tracer provider to install, and the spans that it has recorded already.
 
     Returns:
         The providers.
@@ -208,9 +248,11 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
         # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
         every = _unless_set("OTEL_METRIC_EXPORT_INTERVAL", EXPORT_MS)
         readers = [
-            one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one, every) for one in chosen
+            one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one, every)
+            for one in chosen
         ]
-        # Of what the SDK measures of itself, how long exports take is nobody's question, and forty series.
+        # Of what the SDK measures of itself, how long exports take is nobody's question, and forty
+        # series.
         unasked = View(instrument_name="otel.sdk.*.duration", aggregation=DropAggregation())
         meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False, views=[unasked])
         providers["metrics"] = meters
@@ -219,9 +261,15 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
         metrics.set_meter_provider(meters)
     if chosen := made.get("traces"):
         room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", SPANS_QUEUED)
-        providers["traces"] = tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-        for exporter in chosen:
-            tracers.add_span_processor(BatchSpanProcessor(exporter, room))
+        processors = [BatchSpanProcessor(exporter, room) for exporter in chosen]
+        if early is not None:
+            tracers, held = early
+            held.hand_to(processors)
+        else:
+            tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+            for processor in processors:
+                tracers.add_span_processor(processor)
+        providers["traces"] = tracers
         trace.set_tracer_provider(tracers)
     if chosen := made.get("logs"):
         room = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", LOGS_QUEUED)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from endturn.instrumentation.exchange import Exchange
+if TYPE_CHECKING:
+    from endturn.instrumentation.exchange import Exchange
 
 
 def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
     """Hand the chunks on, and tell the exchange of each, and how they ended.
 
-    A generator that is closed says nothing: that may be the garbage collector's doing. Whoever closes the body does.
+    A generator that is closed says nothing: that may be the garbage collector's doing. Whoever
+    closes the body does.
     """
     try:
         for chunk in chunks:
@@ -25,7 +28,10 @@ def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
 
 
 class AsyncTee:
-    """`tee` of chunks that arrive asynchronously. No generator: those live on until their loop closes them."""
+    """`tee` of chunks that arrive asynchronously.
+
+    No generator: those live on until their loop closes them.
+    """
 
     __slots__ = ("_chunks", "_exchange")
 
@@ -55,4 +61,5 @@ class AsyncTee:
             await aclose()
 
 
-AsyncGenerator.register(AsyncTee)  # whoever reads a part of a generator closes it: so this can be closed like one
+# whoever reads a part of a generator closes it: so this can be closed like one
+AsyncGenerator.register(AsyncTee)

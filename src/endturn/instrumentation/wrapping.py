@@ -1,7 +1,10 @@
-"""Python has four kinds of function; this is the one place that wraps them all, and changes nothing about them.
+"""Python has four kinds of function.
 
-What the wrapped function returns, yields, raises and is (its signature, its kind, how lazily it works) stays the same.
-A scope is current while the function's own code runs and never across a `yield`.
+This is the one place that wraps them all, and changes nothing about them.
+
+What the wrapped function returns, yields, raises and is (its signature, its kind, how lazily it
+works) stays the same. A scope is current while the function's own code runs and never across a
+`yield`.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from functools import partial, wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final, Protocol
 
-from endturn.hooks import log_internal_error
+from endturn.calls import log_internal_error
 from endturn.telemetry import cleanup
 
 
 class Run(Protocol):
-    """One run of a wrapped function, as whoever wraps it follows it. The methods may fail; the function does not."""
+    """One run of a wrapped function, as whoever wraps it follows it.
+
+    The methods may fail; the function does not.
+    """
 
     def step(self) -> AbstractContextManager[object]:
         """Around each stretch of the function's own code."""
@@ -34,7 +40,10 @@ class Run(Protocol):
         """The function has ended with this exception."""
 
     def closed(self, over_s: float, /) -> None:
-        """A generator was closed, or dropped, before its end. Said later, in any thread; `over_s` is when it was."""
+        """A generator was closed, or dropped, before its end.
+
+        Said later, in any thread; `over_s` is when it was.
+        """
 
 
 class _Unfollowed:
@@ -81,7 +90,10 @@ def _safely(tell: Callable[..., Any], *what: Any) -> Any:
 
 @contextmanager
 def _stretch(run: Run, *ends: type[Exception]) -> Iterator[None]:
-    """Around each stretch of the function's own code: what it raises has ended it, but for these, which are its end."""
+    """Around each stretch of the function's own code.
+
+    What it raises has ended it, but for these, which are its end.
+    """
     try:
         with _safely(run.step) or nullcontext():
             yield
@@ -103,7 +115,10 @@ def _plain(function: Any, begin: Begin) -> Any:
 
 
 def _handed_on(result: Any, run: Run) -> Any:
-    """What a function returned. What has yet to run (a coroutine, a generator) is followed to its own end."""
+    """What a function returned.
+
+    What has yet to run (a coroutine, a generator) is followed to its own end.
+    """
     follow = _FOLLOWS.get(type(result))
     if follow is None or run is _UNFOLLOWED:
         _safely(run.returned, result)
@@ -177,5 +192,9 @@ def _async_generator(function: Any, begin: Begin) -> Any:
     return async_generator
 
 
-_FOLLOWS: Final = {CoroutineType: _coroutine, GeneratorType: _generator, AsyncGeneratorType: _async_generator}
+_FOLLOWS: Final = {
+    CoroutineType: _coroutine,
+    GeneratorType: _generator,
+    AsyncGeneratorType: _async_generator,
+}
 """What follows an object that has yet to run."""

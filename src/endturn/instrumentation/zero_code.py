@@ -1,8 +1,12 @@
-"""Observation without a line of the program's own: `endturn run`, `opentelemetry-instrument`, a configuration file.
+"""Observation without a line of the program's own.
 
-An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: had they been set at the
-start, the agent's own would be refused. So under `endturn run` they are set when the first model call or turn begins,
-and of the three only those that the agent has not set by then. A process that calls no model is left as it is.
+`endturn run`, `opentelemetry-instrument`, a configuration file.
+
+An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: had
+they been set at the start, the agent's own would be refused. So under `endturn run` they are set
+when the first model call or turn begins, and of the three only those that the agent has not set by
+then. Spans that begin before, as an agent's does, are kept until then (`early_spans`). In a process
+that calls no model no provider is set, and nothing exported.
 """
 
 from __future__ import annotations
@@ -16,50 +20,59 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from endturn import hooks
+from endturn.calls import Record, listeners, log_exception
 from endturn.errors import UsageError
-from endturn.events import Record
-from endturn.instrumentation import configure, instrument
-from endturn.telemetry import cleanup
-from endturn.telemetry.otel_providers import Options
+from endturn.instrumentation import _configure, _instrument
+from endturn.instrumentation.early_spans import EarlySpans
+from endturn.telemetry import Options, cleanup
 
 log = logging.getLogger("endturn")
 
 NAME: Final = "endturn"
 """What OTEL_PYTHON_DISABLED_INSTRUMENTATIONS and a configuration file call us."""
 
-# --- endturn run ---------------------------------------------------------------------------------------------------
+# --- endturn run ----------------------------------------------------------------------------------
 
 
 def start() -> None:
-    """Observe this process, unless the variables say otherwise. Never raises: what cannot be done is logged."""
+    """Observe this process, unless the variables say otherwise.
+
+    Never raises: what cannot be done is logged.
+    """
     if is_disabled():
         return
-    instrument.expect_nothing()  # no SDK yet; there will be one
+    _instrument.expect_nothing()  # no SDK yet; there will be one
     file = os.environ.get("OTEL_CONFIG_FILE")
     try:
         if file and not _configured_by(file):
             return
         if not file:
             late = _LateSetup()
-            late.stop = hooks.subscribe(late)  # before the recorder: the first call is to find the providers in place
-        instrument.begin(Options())
+            late.stop = listeners.subscribe(
+                late
+            )  # before the recorder: the first call is to find the providers in place
+            late.early.start()
+        _instrument.begin(Options())
     except UsageError as error:
         log.error("endturn: this process is not observed: %s", error)
     except Exception:
-        log.exception("endturn: this process is not observed")
+        log_exception(logging.ERROR, "endturn: this process is not observed")
 
 
 def is_disabled() -> bool:
     """Whether the variables say that nothing is to be observed."""
-    names = [name.strip() for name in os.environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")]
-    return configure.is_disabled() or NAME in names or "*" in names
+    names = [
+        name.strip()
+        for name in os.environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")
+    ]
+    return _configure.is_disabled() or NAME in names or "*" in names
 
 
 def check() -> list[str]:
     """Look at what the processes of a program will need, before it is started.
 
-    A program may never call a model, or set up for itself what the variables ask for in vain: it is told of, and run.
+    A program may never call a model, or set up for itself what the variables ask for in vain: it is
+    told of, and run.
 
     Returns:
         What will not be done, and why, a sentence each.
@@ -69,7 +82,7 @@ def check() -> list[str]:
     """
     if is_disabled():
         return []
-    configure.check_sdk("endturn run")
+    _configure.check_sdk("endturn run")
     from endturn.instrumentation import sdk_providers
 
     said = []
@@ -86,7 +99,9 @@ def check() -> list[str]:
         try:
             sdk_providers.makers(signal)
         except UsageError as error:
-            said.append(f"unless the program sets them up itself, no {signal} are exported: {error}")
+            said.append(
+                f"unless the program sets them up itself, no {signal} are exported: {error}"
+            )
     return said
 
 
@@ -95,12 +110,16 @@ def _configuration() -> ModuleType:
         return import_module("opentelemetry.configuration")
     except ImportError:
         raise UsageError(
-            "OTEL_CONFIG_FILE is set, and what reads it is not installed: pip install opentelemetry-configuration"
+            "OTEL_CONFIG_FILE is set, and its reader is not installed: pip install "
+            "opentelemetry-configuration"
         ) from None
 
 
 def _configured_by(file: str) -> bool:
-    """Set the SDK up as the file says, now: whoever names one wants it. False where the file switches us off."""
+    """Set the SDK up as the file says, now: whoever names one wants it.
+
+    False where the file switches us off.
+    """
     configuration = _configuration()
     try:
         asked = configuration.load_config_file(file)
@@ -113,13 +132,15 @@ def _configured_by(file: str) -> bool:
 
 
 class _LateSetup:
-    """A listener that sets up the SDK when the first record, or the question whether anyone listens, reaches it.
+    """A listener that sets up the SDK on the first record or the first query for listeners.
 
     Attributes:
+        early: the spans that begin before.
         stop: has it listen no longer.
     """
 
     def __init__(self) -> None:
+        self.early = EarlySpans()
         self.stop: Callable[[], None] = lambda: None
         self._over = False
         self._locks: dict[str, threading.Lock] = {}
@@ -136,32 +157,37 @@ class _LateSetup:
         with lock:  # another thread's first call waits, and is recorded too
             if not self._over:
                 try:
-                    configure.configure_for_host()
+                    _configure.configure_for_host(self.early)
                 except (UsageError, RuntimeError) as error:
-                    # RuntimeError: the program is over but for this thread, and the SDK wants another one.
+                    # RuntimeError: the program is over but for this thread, and the SDK wants
+                    # another one.
                     log.error("endturn: nothing is recorded: %s", error)
                 except Exception:
-                    log.exception("endturn: nothing is recorded")
+                    log_exception(logging.ERROR, "endturn: nothing is recorded")
                 self._over = True
+                self.early.discard()  # what was not taken
                 self.stop()
         return False
 
 
-# --- opentelemetry-instrument, and the configuration file ----------------------------------------------------------
+# --- opentelemetry-instrument, and the configuration file -----------------------------------------
 
 THEIRS: Final = ("skip_dep_check", "raise_exception_on_conflict")
 """What callers tell every instrumentor; here there is nothing to check."""
 
 
 class EndturnInstrumentor:
-    """`endturn.instrument()` in the form that OpenTelemetry's loaders ask for: the methods of their `BaseInstrumentor`.
+    """`endturn.instrument()` in the form that OpenTelemetry's loaders ask for.
 
-    It never raises, and depends on no version of any library: whoever loads several instrumentors loads all of them.
-    Loaders share a process (a configuration file names us, and `opentelemetry-instrument` finds us): who comes second,
-    and says nothing, changes nothing.
+    The methods of their `BaseInstrumentor`.
+
+    It never raises, and depends on no version of any library: whoever loads several instrumentors
+    loads all of them. Loaders share a process (a configuration file names us, and
+    `opentelemetry-instrument` finds us): who comes second, and says nothing, changes nothing.
 
     Attributes:
-        configuration: the options that a configuration file may give, under `instrumentation/development`.
+        configuration: the options that a configuration file may give, under
+            `instrumentation/development`.
         is_instrumented_by_opentelemetry: this switched endturn on.
     """
 
@@ -176,13 +202,18 @@ class EndturnInstrumentor:
         """Observe the calls of this process.
 
         Args:
-            kwargs: the three providers and the options of `endturn.instrument`; others are ignored, which is logged.
+            kwargs: the three providers and the options of `endturn.instrument`; others are ignored,
+                which is logged.
         """
-        known = {*instrument.PROVIDERS, *(field.name for field in fields(Options))}
+        known = {*_instrument.PROVIDERS, *(field.name for field in fields(Options))}
         if unknown := sorted(kwargs.keys() - known - set(THEIRS)):
-            log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), ", ".join(sorted(known)))
+            log.warning(
+                "endturn: unknown option %s; the options are: %s",
+                ", ".join(unknown),
+                ", ".join(sorted(known)),
+            )
         try:
-            instrument.instrument(**{name: kwargs[name] for name in known & kwargs.keys()})
+            _instrument.instrument(**{name: kwargs[name] for name in known & kwargs.keys()})
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return
@@ -193,4 +224,4 @@ class EndturnInstrumentor:
         if not self.is_instrumented_by_opentelemetry:
             return
         type(self).is_instrumented_by_opentelemetry = False
-        instrument.uninstrument()
+        _instrument.uninstrument()

@@ -1,4 +1,6 @@
-"""Python imports this at its start in the processes that `endturn run` starts: its folder leads their PYTHONPATH.
+"""Python imports this at its start in the processes that `endturn run` starts.
+
+Its folder leads their PYTHONPATH.
 
 It hands over to the `sitecustomize` that it stands in front of, if there is one.
 """
@@ -28,7 +30,10 @@ try:
     from endturn.instrumentation import zero_code
 except Exception as error:
     if first:
-        sys.stderr.write(f"endturn: {sys.executable} is not observed, endturn cannot be imported there: {error}\n")
+        sys.stderr.write(
+            f"endturn: {sys.executable} is not observed, endturn cannot be imported "
+            f"there: {error}\n"
+        )
 else:
     zero_code.start()
 _hand_over()

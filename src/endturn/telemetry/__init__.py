@@ -1,1 +1,76 @@
-"""Telemetry: the schema, the recorder that turns emitted records into signals, and turns and spans that it finds."""
+"""Telemetry: the schema, the recorder of signals, and the detection of turns and spans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from endturn._exports import lazy_exports
+
+if TYPE_CHECKING:
+    from endturn.telemetry.continuation_requests import (
+        comparable as comparable,
+        repeats_answer as repeats_answer,
+    )
+    from endturn.telemetry.fingerprints import (
+        endpoints_hash as endpoints_hash,
+        opening_hash as opening_hash,
+    )
+    from endturn.telemetry.foreign_spans import AdoptedSpan as AdoptedSpan
+    from endturn.telemetry.indicators import (
+        INDICATORS as INDICATORS,
+        TRUNCATED_TURNS as TRUNCATED_TURNS,
+        TURNS as TURNS,
+        UNFINISHED_TURNS as UNFINISHED_TURNS,
+        Condition as Condition,
+        Count as Count,
+        Indicator as Indicator,
+    )
+    from endturn.telemetry.instruments import (
+        CAPS as CAPS,
+        SETS as SETS,
+        instruments_of as instruments_of,
+        is_owned as is_owned,
+    )
+    from endturn.telemetry.otel_providers import (
+        CURRENT as CURRENT,
+        Options as Options,
+        OptionsGiven as OptionsGiven,
+        Providers as Providers,
+        installed as installed,
+    )
+    from endturn.telemetry.recorder import Recorder as Recorder
+    from endturn.telemetry.schema import (
+        INSTANCE as INSTANCE,
+        Attribute as Attribute,
+        Metric as Metric,
+    )
+    from endturn.telemetry.span_conventions import Kind as Kind
+    from endturn.telemetry.span_processor import AdoptingSpanProcessor as AdoptingSpanProcessor
+    from endturn.telemetry.tool_loops import results_at_end as results_at_end
+    from endturn.telemetry.turn_inference import TurnInference as TurnInference
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "continuation_requests": ("comparable", "repeats_answer"),
+            "fingerprints": ("endpoints_hash", "opening_hash"),
+            "foreign_spans": ("AdoptedSpan",),
+            "indicators": (
+                "Condition",
+                "Count",
+                "INDICATORS",
+                "Indicator",
+                "TRUNCATED_TURNS",
+                "TURNS",
+                "UNFINISHED_TURNS",
+            ),
+            "instruments": ("CAPS", "SETS", "instruments_of", "is_owned"),
+            "otel_providers": ("CURRENT", "Options", "OptionsGiven", "Providers", "installed"),
+            "recorder": ("Recorder",),
+            "schema": ("Attribute", "INSTANCE", "Metric"),
+            "span_conventions": ("Kind",),
+            "span_processor": ("AdoptingSpanProcessor",),
+            "tool_loops": ("results_at_end",),
+            "turn_inference": ("TurnInference",),
+        },
+    )

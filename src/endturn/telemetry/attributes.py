@@ -1,90 +1,147 @@
-"""The attributes of spans and events: pure functions from emitted records to dictionaries of schema keys."""
+"""The attributes of spans and events.
+
+Pure functions from emitted records to dictionaries of schema keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
-from endturn import events
-from endturn.errors import ProviderError
-from endturn.stop import Stop, StopReason, word_shown
+from endturn.calls import (
+    EndpointFacts,
+    Fact,
+    On,
+    RequestFacts,
+    ResponseFacts,
+    bounds,
+    facts_in,
+    members_of,
+    outcomes,
+    records,
+    turn as _turn,
+)
+from endturn.errors import EndturnError, ProviderError
 from endturn.telemetry import schema as s
+from endturn.vocabulary import Stop, StopReason, cleaned, word_shown
 
 Value = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, Value]
 
-TurnEvent = events.ContinuationAttempted | events.PayloadRepaired | events.DispatchBlocked | events.TerminationSignalled
+TurnEvent = (
+    records.ContinuationAttempted
+    | records.PayloadRepaired
+    | records.DispatchBlocked
+    | records.TerminationSignalled
+)
 """What happens in a turn between its calls."""
 
 MOST_CHOICES: Final = 128
-"""Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
-but does not bound how many values one holds."""
+"""Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to
+as many attributes, but does not bound how many values one holds."""
 
-_TOKEN_KEYS: Final = tuple(attribute.key for attribute in s.USAGE.values())
-_tokens_of = attrgetter(*s.USAGE)
+_Row = tuple[str, tuple[object, ...], Callable[[Any], Any] | None]
+_Table = tuple[tuple[_Row, ...], Callable[[object], tuple[Any, ...]]]
+
+
+def _table(declared: Mapping[str, Fact]) -> _Table:
+    """Return how facts are recorded on a call's signals, and what gives their values.
+
+    A row is the attribute's key, the values that are not recorded, and what makes the others fit to
+    be.
+    """
+    recorded = {
+        name: each for name, each in declared.items() if On.CALL in each.on and not each.opt_in
+    }
+    return tuple((each.key, each.omit, each.shown) for each in recorded.values()), attrgetter(
+        *recorded
+    )
+
+
+_ENDPOINT, _REQUEST, _RESPONSE = (
+    _table(facts_in(kind)) for kind in (EndpointFacts, RequestFacts, ResponseFacts)
+)
+_STOP, _USAGE = (_table(members_of(ResponseFacts, name)) for name in ("stop", "usage"))
+
+
+def _add(found: Attributes, table: _Table, facts: object) -> None:
+    """Add what is recorded of these facts."""
+    rows, values_of = table
+    for (key, omit, shown), value in zip(rows, values_of(facts), strict=True):
+        if value is None or value in omit:
+            continue
+        if shown is not None:
+            value = shown(value)
+        is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
+        found[key] = value if is_clean else cleaned(value)
+
+
+_SIGNALS: Final[tuple[s.Event | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
+_DECLARED: Final = {
+    signal.name: tuple(each.key for each in signal.attributes) for signal in _SIGNALS
+}
+"""The keys that the schema declares for a span or an event, by its name."""
 
 
 def declared(signal: s.Span | s.Event, found: Mapping[str, Value]) -> Attributes:
     """Of what is known, what the schema declares for a span or an event."""
-    return {each.key: found[each.key] for each in signal.attributes if each.key in found}
+    return {key: found[key] for key in _DECLARED[signal.name] if key in found}
 
 
 def for_another(found: Attributes) -> Attributes:
     """Of what is known, what a span of another instrumentation is given: ours, and the reasons."""
-    return {key: value for key, value in found.items() if key.startswith("endturn.") or key == s.FINISH_REASONS.key}
-
-
-def of_call(started: events.CallStarted) -> Attributes:
-    """What is known of the request, and where the call stands in its turn."""
-    address, continuation = started.server_address, started.continuation
-    return _known(
-        {
-            s.OPERATION.key: started.operation,
-            s.PROVIDER.key: started.provider or None,
-            s.REQUEST_MODEL.key: started.model or None,
-            s.SERVER_ADDRESS.key: address,
-            s.SERVER_PORT.key: None if address is None else port_shown(started.server_port),
-            s.REQUEST_MAX_TOKENS.key: started.maximum,
-            s.REQUEST_STREAM.key: started.stream or None,
-            s.REQUEST_CHOICES.key: None if started.choices == 1 else started.choices,
-            s.REQUEST_TEMPERATURE.key: started.temperature,
-            s.REQUEST_TOP_P.key: started.top_p,
-            s.REQUEST_TOP_K.key: started.top_k,
-            s.REQUEST_SEED.key: started.seed,
-            s.REQUEST_REASONING_LEVEL.key: started.reasoning_level,
-            s.REQUEST_PREVIOUS_RESPONSE.key: started.previous_id,
-            s.OUTPUT_TYPE.key: started.output_type,
-            s.CONVERSATION.key: started.turn.conversation,
-            s.TURN_ID.key: started.turn.id,
-            s.ITERATION.key: started.iteration,
-            s.CONTINUATION_INDEX.key: None if continuation is None else continuation.index,
-        }
-    )
-
-
-def of_answer(ended: events.CallEnded, *, counted: bool) -> Attributes:
-    """What the response said, and why it stopped; whether it is counted by metrics of this process."""
-    stop, id_, by = ended.stop, ended.response_id, ended.response_model
-    found = {
-        s.RESPONSE_ID.key: None if id_ is None else events.name_shown(id_),
-        s.RESPONSE_MODEL.key: None if by is None else events.name_shown(by),
-        s.RESPONSE_FIRST_CHUNK.key: ended.first_chunk_s,
-        s.FINISH_REASONS.key: finish_reasons(stop, ended.reasons),
-        s.REASON.key: stop.reason.value,
-        s.STOP_TRUNCATED.key: stop.truncated,
-        s.RAW.key: None if stop.raw is None else word_shown(stop.raw),
-        s.SUSPECTED.key: stop.suspected or None,
-        s.COUNTED.key: counted or None,
-        s.ERROR_TYPE.key: error_of(ended),
+    return {
+        key: value
+        for key, value in found.items()
+        if key.startswith("endturn.") or key == s.FINISH_REASONS.key
     }
-    if ended.usage is not None:
-        found.update(zip(_TOKEN_KEYS, _tokens_of(ended.usage), strict=True))
-    return _known(found)
+
+
+def of_call(started: records.CallStarted) -> Attributes:
+    """What is known of the request, and where the call stands in its turn."""
+    endpoint, turn = started.endpoint, started.turn
+    found: Attributes = {}
+    _add(found, _ENDPOINT, endpoint)
+    _add(found, _REQUEST, started.request)
+    if endpoint.server_address is None:
+        found.pop(s.SERVER_PORT.key, None)
+    if turn.conversation is not None:
+        found[s.CONVERSATION.key] = cleaned(turn.conversation)
+    found[s.TURN_ID.key] = turn.id
+    found[s.ITERATION.key] = started.iteration
+    if started.continuation is not None:
+        found[s.CONTINUATION_INDEX.key] = started.continuation.index
+    return found
+
+
+def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
+    """What the response said, and why it stopped.
+
+    Whether it is counted by metrics of this process.
+    """
+    response = ended.response
+    found: Attributes = {
+        s.FINISH_REASONS.key: cleaned(finish_reasons(response.stop, response.reasons))
+    }
+    _add(found, _RESPONSE, response)
+    _add(found, _STOP, response.stop)
+    if response.usage is not None:
+        _add(found, _USAGE, response.usage)
+    if ended.first_chunk_s is not None:
+        found[s.RESPONSE_FIRST_CHUNK.key] = ended.first_chunk_s
+    if counted:
+        found[s.COUNTED.key] = True
+    error = error_of(ended)
+    if error is not None:
+        found[s.ERROR_TYPE.key] = cleaned(error)
+    return found
 
 
 def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
-    """One word for each of the first choices. Choice 0's is normalised, another's where its raw reason is the same.
+    """One word for each of the first choices.
+
+    Choice 0's is normalised, another's where its raw reason is the same.
 
     Only the format could normalise another's, so it stays raw.
     """
@@ -96,7 +153,7 @@ def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def of_turn(turn: events.Turn, outcome: events.TurnOutcome | None = None) -> Attributes:
+def of_turn(turn: _turn.Turn, outcome: outcomes.TurnOutcome | None = None) -> Attributes:
     """What has come of a turn so far, or in the end."""
     return _known(
         {
@@ -107,7 +164,9 @@ def of_turn(turn: events.Turn, outcome: events.TurnOutcome | None = None) -> Att
             s.AGENT.key: turn.agent,
             s.CONVERSATION.key: turn.conversation,
             s.OUTCOME.key: None if outcome is None else outcome.value,
-            s.COMPLETE.key: None if outcome is None else outcome in events.COMPLETE and not turn.unfinished,
+            s.COMPLETE.key: None
+            if outcome is None
+            else outcome in outcomes.COMPLETE and not turn.unfinished,
             s.TRUNCATED.key: turn.truncated,
             s.CONTINUED.key: turn.continued,
             s.ITERATIONS.key: turn.iterations,
@@ -120,45 +179,76 @@ def of_turn(turn: events.Turn, outcome: events.TurnOutcome | None = None) -> Att
             s.CHARS_SO_FAR.key: turn.output_chars,
             s.INFERRED.key: turn.inferred or None,
             s.ESTIMATED.key: turn.estimated or None,
-        }
+        }.items()
     )
 
 
-def of_tool(started: events.ToolStarted) -> Attributes:
+def of_tool(started: records.ToolStarted) -> Attributes:
     """A tool call's span."""
     return {
         s.OPERATION.key: "execute_tool",
         s.TOOL_NAME.key: started.name,
-        s.TOOL_CALL_ID.key: events.name_shown(started.call_id),
+        s.TOOL_CALL_ID.key: bounds.name_shown(started.call_id),
         s.TURN_ID.key: started.turn.id,
     }
 
 
 def of_event(event: s.Event, record: TurnEvent) -> Attributes:
-    """What is known of an event of a turn: most attributes end in the name of the record's field."""
-    found = {each.key: getattr(record, each.key.rpartition(".")[2], None) for each in event.attributes}
+    """What is known of an event of a turn.
+
+    Most attributes end in the name of the record's field.
+    """
+    found = {
+        each.key: getattr(record, each.key.rpartition(".")[2], None) for each in event.attributes
+    }
     found[s.TURN_ID.key] = record.turn.id
     found[s.ESTIMATED.key] = record.turn.estimated or None
-    if not isinstance(record, events.TerminationSignalled):
-        found |= {s.PROVIDER.key: record.provider or None, s.REQUEST_MODEL.key: record.model or None}
-    if isinstance(record, events.ContinuationAttempted):
+    if not isinstance(record, records.TerminationSignalled):
+        found |= {
+            s.PROVIDER.key: record.provider or None,
+            s.REQUEST_MODEL.key: record.model or None,
+        }
+    if isinstance(record, records.ContinuationAttempted):
         found[s.CONTINUATION_INDEX.key] = record.continuation.index
         found[s.STRATEGY.key] = record.continuation.strategy.value
-    if isinstance(record, events.DispatchBlocked):
+    if isinstance(record, records.DispatchBlocked):
         found[s.BLOCKED_CALLS.key] = len(record.names)
-    return _known(found)
+    return _known(found.items())
 
 
-def error_of(ended: events.CallEnded) -> str | None:
-    """The type of the error that a call failed with. Whoever stops a call on purpose sees its exception too."""
-    return None if ended.stop.reason is StopReason.CANCELLED else error_type(ended.error)
+def error_of(ended: records.CallEnded) -> str | None:
+    """The type of the error that a call failed with.
+
+    Whoever stops a call on purpose sees its exception too.
+    """
+    return (
+        None
+        if ended.error is None or ended.stop.reason is StopReason.CANCELLED
+        else error_type(ended.error)
+    )
+
+
+class SpanError(EndturnError):
+    """An error that only another instrumentation's span reports.
+
+    Attributes:
+        class_name: the class of the exception, as the span names it.
+    """
+
+    def __init__(self, class_name: str) -> None:
+        super().__init__(class_name)
+        self.class_name = class_name
 
 
 def error_type(error: BaseException | None) -> str | None:
-    """The class of an error, of ours the HTTP status that it was made from: the class is one for many of these.
+    """The class of an error, of ours the HTTP status that it was made from.
+
+    The class is one for many of these.
 
     Its message may hold what was said, so it is recorded nowhere.
     """
+    if isinstance(error, SpanError):
+        return error.class_name
     if isinstance(error, ProviderError) and error.status is not None:
         return str(error.status)
     return None if error is None else type(error).__name__
@@ -169,6 +259,12 @@ def port_shown(port: int | None) -> int | None:
     return None if port == 443 else port
 
 
-def _known(found: Mapping[str, Value | None]) -> Attributes:
+def _known(found: Iterable[tuple[str, Value | None]]) -> Attributes:
     """Those that have a value."""
-    return {key: value for key, value in found.items() if value is not None}
+    known: Attributes = {}
+    for key, value in found:
+        if value is None:
+            continue
+        is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
+        known[key] = value if is_clean else cleaned(value)
+    return known

@@ -1,7 +1,10 @@
-"""Whether what was said is recorded, where, and how much of it: nothing unless the host asks for it.
+"""Whether what was said is recorded, where, and how much of it.
 
-The variables are those of the GenAI conventions. What is recorded passes through the host's redaction first, and is
-then cut to a length; where the redaction fails it is lost, never shown as it was.
+Nothing unless the host asks for it.
+
+The variables are those of the GenAI conventions. What is recorded passes through the host's
+redaction first, and is then cut to a length; where the redaction fails it is lost, never shown as
+it was.
 """
 
 from __future__ import annotations
@@ -12,13 +15,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pkgutil import resolve_name
 from typing import Any, Final, TypeVar
 
-from endturn import hooks
+from endturn.calls import Content, listeners, log_exception
 from endturn.errors import UsageError
-from endturn.events import Content
 from endturn.telemetry import schema
+from endturn.vocabulary import cleaned
 
 log = logging.getLogger("endturn")
 
@@ -42,7 +44,8 @@ PLACES: Final = {
     "EVENT_ONLY": (False, True),
     "SPAN_AND_EVENT": (True, True),
 }
-"""Where what was said is recorded, by the words of the conventions' variable: on spans, on events."""
+"""Where what was said is recorded, by the words of the conventions' variable: on spans, on
+events."""
 WORDS: Final = ", ".join(PLACES)
 
 
@@ -52,7 +55,8 @@ class ContentPolicy:
 
     Attributes:
         on_span, on_event: where it stands.
-        details: the event `gen_ai.client.inference.operation.details` is emitted, with what was said or without.
+        details: the event `gen_ai.client.inference.operation.details` is emitted, with what was
+            said or without.
         longest: characters of one text; an attribute holds 8 times as many.
         redact: is given every text before it is recorded.
     """
@@ -68,55 +72,87 @@ class ContentPolicy:
         """What the arguments say, and the environment where they do not.
 
         Raises:
-            UsageError: an argument cannot be used. A variable that cannot is warned of: nothing is captured then.
+            UsageError: an argument cannot be used. A variable that cannot is warned of: nothing is
+                captured then.
         """
         on_span, on_event = _places(content)
         why = "is neither true nor false: it is as if it were not set"
-        details = variable(EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, why=why)
-        if isinstance(max_chars, bool) or not (max_chars is None or (isinstance(max_chars, int) and max_chars > 0)):
-            raise UsageError(f"content_max_chars={max_chars!r}: give a number of characters, 1 or more")
+        details = variable(
+            EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, why=why
+        )
+        if isinstance(max_chars, bool) or not (
+            max_chars is None or (isinstance(max_chars, int) and max_chars > 0)
+        ):
+            raise UsageError(
+                f"content_max_chars={max_chars!r}: give a number of characters, at least 1"
+            )
         if redact is not None and not callable(redact):
-            raise UsageError(f"redact is a function from text to text, not a value of type {type(redact).__name__}")
+            raise UsageError(
+                f"redact must be a function from text to text, not a value of type "
+                f"{type(redact).__name__}"
+            )
         why = f"is no number of characters: {LONGEST:,} are recorded"
         longest = max_chars or variable(MAX_CHARS, _characters, otherwise=LONGEST, why=why)
         redact = redact or _named_redaction()
-        return cls(on_span=on_span, on_event=on_event and details, details=details, longest=longest, redact=redact)
+        return cls(
+            on_span=on_span,
+            on_event=on_event and details,
+            details=details,
+            longest=longest,
+            redact=redact,
+        )
 
     def attributes(self, content: Content, stop_sequences: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What was said, as the attributes of an event; `{}` where the redaction failed. `as_text` is for spans."""
+        """What was said, as the attributes of an event; `{}` where the redaction failed.
+
+        `as_text` is for spans.
+        """
         # With pydantic, which takes long to import: only where what was said is wanted.
-        from endturn.formats.settings import tools_of
+        from endturn.formats import tools_of
         from endturn.telemetry.messages import MessageWriter, RedactionFailed
 
         writer = MessageWriter(self.longest, self.redact)
         found: dict[str, Any] = {}
         try:
             if (request := content.request) is not None:
-                beside = int(content.beside and bool(request.messages) and request.messages[0].role == "system")
+                beside = int(
+                    content.beside
+                    and bool(request.messages)
+                    and request.messages[0].role == "system"
+                )
                 system = writer.attribute(writer.message, request.messages[:beside])
-                found[schema.SYSTEM_INSTRUCTIONS.key] = [part for each in system for part in each["parts"]]
+                found[schema.SYSTEM_INSTRUCTIONS.key] = [
+                    part for each in system for part in each["parts"]
+                ]
                 # The newest are kept where there is no room for all.
                 newest = writer.attribute(writer.message, reversed(request.messages[beside:]))
                 found[schema.INPUT_MESSAGES.key] = newest[::-1]
-                found[schema.TOOL_DEFINITIONS.key] = writer.attribute(writer.tool, tools_of(request))
+                found[schema.TOOL_DEFINITIONS.key] = writer.attribute(
+                    writer.tool, tools_of(request)
+                )
             found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
-            found[schema.REQUEST_STOP_SEQUENCES.key] = tuple(map(writer.text, stop_sequences))
+            found[schema.REQUEST["stop_sequences"].key] = tuple(map(writer.text, stop_sequences))
         except RedactionFailed as failed:
-            if hooks.is_strict():
+            if listeners.is_strict():
                 raise
-            hooks.lost("redact")
+            listeners.lost("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
             why = "failed; what was said in such calls is not recorded"
             say_once(f"the redaction {name}", why, error=failed.__cause__)
             return {}
-        found[schema.CONTENT_CUT.key] = writer.cut
-        return {key: value for key, value in found.items() if value}
+        found[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
+        return {key: cleaned(value) for key, value in found.items() if value}
 
 
 def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a span, whose attributes are flat: JSON in place of lists, as other instrumentations write it."""
+    """The same for a span, whose attributes are flat.
+
+    JSON in place of lists, as other instrumentations write it.
+    """
     return {
-        key: json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, list) else value
+        key: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        if isinstance(value, list)
+        else value
         for key, value in found.items()
     }
 
@@ -128,7 +164,10 @@ def say_once(what: str, why: str, *, error: BaseException | None = None) -> None
     """Warn of a variable that cannot be used, or of what failed, the first time."""
     if what not in _said:
         _said.add(what)
-        log.warning("endturn: %s %s", what, why, exc_info=error)
+        if error is None:
+            log.warning("endturn: %s %s", what, why)
+        else:
+            log_exception(logging.WARNING, "endturn: %s %s", what, why, error=error)
 
 
 def variable(name: str, read: Callable[[str], Value], *, otherwise: Value, why: str) -> Value:
@@ -159,12 +198,19 @@ def _characters(word: str) -> int:
 
 
 def _named_redaction() -> Redact | None:
-    """The redaction that a variable names, imported when it is first needed: its module may be the agent's own."""
+    """The redaction that a variable names, imported when it is first needed.
+
+    Its module may be the agent's own.
+    """
     name = os.environ.get(REDACT, "").strip()
     if not name:
         return None
     if not all(name.partition(":")):
-        say_once(REDACT, f"is not module:function: {name!r} redacts nothing, so nothing of what was said is recorded")
+        say_once(
+            REDACT,
+            f"is not module:function: {name!r} redacts nothing, so nothing of what "
+            f"was said is recorded",
+        )
 
     def redact(text: str) -> str:
         shown: str = _resolve(name)(text)
@@ -174,4 +220,9 @@ def _named_redaction() -> Redact | None:
     return redact
 
 
-_resolve = cache(resolve_name)
+@cache
+def _resolve(name: str) -> Any:
+    """Return the function of that name, imported once."""
+    from pkgutil import resolve_name
+
+    return resolve_name(name)

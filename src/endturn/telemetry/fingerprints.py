@@ -1,107 +1,157 @@
-"""How a history is known again, in whatever format it is: digests of it, and messages that only ask to go on."""
+"""How a history is known again, in whatever format it is.
+
+Digests of it, and messages that only ask to go on.
+"""
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from json import JSONEncoder
 from typing import Any, Final
 
-from endturn.formats import RequestSummary
-from endturn.formats.history import canonical, only_text, results_of, role, spoken, text_of, unwritten
-from endturn.tables import shipped
+from endturn.formats import (
+    RequestSummary,
+    ToolResult,
+    body_of,
+    canonical,
+    items,
+    only_text,
+    own_result,
+    results_of,
+    role,
+    spoken,
+    text_of,
+    tool_results,
+    unwritten,
+)
 from endturn.telemetry.cleanup import remember
+from endturn.telemetry.continuation_requests import (
+    LONGEST,
+    QUOTED,
+    SHORT,
+    asks_to_go_on,
+    comparable,
+    pattern,
+)
 
 _TEXT: Final = {"role", "content"}
-"""The members of most messages. Where the content is text, no more need be read to know what is spoken."""
+"""The members of most messages. Where the content is text, no more need be read to know what is
+spoken."""
 
 _json = JSONEncoder(sort_keys=True, default=unwritten).encode
 
 
-def digests(request: RequestSummary, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
-    """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The beginning of a history.
 
-    With `bare`, of what is left of them without system prompts, which many hosts write anew for each call: the time is
-    in it. Only where there are any, and anything besides.
-
-    What hosts change from call to call without changing what is said does not count: cache marks, the ids that a
-    server gave, and whether a text stands alone, in an object or in a list of one part. What a server keeps, which a
-    call only names, counts by its name.
+    Attributes:
+        length: how many messages it has; a user's that is repeated right away counts once.
+        digest: their hash.
+        end: where it ends in the history as the host wrote it.
     """
-    history = request.history[: lengths[-1]]
+
+    length: int
+    digest: bytes
+    end: int
+
+
+def prefixes(
+    request: RequestSummary, lengths: Collection[int], *, bare: bool = False
+) -> list[Prefix]:
+    """Hash the beginnings of a history that have these lengths, in one pass.
+
+    With `bare`, of what is left of them without system prompts, which many hosts write anew for
+    each call: the time is in it. Only where there are any, and anything besides.
+
+    What hosts change from call to call without changing what is said does not count: cache marks,
+    the ids that a server gave, whether a text stands alone, in an object or in a list of one part,
+    and whether a user's message is there twice. What a server keeps, which a call only names,
+    counts by its name.
+    """
+    return _hashed(request, frozenset(lengths), bare=bare)
+
+
+def whole(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
+    """Hash a whole history as `prefixes` does its beginnings.
+
+    The one, or none where there is nothing to hash.
+    """
+    return _hashed(request, None, bare=bare)[-1:]
+
+
+def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bool) -> list[Prefix]:
+    longest = request.length if wanted is None else max(wanted)
+    history = request.history[: min(request.length, 2 * longest)]  # each message may be there twice
     is_system = [bare and role(message) == "system" for message in history]
     if bare and request.system is None and not any(is_system):
-        return {}
+        return []
     state = blake2b(digest_size=16, person=b"bare" if bare else b"")
-    state.update(_written([None if bare else request.system, request.previous_id, request.conversation_id]))
-    found: dict[int, bytes] = {}
-    instructed, heard, wanted = request.system is not None, False, frozenset(lengths)
+    state.update(
+        _written(
+            [
+                None if bare else request.system,
+                request.facts.previous_response_id,
+                request.conversation_id,
+            ]
+        )
+    )
+    found: dict[int, Prefix] = {}
+    instructed, heard, length, before = request.system is not None, False, 0, b""
     for place, message in enumerate(history):
         if is_system[place]:
-            instructed = True
+            instructed, before = True, b""
+            length += 1
         else:
             heard = True
-            is_text = message.__class__ is dict and message.keys() == _TEXT and message["content"].__class__ is str
-            state.update(_written([role(message), message["content"]] if is_text else spoken(message)))
-        if place + 1 in wanted and (not bare or (instructed and heard)):
-            found[place + 1] = state.copy().digest()
-    return found
+            is_text = (
+                message.__class__ is dict
+                and message.keys() == _TEXT
+                and message["content"].__class__ is str
+            )
+            written = _written([role(message), message["content"]] if is_text else spoken(message))
+            if written != before or role(message) != "user":
+                state.update(written)
+                length += 1
+            before = written
+        is_wanted = place + 1 == len(history) if wanted is None else length in wanted
+        if is_wanted and (not bare or (instructed and heard)):
+            found[length] = Prefix(length, state.copy().digest(), place + 1)
+        if length > longest:
+            break
+    return list(found.values())
 
 
 def _written(value: Any) -> bytes:
     """The same for the same, whoever wrote it."""
     match value:
-        # Who speaks, and the text; or what comes before the history. Both are usual, and this is ten times as fast.
+        # Who speaks, and the text; or what comes before the history. Both are usual, and this is
+        # ten times as fast.
         case [str(), str()] | [str() | None, str() | None, str() | None]:
             return repr(value).encode("utf-8", "surrogatepass")
         case _:
             return _json(canonical(value)).encode()
 
 
-# --- Messages that only ask to go on: as data/continue_prompts.txt says, or as a controller has asked -----------------
-
-LONGEST: Final = 600
-"""Characters. A longer message says more than "go on"."""
+# --- Messages that ask to go on: as continuation_requests recognises them, or as a controller has a
 
 REMEMBERED: Final = 256
 """Texts that a controller asked to go on with, at most."""
 
-_DOTS: Final = ".…。"
-_WORD: Final = re.compile(r"[^\W\d]+(?:['’_-][^\W\d]+)*|\d+")
-_EDGES: Final = " .!…:;\"'`*_-–—()[]<>/。！，、"
+MOST_MESSAGES: Final = 3
+"""In which a host may ask: it says in one that there was a cut, and in another to go on."""
 
-
-@cache
-def _section(name: str) -> tuple[str, ...]:
-    """The lines of one section of the file."""
-    text = shipped().joinpath("continue_prompts.txt").read_text("utf-8")
-    _, _, rest = text.partition(f"\n[{name}]\n")
-    lines = rest.partition("\n[")[0].splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
-
-
-@cache
-def _pattern(*sections: str, word: bool = False) -> re.Pattern[str]:
-    """What matches any line of these sections, in any case of letters."""
-    lines = "|".join(line for name in sections for line in _section(name))
-    return re.compile(rf"\b(?:{lines})\b" if word else lines, re.IGNORECASE)
-
-
-@cache
-def _words() -> frozenset[str]:
-    return frozenset(" ".join(_section("words")).split())
-
-
-@cache
-def _alone() -> frozenset[str]:
-    return frozenset(" ".join(_WORD.findall(text)) for text in _section("alone"))
+_LINES: Final = " .!…:;\"'`*_-–—()[]<>/。！，、"
 
 
 class ContinuePrompts:
-    """Knows a message that asks to go on: by the patterns, or because a controller of this process sent it as one."""
+    """Knows a message that asks to go on.
+
+    By the patterns, or because a controller of this process sent it as one.
+    """
 
     def __init__(self) -> None:
         self._learnt: OrderedDict[bytes, None] = OrderedDict()
@@ -112,38 +162,120 @@ class ContinuePrompts:
         if role(last) == "user" and text_of(last).strip():
             remember(self._learnt, _digest(text_of(last)), None, most=REMEMBERED)
 
-    def is_one(self, message: Any) -> bool:
-        """Whether this is a user's message that only asks to go on."""
-        text = text_of(message) if role(message) == "user" and only_text(message) else ""
-        return asks_to_go_on(text) or (len(text.strip()) > 0 and len(text) <= LONGEST and _digest(text) in self._learnt)
+    def ask(self, messages: Sequence[Any], tail: str = "") -> bool:
+        """Return whether these messages, after a truncated answer, ask only for the rest of it.
+
+        Args:
+            tail: the last visible characters of the answer.
+        """
+        if not 0 < len(messages) <= MOST_MESSAGES:
+            return False
+        if any(
+            role(message) not in ("user", "system") or not only_text(message)
+            for message in messages
+        ):
+            return False
+        return all(self._asks(text_of(message), tail) for message in messages)
+
+    def _asks(self, text: str, tail: str) -> bool:
+        is_learnt = len(text) <= LONGEST and text.strip() != "" and _digest(text) in self._learnt
+        return is_learnt or asks_to_go_on(text, tail)
 
 
-def asks_to_go_on(text: str) -> bool:
-    """Whether a text asks to go on and says nothing new."""
-    if len(text) > LONGEST:
-        return False
-    folded = _folded(text)
-    if not folded:
-        return text.strip() != "" and not text.strip().strip(_DOTS)
-    folded = _pattern("rest").sub("continue", folded)
-    words = _WORD.findall(folded)
-    is_asked = _pattern("verbs", word=True).search(folded) or _pattern("phrases").search(folded)
-    return (is_asked is not None and _words().issuperset(words)) or " ".join(words) in _alone()
+def is_call_refused(messages: Sequence[Any], tail: str = "") -> bool:
+    """Tell whether these only say that a cut tool call, or a cut answer, could not be read or run.
 
-
-def is_call_refused(messages: Sequence[Any]) -> bool:
-    """Whether these only say that a cut tool call, or a cut answer, could not be read or run."""
+    Args:
+        tail: the last visible characters of the answer, comparable: a long message has to quote
+            them.
+    """
     results = [result for message in messages for result in results_of(message)]
     if results and all(role(message) == "tool" or results_of(message) for message in messages):
-        says_error = _pattern("errors", "unread").search
-        return any(is_error or says_error(text[:LONGEST]) for text, is_error in results)
+        says_error = pattern("errors", "unread").search
+        return any(is_error or says_error(text[:SHORT]) for text, is_error in results)
     (message, *more) = messages
     text = text_of(message) if role(message) == "user" and only_text(message) else ""
-    return not more and len(text) <= LONGEST and _pattern("unread").search(text) is not None
+    if more or pattern("unread").search(text[:SHORT]) is None:
+        return False
+    return len(text) <= SHORT or (len(tail) >= QUOTED and tail in comparable(text))
+
+
+_ENDS: Final = 256
+"""Characters at either end of a text by which it is known again."""
+
+
+Brief = tuple[int, str, tuple[ToolResult, ...]]
+"""The hash of a message by its role, its text and the tool results that it holds; the role; and
+these results."""
+
+
+def brief_at(request: RequestSummary, place: int) -> Brief:
+    """Return the brief of a message, which is read once, whoever asks for it.
+
+    It costs the same for any message.
+    """
+    brief: Brief | None = request.briefs.get(place)
+    if brief is None:
+        brief = request.briefs[place] = _brief(request.history[place])
+    return brief
+
+
+def _brief(message: Any) -> Brief:
+    speaker, parts = role(message), 0
+    results: tuple[ToolResult, ...] = ()
+    text = message.get("content") if message.__class__ is dict else None
+    if text.__class__ is not str:
+        text = text_of(message)
+        parts = 0 if text else len(items(body_of(message)))
+        results = tuple(tool_results(message))
+    elif (own := own_result(message, speaker)) is not None:
+        results = (own,)
+    return hash((speaker, text_ends(text), parts, results)), speaker, results
+
+
+def text_ends(text: str) -> tuple[int, str, str]:
+    """Return by what a text is known again: its length and both ends."""
+    return len(text), text[:_ENDS], text[-_ENDS:]
+
+
+def endpoints_hash(request: RequestSummary, length: int) -> int | None:
+    """Hash the first `length` messages by two of them.
+
+    The first that is no system prompt, and the last.
+
+    It costs the same for any history. Only this process can compute it again. None where there are
+    not so many messages.
+    """
+    if not 0 < length <= request.length:
+        return None
+    first, last = _opening(request, length) or 0, length - 1
+    return hash((length, brief_at(request, first)[0], brief_at(request, last)[0]))
+
+
+def opening_hash(request: RequestSummary) -> int | None:
+    """Hash the text of the first message that is no system prompt.
+
+    Histories that begin alike have the same.
+
+    What `prefixes` leaves out does not count here either. None where there is no such message.
+    """
+    place = _opening(request, request.length)
+    return None if place is None else hash(text_ends(text_of(request.history[place])))
+
+
+def _opening(request: RequestSummary, length: int) -> int | None:
+    """Find the first of so many messages that is no system prompt; None where all are."""
+    for place in range(length):
+        if brief_at(request, place)[1] != "system":
+            return place
+    return None
 
 
 def question_of(request: RequestSummary) -> bytes | None:
-    """The digest of the latest message of a call in which a user asks something; None where there is none."""
+    """The digest of the latest message of a call in which a user asks something.
+
+    None where there is none.
+    """
     for message in reversed(request.history[: request.length]):
         text = text_of(message) if role(message) == "user" else ""
         if text.strip() and not asks_to_go_on(text):
@@ -152,7 +284,7 @@ def question_of(request: RequestSummary) -> bytes | None:
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold().strip(_EDGES)
+    return " ".join(text.split()).casefold().strip(_LINES)
 
 
 def _digest(text: str) -> bytes:

@@ -1,8 +1,11 @@
-"""Every rate and number that dashboards, alerts and the local page show: its question, its formula, what is too much.
+"""Every rate and number that dashboards, alerts and the local page show.
 
-Formulas are structures over the schema's metrics, not query text, so that each reader renders them in its own language:
-PromQL in `generate`, SQL in the local page. On every turn metric provider and model are those of the turn's first
-truncated response, else of its first call, so both sides of a turn rate carry the same labels.
+Its question, its formula, what is too much.
+
+Formulas are structures over the schema's metrics, not query text, so that each reader renders them
+in its own language: PromQL in `generate`, SQL in the local page. On every turn metric provider and
+model are those of the turn's first truncated response, else of its first call, so both sides of a
+turn rate carry the same labels.
 """
 
 from __future__ import annotations
@@ -11,11 +14,10 @@ import tomllib
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.events import BUDGETS, STOPPED_BY_PERSON, TurnOutcome
-from endturn.stop import TRUNCATED, StopReason
-from endturn.tables import shipped
+from endturn.calls import BUDGETS, STOPPED_BY_PERSON, TurnOutcome
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Attribute, Metric
+from endturn.vocabulary import TRUNCATED, StopReason, shipped
 
 Condition = tuple[Attribute, frozenset[str]]
 
@@ -35,7 +37,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """From where a value deserves a look, and from where somebody should act. Lower is better everywhere."""
+    """From where a value deserves a look, and from where somebody should act.
+
+    Lower is better everywhere.
+    """
 
     look: float
     act: float
@@ -43,7 +48,9 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indicator:
-    """A count, or where there is a `whole` its part of that; in words, as data/indicators.toml has them.
+    """A count, or where there is a `whole` its part of that.
+
+    In words, as data/indicators.toml has them.
 
     A share is zero where nothing bad happened, and undefined where nothing happened.
 
@@ -61,10 +68,13 @@ class Indicator:
 
 
 PERSON: Final = _is(schema.OUTCOME, *STOPPED_BY_PERSON)
-"""Turns that a person stopped: neither a success nor a failure to finish, so in no turn rate."""
+"""Cancelled turns, by a person or a timeout: neither a success nor a failure to finish, so in no
+turn rate."""
 GIVEN_UP: Final = _is(schema.OUTCOME, TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT, *BUDGETS)
 """Outcomes in which continuing was tried, and a limit of the policy ended it."""
-ANSWERS: Final = _is(schema.REASON, *(reason for reason in StopReason if reason is not StopReason.ERROR))
+ANSWERS: Final = _is(
+    schema.REASON, *(reason for reason in StopReason if reason is not StopReason.ERROR)
+)
 """Responses that are no errors: an SDK that tries three times gets two errors and one answer."""
 
 TURNS: Final = Count(schema.TURNS, never=(PERSON,))
@@ -76,7 +86,9 @@ TRUNCATED_RESPONSES: Final = Count(schema.RESPONSES, only=(_is(schema.REASON, *T
 REPAIRED: Final = Count(schema.REPAIRS, only=(_is(schema.REPAIR_RESULT, "failed", "succeeded"),))
 FAILED_REPAIRS: Final = Count(schema.REPAIRS, only=(_is(schema.REPAIR_RESULT, "failed"),))
 INCOMPLETE: Final = Count(schema.TURN_OUTPUT, only=(_is(schema.COMPLETE, "false"),))
-WITHHELD: Final = _is(schema.REASON, StopReason.SAFETY_BLOCKED, StopReason.REFUSED, StopReason.ERROR)
+WITHHELD: Final = _is(
+    schema.REASON, StopReason.SAFETY_BLOCKED, StopReason.REFUSED, StopReason.ERROR
+)
 
 _COUNTS: Final[dict[str, tuple[Count, ...]]] = {
     "unfinished_share": (UNFINISHED_TURNS, TRUNCATED_TURNS),
@@ -107,12 +119,14 @@ def _indicators() -> dict[str, Indicator]:
     """By name. KeyError, TypeError: the file and the counts do not fit each other."""
     words = tomllib.loads(shipped().joinpath("indicators.toml").read_text("utf-8"))
     if unpaired := sorted(words.keys() ^ _COUNTS.keys()):
-        raise KeyError(f"not both counted in indicators.py and in data/indicators.toml: {', '.join(unpaired)}")
+        raise KeyError(f"not in both indicators.py and data/indicators.toml: {', '.join(unpaired)}")
     found = {}
     for name, (count, *whole) in _COUNTS.items():
         said = words[name]
         limits = Thresholds(look=said.pop("look"), act=said.pop("act")) if "look" in said else None
-        found[name] = Indicator(count=count, whole=next(iter(whole), None), thresholds=limits, **said)
+        found[name] = Indicator(
+            count=count, whole=next(iter(whole), None), thresholds=limits, **said
+        )
     return found
 
 

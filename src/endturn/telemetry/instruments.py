@@ -1,8 +1,9 @@
-"""The metrics: sums that readers ask for, and histograms that are recorded just before a reader collects them.
+"""The metrics: sums that readers request, and histograms recorded just before each collection.
 
-A counter is a dictionary of sums, read by an observable instrument. To record a histogram takes the SDK as long as half
-a span, so measurements wait in a queue, and are recorded in the callback of the first observable instrument: the SDK
-runs every such callback before it collects any histogram, for each reader, when it flushes and when it shuts down.
+A counter is a dictionary of sums, read by an observable instrument. To record a histogram takes the
+SDK as long as half a span, so measurements wait in a queue, and are recorded in the callback of the
+first observable instrument: the SDK runs every such callback before it collects any histogram, for
+each reader, when it flushes and when it shuts down.
 """
 
 from __future__ import annotations
@@ -16,24 +17,33 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Histogram,
+    Meter,
+    MeterProvider,
+    NoOpMeter,
+    Observation,
+)
 
-from endturn import __version__, events, hooks
-from endturn.events import CallEnded, Strategy, TurnOutcome
-from endturn.stop import StopReason
+from endturn._version import __version__
+from endturn.calls import CallEnded, Strategy, TurnOutcome, listeners, records
 from endturn.telemetry import cleanup, schema
 from endturn.telemetry.attributes import error_of, port_shown
+from endturn.telemetry.foreign_metrics import ForeignMetrics, Watchers
 from endturn.telemetry.schema import Generation, Metric
+from endturn.vocabulary import StopReason
 
 if TYPE_CHECKING:
-    from endturn.chat import Usage
+    from endturn.vocabulary import Usage
 
 QUEUED: Final = 2_048
-"""Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that comes."""
+"""Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that
+comes."""
 
 MOST: Final = 2**53
-"""The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that got into a sum would
-fail every later export of the process, the host's own metrics too."""
+"""The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that
+got into a sum would fail every later export of the process, the host's own metrics too."""
 
 LOST: Final = "Histogram.record"
 """What measurements that the SDK refused are counted under, in `endturn.listener.failures`."""
@@ -45,11 +55,12 @@ LENGTH: Final = 128
 """Characters of a label's value; the Collector cuts those that it makes there, too."""
 
 SETS: Final = 1_400
-"""Attribute sets of one instrument, before its open labels read `other`. Past 2,000 the SDK merges what comes into one
-set without any label."""
+"""Attribute sets of one instrument, before its open labels read `other`. Past 2,000 the SDK merges
+what comes into one set without any label."""
 
 CAPS: Final = {"provider": 32, "model": 100, "agent": 10, "server_address": 64, "error_type": 32}
-"""How many values of an open label a process lets in, by the name that `endturn.series.capped_label` has for it."""
+"""How many values of an open label a process lets in, by the name that
+`endturn.series.capped_label` has for it."""
 
 INPUT, OUTPUT = "input", "output"
 
@@ -67,16 +78,23 @@ BORN_TURNS: Final = (
     (True, True, TurnOutcome.COMPLETED.value),
     (True, True, TurnOutcome.RETRY_LIMIT.value),
 )
-"""Turns that exist so, and their exits where they are truncated: both sides of the headline rate."""
+"""Turns that exist so, and their exits where they are truncated: both sides of the headline
+rate."""
 
 Attributes = dict[str, str | int | bool]
 Values = tuple[str | int | bool | None, ...]
-"""One value for each attribute of the metric, in the schema's order; None and "" leave the attribute out."""
+"""One value for each attribute of the metric, in the schema's order; None and "" leave the
+attribute out."""
 
 Pair = tuple[str, str]
 """Provider and model."""
 
-Counted = events.ContinuationAttempted | events.PayloadRepaired | events.DispatchBlocked | events.UsageEstimated
+Counted = (
+    records.ContinuationAttempted
+    | records.PayloadRepaired
+    | records.DispatchBlocked
+    | records.UsageEstimated
+)
 
 Generations = tuple[Generation, ...]
 
@@ -84,13 +102,22 @@ Price = tuple[float, float]
 """USD per million tokens, of the input and of the output."""
 
 
-class Caps:
-    """The cardinality caps of open labels: of each the first values that come are let in, later ones read `other`.
+Waiting = tuple[Metric, float, Values, Context, Watchers | None]
+"""A measurement that waits: what is measured, how much, with which labels, in which span's context,
+and who may have recorded it too; None where that is of no account."""
 
-    A model counts with its provider, a port with its address; `cardinality` says what that comes to.
+
+class Caps:
+    """The cardinality caps of open labels.
+
+    Of each the first values that come are let in, later ones read `other`.
+
+    A model counts with its provider, a port with its address; `cardinality` says what that comes
+    to.
 
     Args:
-        capped: is told that one measurement's label was replaced, and which (`endturn.series.capped_label`).
+        capped: is told that one measurement's label was replaced, and which
+            (`endturn.series.capped_label`).
     """
 
     def __init__(self, capped: Callable[[str], None]) -> None:
@@ -121,7 +148,10 @@ class Caps:
 
 
 class Series:
-    """What is known of one metric: its attribute sets so far, each built once, and of a counter their sums."""
+    """What is known of one metric.
+
+    Its attribute sets so far, each built once, and of a counter their sums.
+    """
 
     def __init__(self, metric: Metric, caps: Caps) -> None:
         self._caps = caps
@@ -137,7 +167,10 @@ class Series:
         return self._sets.get(values) or self._sets[self._admit(values)]
 
     def _admit(self, values: Values) -> Values:
-        """The values that have a set: these, or with every open label `other` where they would be one too many."""
+        """The values that have a set.
+
+        These, or with every open label `other` where they would be one too many.
+        """
         if values not in self._sets:
             if len(self._sets) >= SETS and not all(self._closed):
                 self._caps.capped("all")
@@ -146,7 +179,9 @@ class Series:
                     for value, closed in zip(values, self._closed, strict=True)
                 )
             pairs = zip(self._keys, values, strict=True)
-            self._sets[values] = {key: value for key, value in pairs if value is not None and value != ""}
+            self._sets[values] = {
+                key: value for key, value in pairs if value is not None and value != ""
+            }
         return values
 
     def add(self, values: Values, amount: float = 1) -> None:
@@ -162,22 +197,30 @@ class Series:
         self._reported.clear()
 
     def take(self, *, zero_first: bool) -> bool:
-        """Have the sums as they are now observed; with `zero_first`, 0 for each that was never observed before.
+        """Have the sums as they are now observed.
+
+        With `zero_first`, 0 for each that was never observed before.
 
         Returns:
             Whether a sum that is more is given as 0.
         """
         new = self._sums.keys() - self._reported if zero_first else set()
         self._reported |= new
-        self.taken = [Observation(0 if each in new else sum_, self._sets[each]) for each, sum_ in self._sums.items()]
+        self.taken = [
+            Observation(0 if each in new else sum_, self._sets[each])
+            for each, sum_ in self._sums.items()
+        ]
         return any(self._sums[each] for each in new)
 
 
 class Instruments:
-    """Every instrument of one meter provider. Counting is safe in many threads, and within a signal's handler.
+    """Every instrument of one meter provider.
+
+    Counting is safe in many threads, and within a signal's handler.
 
     Attributes:
-        collected: a reader has asked at least once, or is known to be there, so what is counted is exported.
+        collected: a reader has asked at least once, or is known to be there, so what is counted is
+            exported.
         withholds: the latest collection reported 0 for a sum that is more (see `own`).
     """
 
@@ -186,7 +229,8 @@ class Instruments:
         self._is_complete = False
         self._zero_first = _zero_first and _owned is provider
         self._lock = threading.RLock()
-        self._waiting: deque[tuple[Histogram, float, Attributes, Context]] = deque()
+        self._waiting: deque[Waiting] = deque()
+        self._foreign = ForeignMetrics(provider)
         self._expected: set[tuple[str, str, str | None]] = set()
         self._failures: dict[str, int] = {}
         self.collected = _owned is provider
@@ -198,18 +242,22 @@ class Instruments:
         for each in schema.METRICS:
             name, about, bounds = each.name, (each.unit, each.brief), each.buckets
             if each.instrument == "counter":
-                self._counters[name] = meter.create_observable_counter(name, [partial(self._observe, name)], *about)
+                self._counters[name] = meter.create_observable_counter(
+                    name, [partial(self._observe, name)], *about
+                )
             else:
-                histogram = meter.create_histogram(name, *about, explicit_bucket_boundaries_advisory=bounds)
+                histogram = meter.create_histogram(
+                    name, *about, explicit_bucket_boundaries_advisory=bounds
+                )
                 self._histograms[name] = histogram
         for label in schema.CAPPED.values:
             self._add(schema.SERIES_CAPPED, (label,), 0)
         self._is_complete = True
 
-    # --- What is counted -----------------------------------------------------------------------------------------
+    # --- What is counted --------------------------------------------------------------------------
 
     def expect(self, provider: str, model: str, agent: str | None) -> None:
-        """Bring the sums of a provider, model and agent into being, the first time that it is called."""
+        """Create the sums of a provider, model and agent at the first call with these."""
         key = provider, model, agent
         if key in self._expected or len(self._expected) >= SETS:
             return
@@ -223,156 +271,244 @@ class Instruments:
                 if truncated:
                     self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome), 0)
 
-    def count_call(self, ended: CallEnded, context: Context, *, generations: Generations, price: Price | None) -> None:
+    def count_call(
+        self,
+        ended: CallEnded,
+        context: Context,
+        *,
+        generations: Generations,
+        price: Price | None,
+        watchers: Watchers | None = None,
+    ) -> None:
         """Count a call.
 
         Args:
             context: has the span that becomes the exemplar.
             generations: those in which the conventions' metrics are recorded too.
+            watchers: the other instrumentations of the call: what they record of the conventions'
+                metrics is left to them. None where it is recorded all the same.
         """
-        started, stop, usage = ended.started, ended.stop, ended.usage
+        started, stop, usage = ended.started, ended.response.stop, ended.response.usage
         with self._lock:
-            pair = self._caps.pair(started.provider, started.model)
+            pair = self._caps.pair(started.endpoint.provider, started.request.model)
             self._add(schema.RESPONSES, (*pair, stop.reason.value))
             if stop.suspected:
                 self._add(schema.SUSPECTED_METRIC, pair)
             if not stop.mapped:
                 self._add(schema.UNMAPPED, pair)
-            if started.maximum and usage is not None and usage.output_tokens is not None:
-                self._measure(schema.BUDGET_USED, usage.output_tokens / started.maximum, pair, context)
+            limit = started.request.max_tokens
+            if limit and usage is not None and usage.output_tokens is not None:
+                self._measure(schema.BUDGET_USED, usage.output_tokens / limit, pair, context)
             if started.continuation is not None:
                 self._count_tokens(pair, usage, price)
             if generations:
-                self._measure_standard(ended, pair, context, generations)
+                self._measure_standard(ended, pair, (context, watchers), generations)
         self._relieve(QUEUED)
 
-    def count_turn(self, ended: events.TurnEnded, agent: str | None, context: Context) -> None:
+    def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
-            pair, agent = self._caps.pair(turn.provider, turn.model), self._caps.shown("agent", agent)
+            pair, agent = (
+                self._caps.pair(turn.provider, turn.model),
+                self._caps.shown("agent", agent),
+            )
             self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
             if turn.truncated:
-                self._measure(schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context)
-            self._measure(schema.TURN_DURATION, ended.duration_s, (*pair, turn.truncated, turn.continued), context)
+                self._measure(
+                    schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context
+                )
+            self._measure(
+                schema.TURN_DURATION,
+                ended.duration_s,
+                (*pair, turn.truncated, turn.continued),
+                context,
+            )
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
-                self._measure(schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context)
+                self._measure(
+                    schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context
+                )
         self._relieve(QUEUED)
 
     def count_event(self, record: Counted, price: Price | None) -> None:
-        """Count what happened in a turn between its calls, and the tokens of a continuation that nobody counted."""
+        """Count an event between a turn's calls, and uncounted tokens of a continuation."""
         with self._lock:
             pair = self._caps.pair(record.provider, record.model)
             match record:
-                case events.ContinuationAttempted():
-                    self._add(schema.CONTINUATIONS_METRIC, (*pair, record.continuation.strategy.value))
-                case events.PayloadRepaired():
-                    result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
+                case records.ContinuationAttempted():
+                    self._add(
+                        schema.CONTINUATIONS_METRIC, (*pair, record.continuation.strategy.value)
+                    )
+                case records.PayloadRepaired():
+                    result = (
+                        "succeeded"
+                        if record.succeeded
+                        else "failed"
+                        if record.attempted
+                        else "not_attempted"
+                    )
                     self._add(schema.REPAIRS, (*pair, result))
-                case events.DispatchBlocked():
+                case records.DispatchBlocked():
                     self._add(schema.BLOCKED, (*pair, record.reason), len(record.names) or 1)
-                case events.UsageEstimated() if record.continues:
+                case records.UsageEstimated() if record.continues:
                     self._count_tokens(pair, record.usage, price)
 
-    # --- With the lock held --------------------------------------------------------------------------------------
+    # --- With the lock held -----------------------------------------------------------------------
 
     def _add(self, metric: Metric, values: Values, amount: float = 1) -> None:
         self._series[metric.name].add(values, amount)
 
     def _count_tokens(self, pair: Pair, usage: Usage | None, price: Price | None) -> None:
         """Count what a continuation used: unknown figures bring the sums into being."""
-        asked, answered = (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
+        asked, answered = (
+            (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
+        )
         self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), asked)
         self._add(schema.CONTINUATION_TOKENS, (*pair, OUTPUT), answered)
         if price is not None and usage is not None:
-            self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
+            self._add(
+                schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6
+            )
 
-    def _measure_standard(self, ended: CallEnded, pair: Pair, context: Context, generations: Generations) -> None:
-        started, usage, by = ended.started, ended.usage, ended.response_model
+    def _measure_standard(
+        self,
+        ended: CallEnded,
+        pair: Pair,
+        seen: tuple[Context, Watchers | None],
+        generations: Generations,
+    ) -> None:
+        """Have the conventions' metrics of a call recorded.
+
+        Args:
+            seen: the context of the call's span, and the other instrumentations that watch it.
+        """
+        endpoint, usage, by = ended.started.endpoint, ended.response.usage, ended.response.model
         if by is not None:
-            by = pair[1] if by == started.model else self._caps.pair(started.provider, by)[1]
-        address, port = started.server_address, port_shown(started.server_port)
-        if address is not None and not self._caps.admits("server_address", (address := address[:LENGTH], port)):
+            by = (
+                pair[1]
+                if by == ended.started.request.model
+                else self._caps.pair(endpoint.provider, by)[1]
+            )
+        address, port = endpoint.server_address, port_shown(endpoint.server_port)
+        if address is not None and not self._caps.admits(
+            "server_address", (address := address[:LENGTH], port)
+        ):
             address, port = OTHER, None
-        common: Values = (started.operation, *pair, by, address, port)
-        failed: Values = (*common, self._caps.shown("error_type", error_of(ended)))
-        asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
+        common: Values = (endpoint.operation, *pair, by, address, port)
+        error = error_of(ended)
+        failed: Values = (*common, None if error is None else self._caps.shown("error_type", error))
+        asked, answered = (
+            (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
+        )
         for generation in generations:
-            self._measure(generation.duration, ended.duration_s, failed, context)
+            self._measure(generation.duration, ended.duration_s, failed, *seen)
             if ended.first_chunk_s is not None:
-                self._measure(generation.first_chunk, ended.first_chunk_s, common, context)
+                self._measure(generation.first_chunk, ended.first_chunk_s, common, *seen)
             for gap in ended.chunk_gaps_s:
-                self._measure(generation.output_chunk, gap, common, context)
+                self._measure(generation.output_chunk, gap, common, *seen)
             if generation is schema.INFERENCE_METRICS:
-                self._measure(schema.INFERENCE_INPUT, asked or 0, failed, context)
-                self._measure(schema.INFERENCE_OUTPUT, answered or 0, failed, context)
+                self._measure(schema.INFERENCE_INPUT, asked or 0, failed, *seen)
+                self._measure(schema.INFERENCE_OUTPUT, answered or 0, failed, *seen)
                 for name, metric in schema.INFERENCE_USAGE.items():
-                    self._add(metric, (*common, "unknown"), getattr(usage, name, None) or 0)
+                    self._measure(
+                        metric, getattr(usage, name, None) or 0, (*common, "unknown"), *seen
+                    )
                 continue
             if asked is not None:
-                self._measure(schema.TOKEN_USAGE, asked, (*common, INPUT), context)
+                self._measure(schema.TOKEN_USAGE, asked, (*common, INPUT), *seen)
             if answered is not None:
-                self._measure(schema.TOKEN_USAGE, answered, (*common, OUTPUT), context)
+                self._measure(schema.TOKEN_USAGE, answered, (*common, OUTPUT), *seen)
 
-    def _measure(self, metric: Metric, amount: float, values: Values, context: Context) -> None:
+    def _measure(
+        self,
+        metric: Metric,
+        amount: float,
+        values: Values,
+        context: Context,
+        watchers: Watchers | None = None,
+    ) -> None:
         if 0 <= amount <= MOST:
-            attributes = self._series[metric.name].attributes(values)
-            self._waiting.append((self._histograms[metric.name], amount, attributes, context))
+            self._waiting.append((metric, amount, values, context, watchers))
 
-    # --- Without it: the SDK has locks of its own ----------------------------------------------------------------
+    # --- Without it: the SDK has locks of its own -------------------------------------------------
 
     def _relieve(self, most: int) -> None:
+        if len(self._waiting) <= most:
+            return
+        self._foreign.look(again=not most)
         while len(self._waiting) > most:
             try:
-                histogram, amount, attributes, context = self._waiting.popleft()
+                metric, amount, values, context, watchers = self._waiting.popleft()
             except IndexError:  # another thread was faster
                 return
+            if watchers is not None and self._foreign.record(metric.name, watchers):
+                continue
+            with self._lock:
+                if metric.name not in self._histograms:
+                    self._add(metric, values, amount)
+                    continue
+                attributes = self._series[metric.name].attributes(values)
             try:
-                histogram.record(amount, attributes, context)
+                self._histograms[metric.name].record(amount, attributes, context)
             except Exception:  # what the SDK refuses is lost, and what waits behind it is not
-                if hooks.is_strict():
+                if listeners.is_strict():
                     raise
-                hooks.lost(LOST)
+                listeners.lost(LOST)
 
-    # --- When a reader collects ----------------------------------------------------------------------------------
+    # --- When a reader collects -------------------------------------------------------------------
 
     def _observe(self, name: str, options: CallbackOptions) -> Iterable[Observation]:
-        """The callback of one sum. The first one's records what waits, and takes all sums at one moment.
+        """The callback of one sum.
+
+        The first one's records what waits, and takes all sums at one moment.
 
         So of what is counted twice (a turn, and its exit) a collection shows both or neither.
         """
         if name == next(iter(self._counters)):
             self.collected = True
-            if self._is_complete:  # while instruments are made a lock is held that this might wait for
+            # while instruments are made a lock is held that this might wait for
+            if self._is_complete:
                 cleanup.run()
             self._relieve(0)
             with self._lock:
-                failures = {"Recorder": 0, **hooks.listener_failures()}
+                failures = {"Recorder": 0, **listeners.listener_failures()}
                 for each, failed in failures.items():
-                    self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
+                    self._add(
+                        schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0)
+                    )
                 self._failures = failures
                 self.withholds = (
-                    sum(self._series[each].take(zero_first=self._zero_first) for each in self._counters) > 0
+                    sum(
+                        self._series[each].take(zero_first=self._zero_first)
+                        for each in self._counters
+                    )
+                    > 0
                 )
         return self._series[name].taken
 
     def forget(self) -> None:
-        """In a forked child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
+        """In a forked child: nothing waits or is counted yet, whatever the parent had.
+
+        The attribute sets stay.
+        """
         self._lock = threading.RLock()
         self._waiting.clear()
-        self._failures = hooks.listener_failures()
+        self._failures = listeners.listener_failures()
         for series in self._series.values():
             series.reset()
         _forget_points(self._provider(), [*self._histograms.values(), *self._counters.values()])
 
 
 def _forget_points(provider: Any, instruments: Iterable[object]) -> None:
-    """In a forked child, drop what the parent has measured with these: the SDK would export it a second time.
+    """In a forked child, drop what the parent has measured with these.
 
-    The SDK has no public way. Where it is built otherwise, the child's histograms begin with its parent's measurements.
-    `tests/telemetry/test_recorder.py` fails when a release has renamed what is read here.
+    The SDK would export it a second time.
+
+    The SDK has no public way. Where it is built otherwise, the child's histograms begin with its
+    parent's measurements. `tests/telemetry/test_recorder.py` fails when a release has renamed what
+    is read here.
     """
     with suppress(AttributeError):
         for storage in provider._measurement_consumer._reader_storages.values():  # noqa: SLF001
@@ -385,11 +521,12 @@ _zero_first = False
 
 
 def own(provider: MeterProvider, *, zero_first: bool) -> None:
-    """Say that a meter provider, of which no instruments were made yet, is ours, and that its readers export.
+    """Register a meter provider as ours: it has no instruments yet, and its readers export.
 
     Args:
-        zero_first: it has one reader, which pushes: each new series is reported as 0 in its first collection and with
-            its value from the next on. A back end sees its first increment then.
+        zero_first: it has one reader, which pushes: each new series is reported as 0 in its first
+            collection and with its value from the next on. A back end sees its first increment
+            then.
     """
     global _owned, _zero_first
     _owned, _zero_first = provider, zero_first
@@ -406,7 +543,9 @@ _making = threading.RLock()
 
 
 def instruments_of(provider: MeterProvider) -> Instruments | None:
-    """The instruments of a provider, made once: a second set of observable instruments would never be asked.
+    """The instruments of a provider, made once.
+
+    A second set of observable instruments would never be asked.
 
     Returns:
         None where the provider measures nothing.
@@ -424,7 +563,10 @@ def instruments_of(provider: MeterProvider) -> Instruments | None:
 
 
 def _forked() -> None:
-    """In a forked child: whoever was making some is the parent's thread, and what is counted is the parent's."""
+    """In a forked child.
+
+    Whoever was making some is the parent's thread, and what is counted is the parent's.
+    """
     global _making
     _making = threading.RLock()
     for _, made in list(_made.values()):

@@ -1,8 +1,10 @@
-"""What was said, as the GenAI conventions' messages of parts: every text redacted, then cut, and all of it bounded.
+"""What was said, as the GenAI conventions' messages of parts.
 
-The schemas are those of semantic-conventions-genai (`model/gen-ai/gen-ai-*-messages.json`, read 2026-11). Media are
-placeholders: their bytes are never copied, and an address loses what may hold a key. Of a part of a kind that is not
-known here, the kind alone is recorded.
+Every text redacted, then cut, and all of it bounded.
+
+The schemas are those of semantic-conventions-genai (`model/gen-ai/gen-ai-*-messages.json`, read
+2026-11). Media are placeholders: their bytes are never copied, and an address loses what may hold a
+key. Of a part of a kind that is not known here, the kind alone is recorded.
 """
 
 from __future__ import annotations
@@ -12,11 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from endturn.chat import ChatResponse, Message, Tool, ToolCall
-from endturn.formats import content_parts
-from endturn.formats.reading import text
-from endturn.stop import word_shown
+from endturn.formats import content_parts, text
 from endturn.telemetry import schema
+from endturn.vocabulary import ChatResponse, Message, Tool, ToolCall, word_shown
 
 Part = dict[str, Any]
 Thing = TypeVar("Thing")
@@ -54,7 +54,9 @@ class MessageWriter:
         self._left = 0
         self._redact = redact
 
-    def attribute(self, write: Callable[[Thing], Part | None], things: Iterable[Thing]) -> list[Part]:
+    def attribute(
+        self, write: Callable[[Thing], Part | None], things: Iterable[Thing]
+    ) -> list[Part]:
         """What one attribute holds: as many of the things, the first ones, as it has room for.
 
         Raises:
@@ -67,11 +69,21 @@ class MessageWriter:
         """A message of a conversation."""
         content = message.content
         if message.role == "tool":
-            result = self._value(content) if isinstance(content, str) else self._all(self.part, content)
-            parts = [{**self._typed("tool_call_response", id=message.tool_call_id), "response": result}]
+            result = (
+                self._value(content) if isinstance(content, str) else self._all(self.part, content)
+            )
+            parts = [
+                {**self._typed("tool_call_response", id=message.tool_call_id), "response": result}
+            ]
         else:
-            blocks = message.blocks.items if message.blocks is not None and message.role == "assistant" else ()
-            parts = self._parts(message, *(thought for block in blocks if (thought := content_parts.thought(block))))
+            blocks = (
+                message.blocks.items
+                if message.blocks is not None and message.role == "assistant"
+                else ()
+            )
+            parts = self._parts(
+                message, *(thought for block in blocks if (thought := content_parts.thought(block)))
+            )
         return {"role": message.role, "parts": parts}
 
     def answer(self, response: ChatResponse) -> Part:
@@ -85,7 +97,9 @@ class MessageWriter:
         if isinstance(tool, Mapping):
             return self._typed(tool["type"][:_KIND], name=tool["name"])
         about = tool.description or None
-        return self._typed("function", name=tool.name, description=about, parameters=tool.parameters)
+        return self._typed(
+            "function", name=tool.name, description=about, parameters=tool.parameters
+        )
 
     def part(self, raw: Mapping[str, Any]) -> Part | None:
         """One part of a message, in whatever format's shape."""
@@ -106,10 +120,15 @@ class MessageWriter:
         return [part for thing in self._while_room(things) if (part := write(thing)) is not None]
 
     def _parts(self, message: Message, *thoughts: str) -> list[Part]:
-        """Thinking, text, media, calls. Where our text of a message is known, its own blocks have the media."""
+        """Thinking, text, media, calls.
+
+        Where our text of a message is known, its own blocks have the media.
+        """
         content = message.content
         said = [{"text": content}] if isinstance(content, str) and content else content or ()
-        parts = self._all(self.part, [*({"thinking": thought} for thought in thoughts if thought), *said])
+        parts = self._all(
+            self.part, [*({"thinking": thought} for thought in thoughts if thought), *said]
+        )
         if isinstance(content, str):
             parts += self._all(self._media, content_parts.within(message))
         return parts + self._all(self._call, message.tool_calls)
@@ -127,9 +146,12 @@ class MessageWriter:
         if found is None:
             return None
         kind, value, mime, modality = found
-        about = {"mime_type": mime[:_KIND] if "/" in mime else None, "modality": modality}  # Bedrock says "png"
+        # Bedrock says "png"
+        about = {"mime_type": mime[:_KIND] if "/" in mime else None, "modality": modality}
         if kind == "blob":  # how much of it, never the data
-            size = len(value) if isinstance(value, bytes) else len(value.rpartition(",")[2]) * 3 // 4
+            size = (
+                len(value) if isinstance(value, bytes) else len(value.rpartition(",")[2]) * 3 // 4
+            )
             return self._typed(kind, **about, content="", size=size)
         shown = {"uri": address(str(value))} if kind == "uri" else {"file_id": str(value)}
         return self._typed(kind, **about, **shown)
@@ -166,7 +188,8 @@ class MessageWriter:
         """A text, redacted whole and then cut: half of a secret is one that no redaction finds."""
         try:
             shown = text if self._redact is None else self._redact(text)
-            shown = shown.encode("utf-8", "replace").decode()  # what UTF-8 cannot hold no exporter can send
+            # what UTF-8 cannot hold no exporter can send
+            shown = shown.encode("utf-8", "replace").decode()
         except Exception as error:
             raise RedactionFailed from error
         room = max(0, min(self._longest, self._left))

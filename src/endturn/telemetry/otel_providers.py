@@ -1,4 +1,7 @@
-"""Where signals go: the providers that were given, or the global ones, whenever a host installs them."""
+"""Where signals go.
+
+The providers that were given, or the global ones, whenever a host installs them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from math import inf
 from typing import Any, Final, TypedDict
 
 from opentelemetry import metrics, trace
@@ -13,11 +17,12 @@ from opentelemetry._logs import Logger, LoggerProvider, NoOpLogger, get_logger_p
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
-from endturn import __version__
+from endturn._version import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.content import ContentPolicy, Redact, variable
 from endturn.telemetry.instruments import Instruments, instruments_of
+from endturn.telemetry.tool_loops import TOOLS_IDLE_S
 
 Providers = tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None]
 """Those that were given, one for each signal; the global one where None."""
@@ -42,20 +47,28 @@ class Options:
     """How to record.
 
     Attributes:
-        counted: whether spans say that their response is counted here; None: a reader is there to export the counts.
-        gen_ai_metrics: whether the conventions' metrics are recorded; None: unless the call's span was adopted from an
-            instrumentation that records them.
+        counted: whether spans say that their response is counted here; None: a reader is there to
+            export the counts.
+        gen_ai_metrics: whether the conventions' metrics are recorded; None: each, unless another
+            instrumentation of the call has an instrument of this name in the same meter provider.
         semconv: which generation of the conventions' metric names is emitted: "default",
-            "gen_ai_latest_experimental", or with "/dup" both; None: as OTEL_SEMCONV_STABILITY_OPT_IN says, else
-            "default".
-        events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else "logs".
-        agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says, else not.
-        prices: USD per million input and output tokens, by model: what `endturn.continuation.cost` is made from.
-        content: where what was said is recorded: "NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"; None: as
-            OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, else nowhere.
-        content_max_chars: characters of one text; None: as ENDTURN_CONTENT_MAX_CHARS says, else 8,192.
-        redact: is given each text before it is recorded, and gives what may be; None: the function that ENDTURN_REDACT
-            names (`module:function`), else all is recorded as it is.
+            "gen_ai_latest_experimental", or with "/dup" both; None: as
+            OTEL_SEMCONV_STABILITY_OPT_IN says, else "default".
+        events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else
+            "logs".
+        agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says,
+            else not.
+        prices: USD per million input and output tokens, by model: what `endturn.continuation.cost`
+            is made from.
+        content: where what was said is recorded: "NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY",
+            "SPAN_AND_EVENT"; None: as OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, else
+            nowhere.
+        content_max_chars: characters of one text; None: as ENDTURN_CONTENT_MAX_CHARS says, else
+            8,192.
+        redact: is given each text before it is recorded, and gives what may be; None: the function
+            that ENDTURN_REDACT names (`module:function`), else all is recorded as it is.
+        tools_idle_s: seconds for which a turn that nobody declared waits for the results of its
+            tools; None: as ENDTURN_TOOLS_IDLE_S says, else 300.
     """
 
     counted: bool | None = None
@@ -67,6 +80,7 @@ class Options:
     content: str | None = None
     content_max_chars: int | None = None
     redact: Redact | None = None
+    tools_idle_s: float | None = None
 
     def check(self) -> None:
         """Raises UsageError where a value cannot be used."""
@@ -77,9 +91,24 @@ class Options:
         if self.prices is not None and not all(map(_is_price, prices)):
             why = "give a mapping of models to USD per million tokens, (input, output)"
             raise UsageError(f'prices={self.prices!r}: {why}: {{"gpt-5": (1.25, 10)}}')
+        idle = self.tools_idle_s
+        if idle is not None and (
+            isinstance(idle, bool) or not isinstance(idle, int | float) or not 0 < idle < inf
+        ):
+            raise UsageError(
+                f"tools_idle_s={idle!r}: give a number of seconds above 0, such as 300"
+            )
         _generations(self.semconv)
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
+
+    @property
+    def tools_idle(self) -> float:
+        """Seconds for which a turn that nobody declared waits for the results of its tools."""
+        if self.tools_idle_s is not None:
+            return self.tools_idle_s
+        why = f"is no number of seconds above 0: it is {TOOLS_IDLE_S:g}"
+        return variable("ENDTURN_TOOLS_IDLE_S", _seconds, otherwise=TOOLS_IDLE_S, why=why)
 
     def changed_by(self, later: Options) -> Options:
         """These, and in their place what a later call gives."""
@@ -99,6 +128,7 @@ class OptionsGiven(TypedDict, total=False):
     content: str | None
     content_max_chars: int | None
     redact: Redact | None
+    tools_idle_s: float | None
 
 
 class OTelProviders:
@@ -109,6 +139,7 @@ class OTelProviders:
         agent: whether turn metrics carry the agent's name.
         content: what is recorded of what was said.
         generations: those of the conventions whose metric names are emitted.
+        tracers: the tracer provider that was given; None for the global one.
     """
 
     def __init__(self, given: Providers, options: Options) -> None:
@@ -120,12 +151,18 @@ class OTelProviders:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
         events = _events_go_to(options.events)
         self.mirrors_events = events != "logs"
+        self.tracers: TracerProvider | None = given[0]
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
         self.logger: Logger | None = None
+        self._has_any = False
         for signal, provider in zip(CURRENT, given, strict=True):
-            if provider is not None and (isinstance(provider, type) or not hasattr(provider, f"get_{signal}")):
-                raise UsageError(f"{signal}_provider={provider!r}: give an OpenTelemetry provider object")
+            if provider is not None and (
+                isinstance(provider, type) or not hasattr(provider, f"get_{signal}")
+            ):
+                raise UsageError(
+                    f"{signal}_provider={provider!r}: give an OpenTelemetry provider object"
+                )
         self._missing: dict[str, Any] = dict(zip(CURRENT, given, strict=True))
         """The signals that nothing takes yet, and the provider that was given for each."""
         if events == "spans":
@@ -146,12 +183,13 @@ class OTelProviders:
         else:
             made = getattr(provider, f"get_{signal}")(schema.SCOPE, __version__, schema.SCHEMA_URL)
             setattr(self, signal, None if isinstance(made, NoOpTracer | NoOpLogger) else made)
+        self._has_any = any(made is not None for made in (self.tracer, self.meters, self.logger))
 
     def awake(self) -> bool:
-        """Whether there is anywhere to go."""
-        if self.tracer is None and self.meters is None and self.logger is None:
+        """Whether there is anywhere to go. Where nothing is, it looks for missing providers."""
+        if not self._has_any:
             self.look()
-        return self.tracer is not None or self.meters is not None or self.logger is not None
+        return self._has_any
 
     def takes_events(self) -> bool:
         """Whether anyone would take an event."""
@@ -170,8 +208,20 @@ class OTelProviders:
 
 @cache
 def installed(kind: type) -> bool:
-    """Whether a global provider of this type is somebody's: the API's own stand in for one that comes later."""
-    return not kind.__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs"))
+    """Whether a global provider of this type is somebody's.
+
+    The API's own stand in for one that comes later.
+    """
+    return not kind.__module__.startswith(
+        ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
+    )
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not 0 < seconds < inf:
+        raise ValueError
+    return seconds
 
 
 def _is_price(price: Any) -> bool:
@@ -180,7 +230,9 @@ def _is_price(price: Any) -> bool:
 
 
 def _generations(given: str | None) -> tuple[schema.Generation, ...]:
-    """Whose names are emitted: what was given, else OTEL_SEMCONV_STABILITY_OPT_IN, in which other areas have words too.
+    """Whose names are emitted.
+
+    What was given, else OTEL_SEMCONV_STABILITY_OPT_IN, in which other areas have words too.
 
     Raises:
         UsageError: what was given is no word for it.
@@ -188,7 +240,8 @@ def _generations(given: str | None) -> tuple[schema.Generation, ...]:
     if given is not None and given not in schema.SEMCONV:
         raise UsageError(f"semconv={given!r}: use one of {', '.join(schema.SEMCONV)}")
     words = [word.strip() for word in os.environ.get(OPT_IN, "").split(",")]
-    wanted = [word for word in reversed(schema.SEMCONV) if word in words]  # `/dup` comes before the plain word
+    # `/dup` comes before the plain word
+    wanted = [word for word in reversed(schema.SEMCONV) if word in words]
     return schema.SEMCONV[given or next(iter(wanted), "default")]
 
 
@@ -196,9 +249,12 @@ def _events_go_to(given: str | None) -> str:
     """Where events go: what was given, else ENDTURN_EVENTS, else `logs`.
 
     Raises:
-        UsageError: what was given is none of logs, spans, both. A variable that is none is warned of.
+        UsageError: what was given is none of logs, spans, both. A variable that is none is warned
+            of.
     """
     if given and given not in MODES:
         raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
     why = f"is none of {', '.join(MODES)}: events go to logs"
-    return given or variable(EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", why=why)
+    return given or variable(
+        EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", why=why
+    )

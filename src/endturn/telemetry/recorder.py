@@ -5,52 +5,73 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 from weakref import WeakMethod
 
 from opentelemetry import trace
 from opentelemetry._logs import LoggerProvider, SeverityNumber
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
-from endturn import events
-from endturn.events import Record, Turn, TurnKind, TurnOutcome
-from endturn.hooks import Activation, log_internal_error
-from endturn.scopes import completed, outcome_of
-from endturn.stop import word_shown
+from endturn.calls import (
+    Activation,
+    Record,
+    Turn,
+    TurnKind,
+    TurnOutcome,
+    completed,
+    inference,
+    log_internal_error,
+    outcome_of,
+    outcomes,
+    records,
+)
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.attributes import Attributes, for_another
 from endturn.telemetry.cleanup import remember
 from endturn.telemetry.content import as_text
+from endturn.telemetry.foreign_metrics import Watchers
 from endturn.telemetry.instruments import Counted
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
+from endturn.telemetry.retries import FAILED_TURNS
 from endturn.telemetry.schema import Event, Level
 from endturn.telemetry.span_conventions import Kind, kind_of
+from endturn.telemetry.tool_loops import OPEN_LOOPS
+from endturn.telemetry.truncated_turns import OPEN_TURNS
+from endturn.vocabulary import value_key
 
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
 
-FAILED: Final = events.BUDGETS | {TurnOutcome.RETRY_LIMIT}
+OPEN_IMPLICIT: Final = OPEN_LOOPS + OPEN_TURNS + FAILED_TURNS + IN_FLIGHT
+"""Turns without a span of which the latest call's is kept: as many as may wait, and as may have a
+call under way."""
+
+FAILED: Final = outcomes.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes at which a truncated turn was given up: the event that says so is an error."""
 
 REMEMBERED: Final = 1_024
-"""Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said to be unmapped."""
+"""Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said
+to be unmapped."""
 
 NO_SPAN: Final = trace.set_span_in_context(trace.INVALID_SPAN, Context())
-"""The context of what has no span. Not empty: the SDK would take the collecting thread's own in its place."""
+"""The context of what has no span. Not empty: the SDK would take the collecting thread's own in its
+place."""
+
+SEVERITIES: Final = {
+    level: (level.upper(), SeverityNumber[level.upper()]) for level in get_args(Level)
+}
 
 TURN_EVENTS: Final[Mapping[type, Event]] = {
-    events.ContinuationAttempted: schema.CONTINUATION_ATTEMPT,
-    events.PayloadRepaired: schema.TOOL_PAYLOAD_REPAIR,
-    events.DispatchBlocked: schema.TOOL_DISPATCH_BLOCKED,
-    events.TerminationSignalled: schema.TERMINATION_SIGNAL,
+    records.ContinuationAttempted: schema.CONTINUATION_ATTEMPT,
+    records.PayloadRepaired: schema.TOOL_PAYLOAD_REPAIR,
+    records.DispatchBlocked: schema.TOOL_DISPATCH_BLOCKED,
+    records.TerminationSignalled: schema.TERMINATION_SIGNAL,
 }
 
 
-@dataclass(slots=True, eq=False)
 class OpenSpan:
     """A span that a later record belongs to.
 
@@ -58,32 +79,49 @@ class OpenSpan:
         request: of a call's span, what is known of the request.
         ours: we made the span, so we end it.
         scopes: of the instrumentations that make a span of the same call.
-        context: log records and measurements are made in it: they lead to the span, without keeping it alive.
+        context: log records and measurements are made in it: they lead to the span, without keeping
+            it alive.
     """
 
-    span: Span
-    request: Attributes | None = None
-    ours: bool = True
-    scopes: tuple[str, ...] = ()
-    context: Context = field(init=False)
+    __slots__ = ("context", "ours", "request", "scopes", "span")
 
-    def __post_init__(self) -> None:
-        self.context = trace.set_span_in_context(trace.NonRecordingSpan(self.span.get_span_context()))
+    def __init__(
+        self,
+        span: Span,
+        request: Attributes | None = None,
+        *,
+        ours: bool = True,
+        scopes: tuple[str, ...] = (),
+        context: Context | None = None,
+    ) -> None:
+        self.span = span
+        self.request = request
+        self.ours = ours
+        self.scopes = scopes
+        self.context = context or trace.set_span_in_context(
+            trace.NonRecordingSpan(span.get_span_context())
+        )
 
-    def is_measured_by_another(self, ended: events.CallEnded) -> bool:
-        """Whether an instrumentation that makes a span of this call records the conventions' metrics itself.
+    def was_handed_over(self, ended: records.CallEnded) -> bool:
+        """Whether its instrumentation handed a stream over.
 
-        Not of a stream that it handed over: its span ended before the first piece came.
+        The span ended before the first piece came.
+
+        Whoever does so measures nothing of the response.
         """
-        if not self.is_by(schema.METRIC_EMITTERS):
-            return False
         over_ns = getattr(self.span, "end_time", None)
         first_s = ended.duration_s if ended.first_chunk_s is None else ended.first_chunk_s
-        return not (ended.started.stream and over_ns and over_ns < ended.started.started_ns + first_s * 1e9)
+        return bool(
+            ended.started.request.stream
+            and over_ns
+            and over_ns < ended.started.started_ns + first_s * 1e9
+        )
 
     def is_by(self, emitters: tuple[str, ...]) -> bool:
         """Whether one of these instrumentations makes a span of this call."""
-        return any(f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters)
+        return any(
+            f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters
+        )
 
 
 Opened = OpenSpan | None
@@ -92,7 +130,8 @@ Opened = OpenSpan | None
 class Recorder:
     """Turns records into signals. Where nothing is installed to take them it does next to nothing.
 
-    Providers that are not given are the global ones, looked for until there are any: a host may install them late.
+    Providers that are not given are the global ones, looked for until there are any: a host may
+    install them late.
 
     Args:
         tracer_provider, meter_provider, logger_provider: where signals go.
@@ -115,18 +154,23 @@ class Recorder:
         self._clock = clock
         self.use((tracer_provider, meter_provider, logger_provider), options or Options())
         self._open: OrderedDict[int, OpenSpan] = OrderedDict()
+        self._watchers: OrderedDict[int, Watchers] = OrderedDict()
         self._turns: OrderedDict[str, OpenSpan] = OrderedDict()
+        self._implicit: OrderedDict[str, SpanContext] = OrderedDict()
+        """Where the signals of turns without a span lead. However many wait, no explicit turn loses
+        its span."""
         self._cut: OrderedDict[int, SpanContext] = OrderedDict()
         self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
-            events.CallStarted: self._call_started,
-            events.CallEnded: self._call_ended,
-            events.CallWithdrawn: self._call_withdrawn,
-            events.TurnStarted: self._turn_started,
-            events.TurnEnded: self._turn_ended,
-            events.UsageEstimated: self._count,
-            events.ToolStarted: self._tool_started,
-            events.ToolEnded: self._tool_ended,
+            records.CallStarted: self._call_started,
+            records.CallEnded: self._call_ended,
+            records.CallWithdrawn: self._call_withdrawn,
+            records.TurnStarted: self._turn_started,
+            records.TurnJoined: self._turn_joined,
+            records.TurnEnded: self._turn_ended,
+            records.UsageEstimated: self._count,
+            records.ToolStarted: self._tool_started,
+            records.ToolEnded: self._tool_ended,
             **dict.fromkeys(TURN_EVENTS, self._turn_event),
         }
         forked = WeakMethod(self._forked)
@@ -157,112 +201,179 @@ class Recorder:
     def _forked(self) -> None:
         """In the child: what is in flight is the parent's to end."""
         self._open.clear()
+        self._watchers.clear()
         self._turns.clear()
+        self._implicit.clear()
 
-    # --- Calls ---------------------------------------------------------------------------------------------------
+    # --- Calls ------------------------------------------------------------------------------------
 
-    def _call_started(self, started: events.CallStarted) -> Activation | None:
+    def _call_started(self, started: records.CallStarted) -> Activation | None:
         out = self._out
         out.look()
         if out.meters is not None:
-            out.meters.expect(started.provider, started.model, started.turn.agent if out.agent else None)
-        foreign_spans.call_started(started, counted=out.counted())
-        request = attributes.of_call(started)
-        continued = None if started.continuation is None else self._cut.get(started.continuation.of or 0)
-        if isinstance(adopted := started.adopt, foreign_spans.AdoptedSpan):
-            if adopted.span.is_recording():
-                adopted.span.set_attributes(for_another(request))
-                if continued is not None:
-                    adopted.span.add_link(continued)
-            opened = OpenSpan(adopted.span, request, ours=False, scopes=adopted.scopes)
-        elif out.tracer is not None:
-            span = out.tracer.start_span(
-                f"{started.operation} {started.model}".rstrip(),
-                kind=SpanKind.CLIENT,
-                attributes=request,
-                links=None if continued is None else (Link(continued),),
-                start_time=started.started_ns,
-            )
-            opened = OpenSpan(span, request)
-        else:
+            agent = started.turn.agent if out.agent else None
+            out.meters.expect(started.endpoint.provider, started.request.model, agent)
+        watchers = foreign_spans.call_started(started, counted=out.counted())
+        remember(self._watchers, started.number, watchers, most=IN_FLIGHT)
+        opened = self._open_call(started)
+        if opened is None:
+            watchers.is_known = False
             return None
+        watchers.is_known = (
+            opened.span.is_recording() or not trace.get_current_span().get_span_context().is_valid
+        )
         remember(self._open, started.number, opened, most=IN_FLIGHT)
         return _activation(opened.span) if opened.ours else None
 
-    def _call_ended(self, ended: events.CallEnded) -> None:
+    def _open_call(self, started: records.CallStarted) -> Opened:
+        """The span of a call: another's that is adopted, else one of ours, if those go anywhere."""
+        adopted = started.adopt
+        if adopted is None and self._out.tracer is None:
+            return None
+        request = attributes.of_call(started)
+        links = self._links(started)
+        if isinstance(adopted, foreign_spans.AdoptedSpan):
+            if adopted.span.is_recording():
+                adopted.span.set_attributes(for_another(request))
+                for link in links:
+                    adopted.span.add_link(link.context, link.attributes)
+            return OpenSpan(adopted.span, request, ours=False, scopes=adopted.scopes)
+        if self._out.tracer is None:
+            return None
+        span = self._out.tracer.start_span(
+            f"{started.endpoint.operation} {started.request.model}".rstrip(),
+            context=foreign_spans.parent_here(),
+            kind=SpanKind.CLIENT,
+            attributes=request,
+            links=links,
+            start_time=started.started_ns,
+        )
+        return OpenSpan(span, request)
+
+    def _links(self, started: records.CallStarted) -> list[Link]:
+        """Return the links of a call to the call it continues, and to the call whose tool runs it.
+
+        The first call of a sub-agent has a link of the second kind.
+        """
+        turn, links = started.turn, []
+        continued = (
+            None if started.continuation is None else self._cut.get(started.continuation.of or 0)
+        )
+        if continued is not None:
+            links.append(Link(continued))
+        if turn.kind is TurnKind.IMPLICIT and started.iteration == 1:
+            call_id = foreign_spans.tool_call_here()
+            parent = None if call_id is None else inference().turn_of_tool_call(call_id)
+            kept = None if parent is None else self._implicit.get(parent.id)
+            if parent is not None and kept is not None:
+                links.append(Link(kept, {schema.TURN_ID.key: parent.id}))
+        return links
+
+    def _call_ended(self, ended: records.CallEnded) -> None:
         started, out = ended.started, self._out
         opened = self._open.pop(started.number, None)
+        watchers = self._watchers.pop(started.number, None)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        answer = attributes.of_answer(ended, counted=out.counted())
-        content = self._content(ended, opened)
+        is_told = out.takes_events()
+        is_shown = is_told or (opened is not None and opened.span.is_recording())
+        answer = attributes.of_answer(ended, counted=out.counted()) if is_shown else {}
+        content = {} if ended.content is None else self._content(ended, opened)
         if opened is not None:
-            self._describe(opened, ended, answer, as_text(content) if out.content.on_span else {})
+            self._describe(
+                opened, ended, answer, as_text(content) if content and out.content.on_span else {}
+            )
         foreign_spans.call_ended(ended)
-        self._tell_agent(ended)
-        if out.takes_events():
-            request = attributes.of_call(started) if opened is None or opened.request is None else opened.request
+        if started.turn.kind is not TurnKind.IMPLICIT:
+            self._tell_agent(ended)
+        if is_told:
+            request = (
+                attributes.of_call(started)
+                if opened is None or opened.request is None
+                else opened.request
+            )
             found = {**request, **answer}
             if content and out.content.on_event:
                 found |= content
             self._emit_call(ended, found, opened, ended_ns)
+        if (
+            watchers is not None
+            and opened is not None
+            and opened.scopes
+            and opened.was_handed_over(ended)
+        ):
+            watchers.remove(opened.scopes[0])
         if out.meters is not None:
-            standard = out.options.gen_ai_metrics
-            if standard is None:
-                standard = opened is None or not opened.is_measured_by_another(ended)
-            generations, price = out.generations if standard else (), out.price(started.model)
-            out.meters.count_call(ended, _context(opened), generations=generations, price=price)
+            standard, price = out.options.gen_ai_metrics, out.price(started.request.model)
+            out.meters.count_call(
+                ended,
+                _context(opened),
+                generations=() if standard is False else out.generations,
+                price=price,
+                watchers=watchers if standard is None else None,
+            )
         if opened is not None and opened.ours:
             _end(opened.span, attributes.error_of(ended), ended_ns)
 
-    def _call_withdrawn(self, withdrawn: events.CallWithdrawn) -> None:
+    def _call_withdrawn(self, withdrawn: records.CallWithdrawn) -> None:
         self._open.pop(withdrawn.started.number, None)
+        self._watchers.pop(withdrawn.started.number, None)
 
-    def _describe(self, opened: OpenSpan, ended: events.CallEnded, answer: Attributes, content: Attributes) -> None:
+    def _describe(
+        self, opened: OpenSpan, ended: records.CallEnded, answer: Attributes, content: Attributes
+    ) -> None:
         """Say on the span what came, and remember it for what may follow."""
         span, turn, stop = opened.span, ended.started.turn, ended.stop
         if span.is_recording():
-            span.set_attributes({**(answer if opened.ours else for_another(answer)), **content})
+            shown = answer if opened.ours else for_another(answer)
+            span.set_attributes({**shown, **content} if content else shown)
         if stop.truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
-            # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
-            # One that was cut waits, perhaps for long: then only where it was is kept.
-            kept = OpenSpan(trace.get_current_span(opened.context), ours=False) if stop.truncated else opened
-            self._remember_turn(turn, kept)
+            # The turn has no span: its events and exemplars lead to its truncated call, else to its
+            # last. It may wait for long: only the span's context is kept.
+            remember(self._implicit, turn.id, span.get_span_context(), most=OPEN_IMPLICIT)
 
-    def _content(self, ended: events.CallEnded, opened: Opened) -> Attributes:
-        """What was said in a call, as it may be recorded; nothing where nobody would see it, or another tells it."""
+    def _content(self, ended: records.CallEnded, opened: Opened) -> Attributes:
+        """What was said in a call, as it may be recorded.
+
+        Nothing where nobody would see it, or another tells it.
+        """
         policy = self._out.content
         on_span = policy.on_span and opened is not None and opened.span.is_recording()
         is_wanted = on_span or (policy.on_event and self._out.takes_events())
         if ended.content is None or not is_wanted or _has_content_by_another(opened):
             return {}
         try:
-            return policy.attributes(ended.content, ended.started.stop_sequences)
+            return policy.attributes(ended.content, ended.started.request.stop_sequences)
         except Exception:
             log_internal_error("recording what was said")
             return {}
 
-    def _emit_call(self, ended: events.CallEnded, found: Attributes, opened: Opened, at_ns: int) -> None:
+    def _emit_call(
+        self, ended: records.CallEnded, found: Attributes, opened: Opened, at_ns: int
+    ) -> None:
         """Emit the events of a call."""
         started, stop = ended.started, ended.stop
-        self._emit(schema.STOP_REASON_OBSERVED, found, opened, at_ns, "warn" if stop.truncated else "info")
+        self._emit(
+            schema.STOP_REASON_OBSERVED, found, opened, at_ns, "warn" if stop.truncated else "info"
+        )
         if not stop.mapped:
-            unmapped = started.provider, started.model, word_shown(stop.raw or "")
+            # Two values are two announcements, also where both are shown alike.
+            unmapped = started.endpoint.provider, started.request.model, value_key(stop.raw or "")
             if unmapped not in self._unmapped and len(self._unmapped) < REMEMBERED:
                 self._unmapped.add(unmapped)
                 self._emit(schema.STOP_REASON_UNMAPPED, found, opened, at_ns)
         if self._out.content.details and not _has_content_by_another(opened):
             self._emit(schema.INFERENCE_DETAILS, found, opened, at_ns)
 
-    # --- Turns ---------------------------------------------------------------------------------------------------
+    # --- Turns ------------------------------------------------------------------------------------
 
-    def _turn_started(self, started: events.TurnStarted) -> Activation | None:
+    def _turn_started(self, started: records.TurnStarted) -> Activation | None:
         self._out.look()
         turn = started.turn
-        current = trace.get_current_span()
         span = foreign_spans.agents_span(turn)
-        if span is None and current.is_recording() and kind_of(current) is Kind.AGENT:
+        current = foreign_spans.span_here(self._out.tracers)
+        if span is None and current is not None and kind_of(current) is Kind.AGENT:
             span = current
             self._remember_turn(turn, OpenSpan(span, ours=False))
         if span is not None:
@@ -271,32 +382,57 @@ class Recorder:
         if self._out.tracer is None:
             return None
         name = f"invoke_agent {turn.agent or ''}".rstrip()
-        span = self._out.tracer.start_span(name, attributes=_of_turn(turn), start_time=turn.started_ns)
+        found, parent = _of_turn(turn), foreign_spans.parent_here()
+        span = self._out.tracer.start_span(
+            name, parent, attributes=found, start_time=turn.started_ns
+        )
         self._remember_turn(turn, OpenSpan(span))
         return _activation(span)
 
-    def _tell_agent(self, ended: events.CallEnded) -> None:
-        """Write what has come of an agent's turn so far on its span: when that has ended nothing can be written."""
+    def _turn_joined(self, joined: records.TurnJoined) -> Activation | None:
+        """Keep the span current in which the turn began: a stream may be read elsewhere."""
+        current = trace.get_current_span()
+        return _activation(current) if current.get_span_context().is_valid else None
+
+    def _tell_agent(self, ended: records.CallEnded) -> None:
+        """Write what has come of an agent's turn so far on its span.
+
+        When that has ended nothing can be written.
+        """
         turn = ended.started.turn.so_far()
         span = foreign_spans.agents_span(turn)
         if span is not None and span.is_recording():
             outcome = completed(turn) if ended.error is None else outcome_of(ended)
             span.set_attributes(for_another(_of_turn(turn, outcome)))
 
-    def _turn_ended(self, ended: events.TurnEnded) -> None:
+    def _turn_ended(self, ended: records.TurnEnded) -> None:
         turn, outcome = ended.turn, ended.outcome
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
-        opened = self._turns.pop(turn.id, None)
-        if (agents := foreign_spans.agents_span(turn)) is not None:
+        if turn.kind is TurnKind.IMPLICIT:
+            opened = self._led_to(self._implicit.pop(turn.id, None))
+        else:
+            opened = self._turns.pop(turn.id, None)
+        if (
+            turn.kind is not TurnKind.IMPLICIT
+            and (agents := foreign_spans.agents_span(turn)) is not None
+        ):
             opened = OpenSpan(agents, ours=False)
         if turn.truncated:
-            tried = {TurnOutcome.RETRY_LIMIT: turn.continuations, TurnOutcome.RESUME_LIMIT: turn.resumes}
+            tried = {
+                TurnOutcome.RETRY_LIMIT: turn.continuations,
+                TurnOutcome.RESUME_LIMIT: turn.resumes,
+            }
             # A limit of none is no failure: the policy does not continue, or resume.
-            is_well = outcome in events.COMPLETE or tried.get(outcome) == 0
+            is_well = ended.complete or tried.get(outcome) == 0
             level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
-            self._emit(schema.CONTINUATION_TERMINATED, attributes.of_turn(turn, outcome), opened, ended_ns, level)
+            found = attributes.of_turn(turn, outcome)
+            if ended.tools_unanswered:
+                found[schema.TOOLS_UNANSWERED.key] = True
+            self._emit(schema.CONTINUATION_TERMINATED, found, opened, ended_ns, level)
         if self._out.meters is not None:
-            self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _context(opened))
+            self._out.meters.count_turn(
+                ended, turn.agent if self._out.agent else None, _context(opened)
+            )
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
             found = _of_turn(turn, outcome)
             opened.span.set_attributes(found if opened.ours else for_another(found))
@@ -308,40 +444,60 @@ class Recorder:
         found = attributes.of_event(event, record)
         if not self._out.content.on_event:
             found.pop(schema.BLOCKED_NAMES.key, None)
-        self._emit(event, found, self._turns.get(record.turn.id), self._clock())
-        if not isinstance(record, events.TerminationSignalled):
+        turn_id = record.turn.id
+        opened = self._turns.get(turn_id) or self._led_to(self._implicit.get(turn_id))
+        self._emit(event, found, opened, self._clock())
+        if not isinstance(record, records.TerminationSignalled):
             self._count(record)
 
     def _count(self, record: Counted) -> None:
         if self._out.meters is not None:
             self._out.meters.count_event(record, self._out.price(record.model))
 
-    # --- Tools ---------------------------------------------------------------------------------------------------
+    # --- Tools ------------------------------------------------------------------------------------
 
-    def _tool_started(self, started: events.ToolStarted) -> Activation | None:
+    def _tool_started(self, started: records.ToolStarted) -> Activation | None:
         if self._out.tracer is None:
             return None
         name, found = f"execute_tool {started.name}", attributes.of_tool(started)
-        opened = OpenSpan(self._out.tracer.start_span(name, attributes=found, start_time=self._clock()))
+        parent = foreign_spans.parent_here()
+        opened = OpenSpan(
+            self._out.tracer.start_span(name, parent, attributes=found, start_time=self._clock())
+        )
         remember(self._open, started.number, opened, most=IN_FLIGHT)
         return _activation(opened.span)
 
-    def _tool_ended(self, ended: events.ToolEnded) -> None:
+    def _tool_ended(self, ended: records.ToolEnded) -> None:
         opened = self._open.pop(ended.started.number, None)
         if opened is not None:
             _end(opened.span, attributes.error_type(ended.error), self._clock())
 
-    # --- What they share -----------------------------------------------------------------------------------------
+    # --- What they share --------------------------------------------------------------------------
+
+    @staticmethod
+    def _led_to(context: SpanContext | None) -> Opened:
+        """Where signals lead that belong to a span which has ended."""
+        return None if context is None else OpenSpan(trace.NonRecordingSpan(context), ours=False)
 
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
 
-    def _emit(self, event: Event, found: Attributes, opened: Opened, at_ns: int, level: Level | None = None) -> None:
-        """Emit one event: to the log with its context, and where that is asked for to a span that is open."""
+    def _emit(
+        self,
+        event: Event,
+        found: Attributes,
+        opened: Opened,
+        at_ns: int,
+        level: Level | None = None,
+    ) -> None:
+        """Emit one event.
+
+        To the log with its context, and where that is asked for to a span that is open.
+        """
         out = self._out
         found = attributes.declared(event, found)
         if out.logger is not None:
-            severity = (level or event.severity).upper()
+            severity, severity_number = SEVERITIES[level or event.severity]
             out.logger.emit(
                 event_name=event.name,
                 body=event.body % defaultdict(lambda: "?", found),
@@ -349,12 +505,19 @@ class Recorder:
                 timestamp=at_ns,
                 context=None if opened is None else opened.context,
                 severity_text=severity,
-                severity_number=SeverityNumber[severity],
+                severity_number=severity_number,
             )
         if out.mirrors_events:
-            # An implicit turn's last span has ended: what is current is the nearest that can still be written to.
-            span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
-            span.add_event(event.name, as_text(found), at_ns)
+            # An implicit turn's last span has ended: what is current is the nearest that can still
+            # be written to.
+            is_open = opened is not None and opened.span.is_recording()
+            span = (
+                opened.span
+                if opened is not None and is_open
+                else foreign_spans.span_here(out.tracers)
+            )
+            if span is not None:
+                span.add_event(event.name, as_text(found), at_ns)
 
 
 def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
@@ -363,8 +526,26 @@ def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
 
 
 def _activation(span: Span) -> Activation:
-    """Makes a span current for one step. What is raised there is told when the span ends."""
-    return partial(trace.use_span, span, record_exception=False, set_status_on_exception=False)
+    """Makes a span current for one step."""
+    return partial(_Current, span)
+
+
+class _Current:
+    """A span as the current one, for one step.
+
+    What is raised in it is recorded when the span ends.
+    """
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def __enter__(self) -> None:
+        self._token = attach(trace.set_span_in_context(self._span))
+
+    def __exit__(self, *raised: object) -> None:
+        detach(self._token)
 
 
 def _end(span: Span, error: str | None, ended_ns: int) -> None:
@@ -375,7 +556,10 @@ def _end(span: Span, error: str | None, ended_ns: int) -> None:
 
 
 def _has_content_by_another(opened: Opened) -> bool:
-    """Whether an instrumentation that makes a span of a call records what is said by the conventions' variable."""
+    """Return whether an instrumentation with a span of the call records the captured content.
+
+    The conventions' variable turns that on.
+    """
     return opened is not None and opened.is_by(schema.CONTENT_EMITTERS)
 
 

@@ -1,19 +1,33 @@
-"""Every span, event, metric and attribute that endturn emits, declared once; everything else is generated from it.
+"""Every span, event, metric and attribute that endturn emits, declared once.
 
-Standard attributes are those of the OpenTelemetry GenAI semantic conventions (semantic-conventions-genai, read
-2026-11), carried as our own constants because the Python constants for GenAI are frozen and deprecated. Ours live under
-`endturn.`. What each means, in words, stands in data/telemetry.tsv: a declaration here has its row there.
+Everything else is generated from it.
+
+Standard attributes are those of the OpenTelemetry GenAI semantic conventions
+(semantic-conventions-genai, read 2026-11), carried as our own constants because the Python
+constants for GenAI are frozen and deprecated. Ours live under `endturn.`. What is recorded of a
+request and of its response is declared in endturn.calls.facts, once for all signals. What all else
+means, in words, stands in data/telemetry.tsv: a declaration here has its row there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeVar
+from functools import cache
+from typing import Final, Literal, NamedTuple, TypeVar
 
-from endturn.events import Strategy, TurnOutcome
-from endturn.stop import StopReason
-from endturn.tables import lines, shipped
+from endturn.calls import (
+    INTERNAL_STEPS,
+    EndpointFacts,
+    Fact,
+    On,
+    RequestFacts,
+    ResponseFacts,
+    Strategy,
+    TurnOutcome,
+    facts_in,
+    members_of,
+)
+from endturn.vocabulary import StopReason, lines, shipped
 
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"
 SCOPE: Final = "endturn"
@@ -29,8 +43,7 @@ Words = tuple[str, ...]
 Example = str | int | float | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """One attribute.
 
     Attributes:
@@ -56,8 +69,7 @@ class Attribute:
         return self.type == "boolean" or bool(self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """One instrument.
 
     Attributes:
@@ -76,15 +88,17 @@ class Metric:
 
     @property
     def prometheus(self) -> str:
-        """Its name in Prometheus (default translation); a histogram's without `_bucket`, `_sum`, `_count`."""
+        """Its name in Prometheus (default translation).
+
+        A histogram's without `_bucket`, `_sum`, `_count`.
+        """
         base = self.name.replace(".", "_")
         if self.unit == "s":
             base = f"{base}_seconds"
         return f"{base}_total" if self.instrument == "counter" else base
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One log record with an event name.
 
     Attributes:
@@ -99,8 +113,7 @@ class Event:
     severity_note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One kind of span."""
 
     name: str
@@ -109,7 +122,10 @@ class Span:
     attributes: tuple[Attribute, ...]
 
 
-_words: Final = {(what, name): words for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))}
+_words: Final = {
+    (what, name): words
+    for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))
+}
 
 
 def _said(what: str, name: str) -> list[str]:
@@ -118,12 +134,16 @@ def _said(what: str, name: str) -> list[str]:
     return _words.pop((what, name))
 
 
-def _attribute(key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False) -> Attribute:
+def _attribute(
+    key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False
+) -> Attribute:
     (brief,) = _said("attribute", key)
     return Attribute(key, type_, brief, values, examples, opt_in)
 
 
-def _metric(name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()) -> Metric:
+def _metric(
+    name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()
+) -> Metric:
     brief, answers = _said("metric", name)
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
@@ -138,45 +158,54 @@ def _span(name: str, kind: Literal["client", "internal"], *attributes: Attribute
     return Span(name, kind, brief, attributes)
 
 
+@cache
+def _recorded(declared: Fact) -> Attribute:
+    """Return the attribute that a fact is recorded as."""
+    examples = declared.example if isinstance(declared.example, tuple) else (declared.example,)
+    return Attribute(
+        declared.key, declared.type, declared.doc, declared.values, examples, declared.opt_in
+    )
+
+
+def _attributes(declared: Mapping[str, Fact]) -> dict[str, Attribute]:
+    """Return the attributes of facts, by their fields."""
+    return {name: _recorded(each) for name, each in declared.items()}
+
+
+def _on(where: On, declared: Mapping[str, Fact]) -> tuple[Attribute, ...]:
+    """Return the facts that are recorded there without being asked for."""
+    return tuple(
+        _recorded(each) for each in declared.values() if where in each.on and not each.opt_in
+    )
+
+
 def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
     """All of a kind that stand above, in their order."""
     return tuple(each for each in globals().values() if isinstance(each, kind))
 
 
-# --- Attributes: the GenAI conventions' ---------------------------------------------------------------------------
+# --- Attributes: the GenAI conventions' -----------------------------------------------------------
 
-_OPERATIONS: Final = ("chat", "generate_content", "text_completion", "invoke_agent", "execute_tool")
-OPERATION = _attribute("gen_ai.operation.name", "string", values=_OPERATIONS)
-PROVIDER = _attribute("gen_ai.provider.name", "string", "openai", "anthropic")
-REQUEST_MODEL = _attribute("gen_ai.request.model", "string", "gpt-5-mini")
-REQUEST_MAX_TOKENS = _attribute("gen_ai.request.max_tokens", "int", 1024)
-REQUEST_STREAM = _attribute("gen_ai.request.stream", "boolean", True)
-REQUEST_CHOICES = _attribute("gen_ai.request.choice.count", "int", 2)
-REQUEST_TEMPERATURE = _attribute("gen_ai.request.temperature", "double", 0.2)
-REQUEST_TOP_P = _attribute("gen_ai.request.top_p", "double", 0.9)
-REQUEST_TOP_K = _attribute("gen_ai.request.top_k", "int", 40)
-REQUEST_SEED = _attribute("gen_ai.request.seed", "int", 7)
-REQUEST_STOP_SEQUENCES = _attribute("gen_ai.request.stop_sequences", "string[]", "END", opt_in=True)
-REQUEST_REASONING_LEVEL = _attribute("gen_ai.request.reasoning.level", "string", "low")
-REQUEST_PREVIOUS_RESPONSE = _attribute("gen_ai.request.previous_response.id", "string", "resp_123")
-OUTPUT_TYPE = _attribute("gen_ai.output.type", "string", values=("text", "json", "image", "speech"))
-RESPONSE_ID = _attribute("gen_ai.response.id", "string", "chatcmpl-123")
-RESPONSE_MODEL = _attribute("gen_ai.response.model", "string", "gpt-5-mini-2026-08-07")
+_ENDPOINT, _REQUEST, _RESPONSE = map(facts_in, (EndpointFacts, RequestFacts, ResponseFacts))
+_STOP, _USAGE = members_of(ResponseFacts, "stop"), members_of(ResponseFacts, "usage")
+ENDPOINT, REQUEST, RESPONSE, STOP = map(_attributes, (_ENDPOINT, _REQUEST, _RESPONSE, _STOP))
+"""What is recorded of whom a request asks, of the request, of its response, and of why that
+stopped, by the fields."""
+OPERATION, PROVIDER = ENDPOINT["operation"], ENDPOINT["provider"]
+SERVER_ADDRESS, SERVER_PORT = SERVER = ENDPOINT["server_address"], ENDPOINT["server_port"]
+REQUEST_MODEL, REQUEST_MAX_TOKENS = REQUEST["model"], REQUEST["max_tokens"]
+RESPONSE_ID, RESPONSE_MODEL = RESPONSE["id"], RESPONSE["model"]
 FINISH_REASONS = _attribute("gen_ai.response.finish_reasons", "string[]", "length")
 RESPONSE_FIRST_CHUNK = _attribute("gen_ai.response.time_to_first_chunk", "double", 0.31)
-INPUT_TOKENS = _attribute("gen_ai.usage.input_tokens", "int", 812)
-OUTPUT_TOKENS = _attribute("gen_ai.usage.output_tokens", "int", 1024)
-REASONING_TOKENS = _attribute("gen_ai.usage.reasoning.output_tokens", "int", 640)
-CACHE_READ_TOKENS = _attribute("gen_ai.usage.cache_read.input_tokens", "int", 512)
-CACHE_WRITE_TOKENS = _attribute("gen_ai.usage.cache_write.input_tokens", "int", 300)
+USAGE: Final = _attributes(_USAGE)
+"""By the field of a `Usage`."""
+INPUT_TOKENS, OUTPUT_TOKENS = USAGE["input_tokens"], USAGE["output_tokens"]
 TOKEN_TYPE = _attribute("gen_ai.token.type", "string", values=("input", "output"))
 TOKEN_MODALITY = _attribute("gen_ai.token.modality", "string", values=("unknown",))
 CONVERSATION = _attribute("gen_ai.conversation.id", "string")
 AGENT = _attribute("gen_ai.agent.name", "string", "support")
 TOOL_NAME = _attribute("gen_ai.tool.name", "string", "search")
 TOOL_CALL_ID = _attribute("gen_ai.tool.call.id", "string", "call_1")
-SERVER_ADDRESS = _attribute("server.address", "string", "api.openai.com")
-SERVER_PORT = _attribute("server.port", "int", 8080)
 ERROR_TYPE = _attribute("error.type", "string", "429")
 
 SYSTEM_INSTRUCTIONS = _attribute("gen_ai.system_instructions", "string", opt_in=True)
@@ -184,12 +213,11 @@ INPUT_MESSAGES = _attribute("gen_ai.input.messages", "string", opt_in=True)
 OUTPUT_MESSAGES = _attribute("gen_ai.output.messages", "string", opt_in=True)
 TOOL_DEFINITIONS = _attribute("gen_ai.tool.definitions", "string", opt_in=True)
 
-# --- Attributes: ours ---------------------------------------------------------------------------------------------
+# --- Attributes: ours -----------------------------------------------------------------------------
 
-REASON = _attribute("endturn.stop.reason", "string", values=tuple(StopReason))
-RAW = _attribute("endturn.stop.raw", "string", "length")
-STOP_TRUNCATED = _attribute("endturn.stop.truncated", "boolean")
-SUSPECTED = _attribute("endturn.stop.suspected", "boolean")
+REASON, RAW, STOP_TRUNCATED, SUSPECTED = (
+    STOP[name] for name in ("reason", "raw", "truncated", "suspected")
+)
 TURN_ID = _attribute("endturn.turn.id", "string", "9f2c4e0d11aa87b3")
 ITERATION = _attribute("endturn.turn.iteration", "int", 1)
 CONTINUATION_INDEX = _attribute("endturn.continuation.index", "int")
@@ -203,6 +231,7 @@ CONTINUATIONS = _attribute("endturn.turn.continuations", "int", 1)
 TURN_REPAIRS = _attribute("endturn.turn.repairs", "int")
 ESTIMATED = _attribute("endturn.turn.estimated", "boolean")
 INFERRED = _attribute("endturn.turn.inferred", "boolean")
+TOOLS_UNANSWERED = _attribute("endturn.turn.tools_unanswered", "boolean")
 STRATEGY = _attribute("endturn.continuation.strategy", "string", values=tuple(Strategy))
 ATTEMPTS = _attribute("endturn.continuation.attempts", "int")
 ATTEMPTS_LEFT = _attribute("endturn.continuation.attempts_remaining", "int")
@@ -212,17 +241,19 @@ TOKENS_SO_FAR = _attribute("endturn.continuation.output_tokens", "int")
 CHARS_SO_FAR = _attribute("endturn.continuation.output_chars", "int")
 ISSUE = _attribute(
     "endturn.repair.issue", "string",
-    values=("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal", "suspected",
-            "provider_rejected", "no_calls"),
+    values=("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal",
+            "suspected", "provider_rejected", "no_calls"),
 )  # fmt: skip
 REPAIR_CALLS = _attribute("endturn.repair.calls", "int", 1)
 ATTEMPTED = _attribute("endturn.repair.attempted", "boolean")
 SUCCEEDED = _attribute("endturn.repair.succeeded", "boolean")
-REPAIR_RESULT = _attribute("endturn.repair.result", "string", values=("succeeded", "failed", "not_attempted"))
+REPAIR_RESULT = _attribute(
+    "endturn.repair.result", "string", values=("succeeded", "failed", "not_attempted")
+)
 BLOCK_REASON = _attribute(
     "endturn.block.reason", "string",
-    values=("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json", "schema_mismatch",
-            "unknown_tool", "duplicate_id", "repair_failed", "repeated"),
+    values=("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json",
+            "schema_mismatch", "unknown_tool", "duplicate_id", "repair_failed", "repeated"),
 )  # fmt: skip
 BLOCKED_CALLS = _attribute("endturn.block.calls", "int", 1)
 BLOCKED_NAMES = _attribute("endturn.block.names", "string[]", "search", opt_in=True)
@@ -233,27 +264,37 @@ REQUIRES_REVIEW = _attribute("endturn.termination.requires_review", "boolean")
 CONTENT_CUT = _attribute("endturn.content.cut", "boolean", opt_in=True)
 _CAPPED: Final = ("provider", "model", "agent", "server_address", "error_type", "all")
 CAPPED = _attribute("endturn.series.capped_label", "string", values=_CAPPED)
-LISTENER = _attribute("endturn.listener.name", "string", "Recorder")
+LISTENER = _attribute("endturn.listener.name", "string", "Recorder", *INTERNAL_STEPS)
 
 CONTENT: Final = (
-    SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS, REQUEST_STOP_SEQUENCES, CONTENT_CUT,
+    SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS,
+    *(each for each in REQUEST.values() if each.opt_in), CONTENT_CUT,
 )  # fmt: skip
 """What was said: only where the host asked for it."""
-USAGE: Final = {
-    "input_tokens": INPUT_TOKENS,
-    "output_tokens": OUTPUT_TOKENS,
-    "cache_read_tokens": CACHE_READ_TOKENS,
-    "cache_write_tokens": CACHE_WRITE_TOKENS,
-    "reasoning_tokens": REASONING_TOKENS,
-}
-"""By the field of a `Usage`."""
-CALL: Final = (PROVIDER, REQUEST_MODEL)
+CALL: Final = (*_on(On.OWN, _ENDPOINT), *_on(On.OWN, _REQUEST))
 TURN: Final = (*CALL, AGENT)
-OPERATIONS: Final = (OPERATION, *CALL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT)
+_LABELS: Final = (*_on(On.LABEL, _ENDPOINT), *_on(On.LABEL, _REQUEST), *_on(On.LABEL, _RESPONSE))
+OPERATIONS: Final = tuple(sorted(_LABELS, key=lambda label: label in SERVER))
+"""The labels of the conventions' metrics, the server's last."""
 
-# --- Metrics ------------------------------------------------------------------------------------------------------
+# --- Metrics --------------------------------------------------------------------------------------
 
-SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+SECONDS: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
 """The conventions' bounds for the duration of an operation."""
 TOKENS: Final = tuple(4.0**n for n in range(14))
 """The conventions' bounds for token usage, 1 … 67108864."""
@@ -261,21 +302,38 @@ TOKENS: Final = tuple(4.0**n for n in range(14))
 RESPONSES = _metric("endturn.responses", "counter", "{response}", *CALL, REASON)
 TURNS = _metric("endturn.turns", "counter", "{turn}", *TURN, TRUNCATED, CONTINUED, OUTCOME)
 TRUNCATION_EXITS = _metric("endturn.truncation.exits", "counter", "{turn}", *TURN, OUTCOME)
-CONTINUATIONS_METRIC = _metric("endturn.continuations", "counter", "{continuation}", *CALL, STRATEGY)
+CONTINUATIONS_METRIC = _metric(
+    "endturn.continuations", "counter", "{continuation}", *CALL, STRATEGY
+)
 TURN_CONTINUATIONS = _metric(
-    "endturn.turn.continuations", "histogram", "{continuation}", *CALL, buckets=(0, 1, 2, 3, 4, 5, 8, 13)
+    "endturn.turn.continuations",
+    "histogram",
+    "{continuation}",
+    *CALL,
+    buckets=(0, 1, 2, 3, 4, 5, 8, 13),
 )
 TURN_DURATION = _metric(
     "endturn.turn.duration", "histogram", "s", *CALL, TRUNCATED, CONTINUED,
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300, 1000),
 )  # fmt: skip
 TURN_OUTPUT = _metric(
-    "endturn.turn.output", "histogram", "{token}", *CALL, COMPLETE, buckets=tuple(2.0**n for n in range(6, 18))
+    "endturn.turn.output",
+    "histogram",
+    "{token}",
+    *CALL,
+    COMPLETE,
+    buckets=tuple(2.0**n for n in range(6, 18)),
 )
 BUDGET_USED = _metric(
-    "endturn.output.budget_used", "histogram", "1", *CALL, buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1)
+    "endturn.output.budget_used",
+    "histogram",
+    "1",
+    *CALL,
+    buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1),
 )
-CONTINUATION_TOKENS = _metric("endturn.continuation.tokens", "counter", "{token}", *CALL, TOKEN_TYPE)
+CONTINUATION_TOKENS = _metric(
+    "endturn.continuation.tokens", "counter", "{token}", *CALL, TOKEN_TYPE
+)
 CONTINUATION_COST = _metric("endturn.continuation.cost", "counter", "{USD}", *CALL)
 REPAIRS = _metric("endturn.tool_payload.repairs", "counter", "{repair}", *CALL, REPAIR_RESULT)
 BLOCKED = _metric("endturn.tool_calls.blocked", "counter", "{tool_call}", *CALL, BLOCK_REASON)
@@ -288,28 +346,41 @@ LISTENER_FAILURES = _metric("endturn.listener.failures", "counter", "{failure}",
 OPERATION_DURATION = _metric(
     "gen_ai.client.operation.duration", "histogram", "s", *OPERATIONS, ERROR_TYPE, buckets=SECONDS
 )
-TOKEN_USAGE = _metric("gen_ai.client.token.usage", "histogram", "{token}", *OPERATIONS, TOKEN_TYPE, buckets=TOKENS)
-FIRST_CHUNK = _metric("gen_ai.client.operation.time_to_first_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS)
-OUTPUT_CHUNK = _metric("gen_ai.client.operation.time_per_output_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS)
+TOKEN_USAGE = _metric(
+    "gen_ai.client.token.usage", "histogram", "{token}", *OPERATIONS, TOKEN_TYPE, buckets=TOKENS
+)
+FIRST_CHUNK = _metric(
+    "gen_ai.client.operation.time_to_first_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS
+)
+OUTPUT_CHUNK = _metric(
+    "gen_ai.client.operation.time_per_output_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS
+)
 
 LATER: Final = "gen_ai.client.inference"
 """How the names of the later generation begin."""
-INFERENCE_DURATION = replace(OPERATION_DURATION, name=f"{LATER}.duration")
-INFERENCE_FIRST_CHUNK = replace(FIRST_CHUNK, name=f"{LATER}.time_to_first_chunk")
-INFERENCE_OUTPUT_CHUNK = replace(OUTPUT_CHUNK, name=f"{LATER}.time_per_output_chunk")
+INFERENCE_DURATION = OPERATION_DURATION._replace(name=f"{LATER}.duration")
+INFERENCE_FIRST_CHUNK = FIRST_CHUNK._replace(name=f"{LATER}.time_to_first_chunk")
+INFERENCE_OUTPUT_CHUNK = OUTPUT_CHUNK._replace(name=f"{LATER}.time_per_output_chunk")
 INFERENCE_INPUT, INFERENCE_OUTPUT = (
-    _metric(f"{LATER}.operation.{each}", "histogram", "{token}", *OPERATIONS, ERROR_TYPE, buckets=TOKENS)
+    _metric(
+        f"{LATER}.operation.{each}", "histogram", "{token}", *OPERATIONS, ERROR_TYPE, buckets=TOKENS
+    )
     for each in ("input_tokens", "output_tokens")
 )
 INFERENCE_USAGE: Final = {
-    field: _metric(f"{LATER}.{each.key.removeprefix('gen_ai.')}", "counter", "{token}", *OPERATIONS, TOKEN_MODALITY)
+    field: _metric(
+        f"{LATER}.{each.key.removeprefix('gen_ai.')}",
+        "counter",
+        "{token}",
+        *OPERATIONS,
+        TOKEN_MODALITY,
+    )
     for field, each in USAGE.items()
 }
 """By the field of a `Usage`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(NamedTuple):
     """What one generation of the conventions calls the times of a call."""
 
     duration: Metric
@@ -318,8 +389,11 @@ class Generation:
 
 
 OPERATION_METRICS: Final = Generation(OPERATION_DURATION, FIRST_CHUNK, OUTPUT_CHUNK)
-"""As released (v1.41), and as most instrumentations emit them; tokens are `gen_ai.client.token.usage`."""
-INFERENCE_METRICS: Final = Generation(INFERENCE_DURATION, INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK)
+"""As released (v1.41), and as most instrumentations emit them; tokens are
+`gen_ai.client.token.usage`."""
+INFERENCE_METRICS: Final = Generation(
+    INFERENCE_DURATION, INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK
+)
 """As semantic-conventions-genai has them since (its migration.md)."""
 
 SEMCONV: Final = {
@@ -327,95 +401,127 @@ SEMCONV: Final = {
     "gen_ai_latest_experimental": (INFERENCE_METRICS,),
     "gen_ai_latest_experimental/dup": (OPERATION_METRICS, INFERENCE_METRICS),
 }
-"""Which generations are emitted, by the words of OTEL_SEMCONV_STABILITY_OPT_IN; `/dup` means both there."""
+"""Which generations are emitted, by the words of OTEL_SEMCONV_STABILITY_OPT_IN; `/dup` means both
+there."""
 
 SUCCESSORS: Final[Mapping[Metric, tuple[tuple[Metric, Mapping[Attribute, str]], ...]]] = {
     OPERATION_DURATION: ((INFERENCE_DURATION, {}),),
     FIRST_CHUNK: ((INFERENCE_FIRST_CHUNK, {}),),
     OUTPUT_CHUNK: ((INFERENCE_OUTPUT_CHUNK, {}),),
-    TOKEN_USAGE: ((INFERENCE_INPUT, {TOKEN_TYPE: "input"}), (INFERENCE_OUTPUT, {TOKEN_TYPE: "output"})),
+    TOKEN_USAGE: (
+        (INFERENCE_INPUT, {TOKEN_TYPE: "input"}),
+        (INFERENCE_OUTPUT, {TOKEN_TYPE: "output"}),
+    ),
 }
-"""What a metric is called in the later generation, with the attributes that the new name says instead."""
+"""What a metric is called in the later generation, with the attributes that the new name says
+instead."""
 
 METRICS: Final = (*_declared(Metric), *INFERENCE_USAGE.values())
 
+_OF_RESPONSE: Final = _on(On.CALL, _RESPONSE)
 INFERENCE: Final = (
-    OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
-    REQUEST_TOP_P, REQUEST_TOP_K, REQUEST_SEED, REQUEST_REASONING_LEVEL, REQUEST_PREVIOUS_RESPONSE,
-    OUTPUT_TYPE, RESPONSE_ID, RESPONSE_MODEL, FINISH_REASONS, RESPONSE_FIRST_CHUNK,
-    INPUT_TOKENS, OUTPUT_TOKENS, REASONING_TOKENS, CACHE_READ_TOKENS, CACHE_WRITE_TOKENS, CONVERSATION, SERVER_ADDRESS,
-    SERVER_PORT, ERROR_TYPE, REASON, RAW, STOP_TRUNCATED, SUSPECTED, TURN_ID, ITERATION, CONTINUATION_INDEX,
+    *(each for each in _on(On.CALL, _ENDPOINT) if each not in SERVER), *_on(On.CALL, _REQUEST),
+    *(each for each in _OF_RESPONSE if each.key.startswith("gen_ai.")), FINISH_REASONS,
+    RESPONSE_FIRST_CHUNK, *sorted(USAGE.values(), key=lambda each: "cache" in each.key),
+    CONVERSATION, *SERVER, ERROR_TYPE, *_on(On.CALL, _STOP),
+    *(each for each in _OF_RESPONSE if each.key.startswith("endturn.")), TURN_ID, ITERATION,
+    CONTINUATION_INDEX,
 )  # fmt: skip
 """What is known of one call to a provider."""
 
-# --- Events -------------------------------------------------------------------------------------------------------
+# --- Events ---------------------------------------------------------------------------------------
 
-STOP_REASON_OBSERVED = _event("endturn.stop_reason_observed", "info", *CALL, REASON, RAW, TURN_ID, ITERATION)
+STOP_REASON_OBSERVED = _event(
+    "endturn.stop_reason_observed",
+    "info",
+    *CALL,
+    *_on(On.STOP, _STOP),
+    *_on(On.STOP, _RESPONSE),
+    TURN_ID,
+    ITERATION,
+)
 CONTINUATION_ATTEMPT = _event(
-    "endturn.continuation_attempt", "info", *CALL, TURN_ID, CONTINUATION_INDEX, STRATEGY, TOKENS_SO_FAR, CHARS_SO_FAR,
-    ATTEMPTS_LEFT, TOKENS_LEFT, CHARS_LEFT, ESTIMATED,
+    "endturn.continuation_attempt", "info", *CALL, TURN_ID, CONTINUATION_INDEX, STRATEGY,
+    TOKENS_SO_FAR, CHARS_SO_FAR, ATTEMPTS_LEFT, TOKENS_LEFT, CHARS_LEFT, ESTIMATED,
 )  # fmt: skip
 CONTINUATION_TERMINATED = _event(
-    "endturn.continuation_terminated", "warn", *CALL, TURN_ID, OUTCOME, ATTEMPTS, TURN_REPAIRS, TOKENS_SO_FAR,
-    CHARS_SO_FAR, ESTIMATED,
+    "endturn.continuation_terminated", "warn", *CALL, TURN_ID, OUTCOME, COMPLETE, ATTEMPTS,
+    TURN_REPAIRS, TOKENS_SO_FAR, CHARS_SO_FAR, ESTIMATED, TOOLS_UNANSWERED,
 )  # fmt: skip
 TOOL_PAYLOAD_REPAIR = _event(
     "endturn.tool_payload_repair", "warn", *CALL, TURN_ID, ISSUE, REPAIR_CALLS, ATTEMPTED, SUCCEEDED
 )
 TOOL_DISPATCH_BLOCKED = _event(
-    "endturn.tool_dispatch_blocked", "warn", *CALL, TURN_ID, BLOCK_REASON, BLOCKED_CALLS, BLOCKED_NAMES
+    "endturn.tool_dispatch_blocked",
+    "warn",
+    *CALL,
+    TURN_ID,
+    BLOCK_REASON,
+    BLOCKED_CALLS,
+    BLOCKED_NAMES,
 )
 STOP_REASON_UNMAPPED = _event("endturn.stop_reason_unmapped", "warn", *CALL, RAW)
 TERMINATION_SIGNAL = _event(
-    "endturn.termination_signal", "info", TURN_ID, SIGNAL, STATUS, ITERATION, MAX_ITERATIONS, REQUIRES_REVIEW
+    "endturn.termination_signal",
+    "info",
+    TURN_ID,
+    SIGNAL,
+    STATUS,
+    ITERATION,
+    MAX_ITERATIONS,
+    REQUIRES_REVIEW,
 )
-INFERENCE_DETAILS = _event("gen_ai.client.inference.operation.details", "info", *INFERENCE, *CONTENT)
+INFERENCE_DETAILS = _event(
+    "gen_ai.client.inference.operation.details", "info", *INFERENCE, *CONTENT
+)
 
 EVENTS: Final = _declared(Event)
 
-# --- Spans --------------------------------------------------------------------------------------------------------
+# --- Spans ----------------------------------------------------------------------------------------
 
-CHAT_SPAN = _span("{gen_ai.operation.name} {gen_ai.request.model}", "client", *INFERENCE, COUNTED, *CONTENT)
+CHAT_SPAN = _span(
+    "{gen_ai.operation.name} {gen_ai.request.model}", "client", *INFERENCE, COUNTED, *CONTENT
+)
 TURN_SPAN = _span(
     "invoke_agent {gen_ai.agent.name}", "internal",
     OPERATION, *TURN, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED,
-    ITERATIONS, CONTINUATIONS, TURN_REPAIRS, INFERRED, INPUT_TOKENS, OUTPUT_TOKENS, ESTIMATED, ERROR_TYPE,
+    ITERATIONS, CONTINUATIONS, TURN_REPAIRS, INFERRED, INPUT_TOKENS, OUTPUT_TOKENS, ESTIMATED,
+    ERROR_TYPE,
 )  # fmt: skip
 TOOL_SPAN = _span(
-    "execute_tool {gen_ai.tool.name}", "internal", OPERATION, TOOL_NAME, TOOL_CALL_ID, TURN_ID, ERROR_TYPE
+    "execute_tool {gen_ai.tool.name}",
+    "internal",
+    OPERATION,
+    TOOL_NAME,
+    TOOL_CALL_ID,
+    TURN_ID,
+    ERROR_TYPE,
 )
 
 SPANS: Final = _declared(Span)
 
 if _words:
-    raise KeyError("telemetry.tsv has words for what is not declared", *_words)
+    raise KeyError("telemetry.tsv has rows that schema.py does not declare", *_words)
 
 _SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 
 ATTRIBUTES: Final = tuple(
-    sorted({each for signal in _SIGNALS for each in signal.attributes}, key=lambda attribute: attribute.key)
+    sorted(
+        {each for signal in _SIGNALS for each in signal.attributes},
+        key=lambda attribute: attribute.key,
+    )
 )
-
-METRIC_EMITTERS: Final = (
-    "opentelemetry.instrumentation.genai.openai",
-    "opentelemetry.instrumentation.genai.anthropic",
-    "opentelemetry.util.genai",
-    "opentelemetry.instrumentation.openai",
-    "opentelemetry.instrumentation.anthropic",
-    "pydantic-ai",
-)
-"""Scopes whose instrumentations already record the `gen_ai.client.*` metrics: adopting their span, we do not again.
-
-OpenTelemetry's, OpenLLMetry's; Pydantic AI's, which lacks the duration. What is below a scope is meant too.
-"""
-
 
 CONTENT_EMITTERS: Final = ("opentelemetry.instrumentation.genai", "opentelemetry.util.genai")
-"""Scopes whose instrumentations record what is said where the conventions' variable asks for it, as we do."""
+"""Scopes whose instrumentations record what is said where the conventions' variable asks for it, as
+we do."""
 
 
 def finish_reason(reason: StopReason, raw: str | None) -> str:
-    """The conventions' word for a reason (gen-ai-output-messages schema, FinishReason); raw where it has none."""
+    """The conventions' word for a reason (gen-ai-output-messages schema, FinishReason).
+
+    Raw where it has none.
+    """
     return _FINISH.get(reason) or raw or reason.value
 
 

@@ -1,6 +1,9 @@
-"""The page of alerts: the conditions of `generate/alerts.yaml` on what is stored here, with their runbooks.
+"""The page of alerts.
 
-How long a condition must hold before somebody is told is the rules' business; here it is true now or it is not.
+The conditions of `generate/alerts.yaml` on what is stored here, with their runbooks.
+
+How long a condition must hold before somebody is told is the rules' business; here it is true now
+or it is not.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from endturn.generate.config import SITE, Limits
-from endturn.telemetry.indicators import INDICATORS, TURNS, Count
+from endturn.generate import SITE, Limits
+from endturn.telemetry import INDICATORS, TURNS, Count
 from endturn.ui.numbers import BY_MODEL, SERVICE, Labels, Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store
@@ -25,7 +28,7 @@ CONDITIONS: Final[Mapping[str, list[list[list[Any]]]]] = data("conditions.yaml")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A share or a number with its window and limit, as conditions.yaml has it, and the values of whoever has any."""
+    """A share or number with its window and limit (conditions.yaml), and its values by labels."""
 
     part: str
     whole: str
@@ -48,17 +51,31 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     found = []
     for name, row in ROWS.items():
         groups = measured(asked, name, limits)
-        texts: dict[str, Any] = {key: _said(row[key], limits) for key in ("meaning", "impact", "description")}
+        texts: dict[str, Any] = {
+            key: _said(row[key], limits) for key in ("meaning", "impact", "description")
+        }
         texts |= {key: [_said(each, limits) for each in row[key]] for key in ("look", "act")}
-        about = texts | {"clauses": list(itertools.chain(*groups)), "runbook": f"{SITE}/docs/runbooks/{name}.md"}
-        about["firing"] = [(value, who, _turns(view, groups[0][0], who)) for who, value in evaluate(groups).items()]
+        about = texts | {
+            "clauses": list(itertools.chain(*groups)),
+            "runbook": f"{SITE}/docs/runbooks/{name}.md",
+        }
+        about["firing"] = [
+            (value, who, _turns(view, groups[0][0], who)) for who, value in evaluate(groups).items()
+        ]
         found.append(row | about)
     found.sort(key=lambda alert: (not alert["firing"], not alert["clauses"]))
-    return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found), "indicators": INDICATORS}
+    return {
+        "alerts": found,
+        "firing": sum(bool(alert["firing"]) for alert in found),
+        "indicators": INDICATORS,
+    }
 
 
 def measured(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[list[Clause]]:
-    """The groups of an alert's condition at the end of the scope; none where it needs more than is stored here."""
+    """The groups of an alert's condition at the end of the scope.
+
+    None where it needs more than is stored here.
+    """
     by = tuple(BY_MODEL.values()) if ROWS[name]["link"] == "model" else (SERVICE,)
     return [[_clause(asked, each, by, limits) for each in group] for group in CONDITIONS[name]]
 
@@ -68,7 +85,9 @@ def evaluate(groups: Sequence[Sequence[Clause]]) -> dict[Labels, float]:
     found: dict[Labels, float] = {}
     for group in groups:
         values = [clause.true for clause in group]
-        found = {labels: values[0][labels] for labels in set.intersection(*map(set, values))} | found
+        found = {
+            labels: values[0][labels] for labels in set.intersection(*map(set, values))
+        } | found
     return dict(sorted(found.items()))
 
 
@@ -76,10 +95,14 @@ def _turns(view: View, clause: Clause, labels: Labels) -> str:
     """Where the turns are of which a clause is true."""
     range_ = next(each for each, seconds in RANGES.items() if seconds >= 60 * clause.minutes)
     state = "unfinished" if clause.part in ("unfinished", "given_up") else ""
-    return view.link("/turns", range=range_, state=state, **dict(zip(BY_MODEL, labels, strict=False)))
+    return view.link(
+        "/turns", range=range_, state=state, **dict(zip(BY_MODEL, labels, strict=False))
+    )
 
 
-def _clause(asked: Numbers, row: Sequence[Any], by: Sequence[str], limits: Mapping[str, str]) -> Clause:
+def _clause(
+    asked: Numbers, row: Sequence[Any], by: Sequence[str], limits: Mapping[str, str]
+) -> Clause:
     part, *whole, minutes, name = row
     within = asked.last(60 * minutes)
     values = within.number(_count(part), by)
@@ -91,7 +114,10 @@ def _clause(asked: Numbers, row: Sequence[Any], by: Sequence[str], limits: Mappi
 
 
 def _count(name: str) -> Count:
-    """An indicator's count, or its whole; of turns those that no person stopped, as the recorded rules have them."""
+    """An indicator's count, or its whole.
+
+    Of turns those that were not cancelled, as the recorded rules have them.
+    """
     of, _, side = name.partition(".")
     if of == "turns":
         return TURNS

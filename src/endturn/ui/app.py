@@ -1,4 +1,7 @@
-"""The server: OTLP in, pages out. It decides who may ask and what an answer may load; the other modules do the rest."""
+"""The server: OTLP in, pages out.
+
+It says what is served and what an answer may load; the other modules do the rest.
+"""
 
 from __future__ import annotations
 
@@ -8,62 +11,46 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
+from starlette.types import ASGIApp
 
-from endturn import __version__
+from endturn._version import __version__
 from endturn.ui import alerts, otlp, panels, reasons, turns, views
+from endturn.ui.access import HEALTH, Access, drained, guarded
 from endturn.ui.numbers import OF_WHOM
 from endturn.ui.rows import LABELS, data
-from endturn.ui.store import Store
+from endturn.ui.store import Store, first_line
 from endturn.ui.views import View
 
-LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|localhost|\[::1\]", re.IGNORECASE)
+_HOST: Final = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?", re.ASCII)
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
 _DATA: Final = data("app.yaml")
 FILES: Final = {
-    f"{table}.{kind}": (of, how) for table, of in _DATA["tables"].items() for kind, how in _DATA["formats"].items()
+    f"{table}.{kind}": (of, how)
+    for table, of in _DATA["tables"].items()
+    for kind, how in _DATA["formats"].items()
 }
 """What can be had as a file: the table, and how it is written."""
 
-_ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
-
-
-def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
-    """Answers only who asks for this machine by name, and lets no other site write.
-
-    A page elsewhere can make a browser send requests here, under a name of its own that it points to 127.0.0.1.
-    """
-
-    async def answer(scope: AsgiScope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        host, origin = headers.get("host", ""), headers.get("origin")
-        refused = None
-        if only_here and not LOOPBACK.fullmatch(re.sub(r":\d*$", "", host)):
-            refused = PlainTextResponse(f"this page is not served as {host!r}\n", 421)
-        elif scope["method"] not in ("GET", "HEAD") and origin and origin != f"http://{host}":
-            refused = PlainTextResponse("no other site may write here\n", 403)
-
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_DATA["headers"])
-            await send(message)
-
-        await (refused or app)(scope, receive, send_guarded)
-
-    return answer
+_ALIASES: Final = ", ".join(
+    f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label
+)
 
 
 class Page:
@@ -71,10 +58,11 @@ class Page:
 
     Args:
         traces: where a trace's own page is elsewhere, with `{trace_id}` in it: a Grafana or Tempo.
+        access: what a request has to show.
     """
 
-    def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
-        self.store, self.address, self.traces = store, address, traces
+    def __init__(self, store: Store, *, address: str, access: Access, traces: str = "") -> None:
+        self.store, self.address, self.traces, self.access = store, address, traces, access
         self._room = otlp.Room()
         self.closing = False  # true ends the connections that wait for news
         self._templates = views.templates()
@@ -89,56 +77,84 @@ class Page:
             Route("/alerts", self._page("alerts", alerts.shown)),
             Route("/export/{name}", self.export),
             Route("/live", self.live),
-            Route("/healthz", self.healthz),
-            *(Route(f"/v1/{signal}", self._taking(signal), methods=["POST"]) for signal in otlp.SIGNALS),
+            Route(HEALTH, self.healthz),
+            *(
+                Route(f"/v1/{signal}", self._taking(signal), methods=["POST"])
+                for signal in otlp.SIGNALS
+            ),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             Route("/{path:path}", self._page("missing", lambda *_: None)),
         ]
 
-    # --- In ------------------------------------------------------------------------------------------------------
+    # --- In ---------------------------------------------------------------------------------------
 
     def _taking(self, signal: str) -> Callable[[Request], Awaitable[Response]]:
         async def take(request: Request) -> Response:
             kind = request.headers.get("content-type", "").lower()
             media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
+            body = request.stream()
             try:
                 encoding = request.headers.get("content-encoding", "").strip().lower()
-                async with self._room.body(request.stream(), encoding) as content:
+                async with self._room.body(body, encoding) as content:
                     batch = await run_in_threadpool(otlp.read, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             except otlp.BadRequest as error:
-                # Many senders read an answer only when they have sent everything. RuntimeError: they have.
-                with suppress(TimeoutError, ClientDisconnect, RuntimeError):
-                    async with asyncio.timeout(1):
-                        async for _ in request.stream():
-                            pass
+                if error.status != 408:  # what has not come will not come
+                    await drained(body)
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
-                return Response(otlp.refusal(kind, str(error), error.status), error.status, headers, media)
-            except duckdb.Error as error:  # a figure that cannot be; or a full disk: 503 has the sender try again
+                return Response(
+                    otlp.refusal(kind, str(error), error.status), error.status, headers, media
+                )
+            # a figure that cannot be; or a full disk: 503 has the sender try again
+            except duckdb.Error as error:
                 status = 400 if isinstance(error, duckdb.DataError) else 503
-                return Response(otlp.refusal(kind, f"this cannot be stored: {error}", status), status, media_type=media)
+                why = f"this cannot be stored: {first_line(error)}"
+                return Response(otlp.refusal(kind, why, status), status, media_type=media)
             return Response(otlp.answer(signal, kind, batch), media_type=media)
 
         return take
 
-    # --- Out -----------------------------------------------------------------------------------------------------
+    # --- Out --------------------------------------------------------------------------------------
 
-    def _page(self, name: str, data: Callable[[View, Store], dict[str, Any] | None]) -> Callable[[Request], Response]:
+    def _page(
+        self, name: str, data: Callable[[View, Store], dict[str, Any] | None]
+    ) -> Callable[[Request], Response]:
         def render(request: Request) -> Response:
-            about = {"seen": self.store.commits, "page": name, "address": self.address, "release": __version__}
-            view = View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
+            about = {"seen": self.store.commits, "page": name, "release": __version__}
+            about |= {"address": self._address(request), "secured": bool(self.access.token)}
+            about |= {"is_open": not self.access.only_here}
+            view = View.of(
+                self.store, dict(request.query_params) | request.path_params, time.time_ns()
+            )
             found = data(view, self.store)
-            template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
+            template = self._templates.get_template(
+                f"{name if found is not None else 'missing'}.html"
+            )
             text = template.render(about | {"view": view, "traces": self.traces} | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
 
         return render
 
+    def _address(self, request: Request) -> str:
+        """Where the one who asks sends telemetry.
+
+        Other machines know this one by the name that they asked for.
+        """
+        host = request.headers.get("host", "")
+        return (
+            f"http://{host}"
+            if not self.access.only_here and _HOST.fullmatch(host)
+            else self.address
+        )
+
     def export(self, request: Request) -> Response:
         """A table's rows within a view: CSV for people and spreadsheets, Parquet for programs."""
-        view, name = View.of(self.store, request.query_params, time.time_ns()), request.path_params["name"]
+        view, name = (
+            View.of(self.store, request.query_params, time.time_ns()),
+            request.path_params["name"],
+        )
         if name not in FILES:
             return PlainTextResponse(f"there are: {', '.join(FILES)}\n", 404)
         found, (options, media) = FILES[name]
@@ -150,7 +166,10 @@ class Page:
         query = f"{query} WHERE {where} ORDER BY {found['at']}"
         if name.endswith(".csv"):
             described = self.store.read(f"DESCRIBE {query}", parameters)
-            query = f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM ({query})"
+            query = (
+                f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM "
+                f"({query})"
+            )
         headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, name)
@@ -169,24 +188,42 @@ class Page:
                     yield f"data: {told}\n\n"
                 await asyncio.sleep(LIVE_S)
 
-        return StreamingResponse(news(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return StreamingResponse(
+            news(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
 
-    async def healthz(self, _: Request) -> Response:
-        """Who serves here; another `endturn ui` asks when the port is busy."""
-        return JSONResponse({"service": "endturn", "version": __version__, "pid": os.getpid()})
+    async def healthz(self, request: Request) -> Response:
+        """Who serves here; another `endturn ui` asks when the port is busy.
+
+        Who shows no token learns no more.
+        """
+        more = {"version": __version__, "pid": os.getpid()} if self.access.admits(request) else {}
+        return JSONResponse({"service": "endturn"} | more)
 
 
-def application(page: Page, *, only_here: bool) -> ASGIApp:
-    """The application as a server runs it: for whoever asks, or for those who ask for this machine by name."""
-    return guarded(Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable}), only_here=only_here)
+def application(page: Page) -> ASGIApp:
+    """The application as a server runs it."""
+    app = Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable})
+    return guarded(app, page.access, _DATA["headers"])
 
 
 def _unreadable(_: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"what is stored cannot be read now: {error}\n", 503)
+    why = f"What is stored cannot be read now: {first_line(error)}"
+    advice = (
+        "If this stays so, its --file is damaged: stop the page, then restore a copy of the file "
+        "or move it away."
+    )
+    return PlainTextResponse(f"{why}\n{advice}\n", 503, {"Retry-After": "5"})
 
 
 def _inert(column: str, kind: str) -> str:
-    """A column as a spreadsheet may open it: a text that would be a formula there begins with an apostrophe."""
+    """A column as a spreadsheet may open it.
+
+    A text that would be a formula there begins with an apostrophe.
+    """
     if kind != "VARCHAR":
         return f'"{column}"'
-    return rf"""regexp_replace("{column}", '^([-=+@\t\r\n＝＋－＠])', chr(39) || '\1') AS "{column}" """
+    return (
+        rf"""regexp_replace("{column}", '^([-=+@\t\r\n＝＋－＠])', """
+        rf"""chr(39) || '\1') AS "{column}" """
+    )

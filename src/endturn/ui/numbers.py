@@ -1,7 +1,9 @@
-"""The indicators as SQL over what metric points added: the same numbers as `generate/promql.py` has Prometheus give.
+"""The indicators as SQL over what metric points added.
 
-An increment stands at the time of the export that brought it. So a count over a time range is exact to one export
-interval at each edge, as `promql.number` is.
+The same numbers as `generate/promql.py` has Prometheus give.
+
+An increment stands at the time of the export that brought it. So a count over a time range is exact
+to one export interval at each edge, as `promql.number` is.
 """
 
 from __future__ import annotations
@@ -15,17 +17,21 @@ from typing import Any, Final
 
 from duckdb import DuckDBPyConnection
 
-from endturn.telemetry import schema
-from endturn.telemetry.indicators import INDICATORS, Condition, Count, Indicator
-from endturn.telemetry.schema import Metric
+from endturn.telemetry import INDICATORS, Condition, Count, Indicator, Metric, schema
 from endturn.ui.rows import LABELS, WHERE
 from endturn.ui.store import Store
 
 SERVICE: Final = "service"
-BY_MODEL: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model": schema.REQUEST_MODEL.label}
+BY_MODEL: Final = {
+    "service": SERVICE,
+    "provider": schema.PROVIDER.label,
+    "model": schema.REQUEST_MODEL.label,
+}
 OF_WHOM: Final = BY_MODEL | {name: label for name, (label, _) in WHERE.items()}
 """The labels by which a view is restricted, by the words of its address."""
 STEP: Final = "step"
+MOST: Final = 1e300
+"""The largest number: sums of some thousand of them are finite, and so can be written as JSON."""
 Label = str
 """`service`, an attribute as a label, or `step`."""
 Labels = tuple[Any, ...]
@@ -65,10 +71,15 @@ class Numbers:
     def last(self, seconds: int) -> Numbers:
         """The same, of the last seconds only."""
         start = self.scope.end_ns - seconds * 1_000_000_000
-        return self._last.setdefault(seconds, Numbers(self.store, replace(self.scope, start_ns=start)))
+        return self._last.setdefault(
+            seconds, Numbers(self.store, replace(self.scope, start_ns=start))
+        )
 
     def number(self, count: Count, by: Sequence[Label] = ()) -> dict[Labels, float]:
-        """How many there were, by labels; of a histogram how many values. Without a row where there were none."""
+        """How many there were, by labels; of a histogram how many values.
+
+        Without a row where there were none.
+        """
         said = _SAID.get(count.metric.name, {})
         columns = [f"'{said[label]}'" if label in said else _column(label) for label in by]
         where = [
@@ -77,21 +88,33 @@ class Numbers:
             *(f"NOT {_condition(condition)}" for condition in count.never),
         ]
         query = f"SELECT {', '.join([*columns, 'sum(added)'])} FROM added JOIN series USING (id)"
-        rows = self._added.execute(f"{query} WHERE {' AND '.join(where)} GROUP BY ALL", [count.metric.name]).fetchall()
-        return {tuple(labels): added for *labels, added in rows if added}
+        rows = self._added.execute(
+            f"{query} WHERE {' AND '.join(where)} GROUP BY ALL", [count.metric.name]
+        ).fetchall()
+        # The limit is for files that an earlier version wrote: one value in them may be near the
+        # end of the range.
+        return {tuple(labels): min(added, MOST) for *labels, added in rows if added}
 
     def total(self, count: Count) -> float:
         """How many there were in all."""
         return self.number(count).get((), 0.0)
 
     def share(self, indicator: Indicator, by: Sequence[Label] = ()) -> dict[Labels, float]:
-        """A part of a whole, by labels: zero where nothing bad happened, without a row where nothing happened."""
+        """A part of a whole, by labels.
+
+        Zero where nothing bad happened, without a row where nothing happened.
+        """
         assert indicator.whole is not None
         part, whole = self.number(indicator.count, by), self.number(indicator.whole, by)
-        return {labels: part.get(labels, 0.0) / value for labels, value in whole.items() if value > 0}
+        return {
+            labels: part.get(labels, 0.0) / value for labels, value in whole.items() if value > 0
+        }
 
     def value(self, name: str) -> float | None:
-        """An indicator by its name: a count, None without metrics; or a share that is None where nothing happened."""
+        """An indicator by its name: a count, None without metrics.
+
+        Or a share that is None where nothing happened.
+        """
         indicator = INDICATORS[name]
         if indicator.whole is None:
             return self.total(indicator.count) if self.measured else None
@@ -111,10 +134,17 @@ class Numbers:
         return dict(found)
 
     def buckets(self, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, dict[float, float]]:
-        """How many values fell into each bucket, by its upper bound; of the later generation's metric too."""
+        """How many values fell into each bucket, by its upper bound.
+
+        Of the later generation's metric too.
+        """
         names = [metric, *(new for new, _ in schema.SUCCESSORS.get(metric, ()))]
-        bounds = "SELECT DISTINCT unnest(bounds) FROM series WHERE list_contains($1, metric) ORDER BY 1"
-        empty = dict.fromkeys((bound for (bound,) in self.store.read(bounds, [[m.name for m in names]])), 0.0)
+        bounds = (
+            "SELECT DISTINCT unnest(bounds) FROM series WHERE list_contains($1, metric) ORDER BY 1"
+        )
+        empty = dict.fromkeys(
+            (bound for (bound,) in self.store.read(bounds, [[m.name for m in names]])), 0.0
+        )
         found: dict[Labels, dict[float, float]] = defaultdict(lambda: dict(empty))
         for each in names:
             for (*labels, le), added in self.number(Count(each), (*by, "le")).items():
@@ -128,14 +158,18 @@ class Numbers:
 
     @cached_property
     def _added(self) -> DuckDBPyConnection:
-        """What was added within the scope, by series, bucket and step: one pass over what is stored, for every number.
+        """What was added within the scope, by series, bucket and step.
 
-        Without the labels, which would take most of the time. The table is this connection's own, and goes with it.
+        One pass over what is stored, for every number.
+
+        Without the labels, which would take most of the time. The table is this connection's own,
+        and goes with it.
         """
         scope = self.scope
         own = self.store.connection()
         own.execute(
-            f"CREATE TEMP TABLE added AS SELECT series AS id, le, ((at_ns - $start - 1) // $step)::INT AS {STEP},"
+            f"CREATE TEMP TABLE added AS SELECT series AS id, le, ((at_ns - $start - 1) // "
+            f"$step)::INT AS {STEP},"
             " sum(added) AS added"
             " FROM increments WHERE at_ns > $start AND at_ns <= $end"
             f" AND series IN (SELECT id FROM series WHERE {self._whose}) GROUP BY ALL",
@@ -146,7 +180,8 @@ class Numbers:
 
 def _condition(condition: Condition) -> str:
     attribute, values = condition
-    quoted = ", ".join(f"'{value}'" for value in sorted(values))  # words of the schema, never a user's
+    # words of the schema, never a user's
+    quoted = ", ".join(f"'{value}'" for value in sorted(values))
     return f"({_column(attribute.label)} IN ({quoted}))"
 
 
@@ -155,7 +190,9 @@ def _column(label: Label) -> str:
 
 
 def quantile(q: float, counts: Mapping[float, float]) -> float:
-    """A quantile of buckets, as Prometheus' histogram_quantile has it: linear within a bucket, the last bound at most.
+    """A quantile of buckets, as Prometheus' histogram_quantile has it.
+
+    Linear within a bucket, the last bound at most.
 
     Args:
         counts: how many values fell into each bucket, by its upper bound, empty ones included.
@@ -164,7 +201,9 @@ def quantile(q: float, counts: Mapping[float, float]) -> float:
     below = lower = 0.0
     for bound, count in sorted(counts.items()):
         if count and below + count >= wanted:
-            return lower if bound == math.inf else lower + (bound - lower) * (wanted - below) / count
+            return (
+                lower if bound == math.inf else lower + (bound - lower) * (wanted - below) / count
+            )
         below += count
         lower = bound
     return math.nan

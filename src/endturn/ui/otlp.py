@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import itertools
 import json
 import math
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +26,7 @@ from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
-from google.rpc.code_pb2 import INVALID_ARGUMENT, UNAVAILABLE
+from google.rpc.code_pb2 import INVALID_ARGUMENT, UNAUTHENTICATED, UNAVAILABLE
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
@@ -27,8 +36,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from opentelemetry.trace import StatusCode
 
 from endturn.errors import UsageError
-from endturn.telemetry import schema, span_conventions as conventions
-from endturn.telemetry.span_conventions import Kind
+from endturn.telemetry import Kind, schema, span_conventions as conventions
+from endturn.ui import bounds
+from endturn.ui.bounds import word, word_or_none
 from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Point, Row, SeriesKey
 from endturn.ui.store import Store
 
@@ -39,25 +49,44 @@ MOST_BYTES: Final = 20 * 1024 * 1024
 MOST_AT_ONCE: Final = 2 * MOST_BYTES
 """The longest that all bodies may be together that are being read, or not yet written."""
 MOST_ROWS: Final = 100_000
-"""How many spans, log records and points one request may hold: a row takes far more memory than its bytes."""
+"""How many spans, log records and points one request may hold: a row takes far more memory than its
+bytes."""
 BODY_S: Final = 10.0
-"""How long a body may take to come: what exporters wait for an answer if nobody tells them otherwise."""
+"""How long a body may take to come: what exporters wait for an answer if nobody tells them
+otherwise."""
+MOST_WHY: Final = 1000
+"""The longest reason of a refusal, in characters: what is wrong with a body may be quoted in it."""
 SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] = {
-    "traces": (traces.ExportTraceServiceRequest, traces.ExportTraceServiceResponse, "rejected_spans"),
+    "traces": (
+        traces.ExportTraceServiceRequest,
+        traces.ExportTraceServiceResponse,
+        "rejected_spans",
+    ),
     "logs": (logs.ExportLogsServiceRequest, logs.ExportLogsServiceResponse, "rejected_log_records"),
-    "metrics": (metrics.ExportMetricsServiceRequest, metrics.ExportMetricsServiceResponse, "rejected_data_points"),
+    "metrics": (
+        metrics.ExportMetricsServiceRequest,
+        metrics.ExportMetricsServiceResponse,
+        "rejected_data_points",
+    ),
 }
-"""The request, the answer, and how the answer counts what it left out, by the last word of the path."""
-_GROUPS: Final = {"traces": ("spans", "spans"), "logs": ("logs", "log_records"), "metrics": ("metrics", "metrics")}
+"""The request, the answer, and how the answer counts what it left out, by the last word of the
+path."""
+_GROUPS: Final = {
+    "traces": ("spans", "spans"),
+    "logs": ("logs", "log_records"),
+    "metrics": ("metrics", "metrics"),
+}
 """What a request's resources and scopes hold, by signal."""
-_IDS: Final = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
+_IDS: Final = frozenset(
+    {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"}
+)
 _SAID: Final = {
-    "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL, "agent": schema.AGENT,
-    "turn_id": schema.TURN_ID, "iteration": schema.ITERATION, "continuation": schema.CONTINUATION_INDEX,
-    "reason": schema.REASON, "raw": schema.RAW, "truncated": schema.STOP_TRUNCATED,
-    "max_tokens": schema.REQUEST_MAX_TOKENS, "input_tokens": schema.INPUT_TOKENS,
-    "output_tokens": schema.OUTPUT_TOKENS, "outcome": schema.OUTCOME, "complete": schema.COMPLETE,
-    "error": schema.ERROR_TYPE,
+    "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL,
+    "agent": schema.AGENT, "turn_id": schema.TURN_ID, "iteration": schema.ITERATION,
+    "continuation": schema.CONTINUATION_INDEX, "reason": schema.REASON, "raw": schema.RAW,
+    "truncated": schema.STOP_TRUNCATED, "max_tokens": schema.REQUEST_MAX_TOKENS,
+    "input_tokens": schema.INPUT_TOKENS, "output_tokens": schema.OUTPUT_TOKENS,
+    "outcome": schema.OUTCOME, "complete": schema.COMPLETE, "error": schema.ERROR_TYPE,
 }  # fmt: skip
 """The attribute that a column holds."""
 _SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
@@ -72,17 +101,23 @@ class BadRequest(Exception):
 
 
 class Room:
-    """The memory for bodies, all together: senders that come at once wait for one another instead of filling it."""
+    """The memory for bodies, all together.
+
+    Senders that come at once wait for one another instead of filling it.
+    """
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._left = most
 
     @asynccontextmanager
-    async def body(self, chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES) -> AsyncIterator[bytes]:
+    async def body(
+        self, chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES
+    ) -> AsyncIterator[bytes]:
         """The whole body, unpacked; it takes up room until the block ends.
 
         Raises:
-            BadRequest: as soon as it is too long, too late, or not what it says it is, or no room is left for it.
+            BadRequest: as soon as it is too long, too late, or not what it says it is, or no room
+                is left for it.
         """
         found = bytearray()
         late = asyncio.timeout(BODY_S)
@@ -91,11 +126,13 @@ class Room:
                 async with late:
                     async for part in _unpacked(chunks, encoding, most):
                         if len(part) > self._left:
-                            raise BadRequest(503, "too much is coming at once: send this again in a moment")
+                            raise BadRequest(
+                                503, "too many bodies at once: send this again in a moment"
+                            )
                         self._left -= len(part)
                         found += part
             if late.expired():
-                raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds")
+                raise BadRequest(408, f"the body did not arrive within {BODY_S:g} seconds")
             yield bytes(found)
         finally:
             self._left += len(found)
@@ -103,7 +140,7 @@ class Room:
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
     if encoding not in ("", "identity", "gzip"):
-        raise BadRequest(415, f"Content-Encoding {encoding!r} is not read: send gzip, or none")
+        raise BadRequest(415, f"Content-Encoding {encoding!r} is not supported: send gzip, or none")
     unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
     came = length = 0
     async for chunk in chunks:
@@ -112,13 +149,15 @@ async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> A
             # One byte more than is allowed is enough to know that it is too long.
             part = chunk if unpack is None else unpack.decompress(chunk, most + 1 - length)
         except zlib.error as error:
-            raise BadRequest(400, f"the body is not gzip, as it says: {error}") from None
+            raise BadRequest(400, f"the body is not gzip, as its header says: {error}") from None
         length += len(part)
         if max(came, length) > most:
             raise BadRequest(413, f"the body is longer than {most} bytes: export smaller batches")
         yield part
     if unpack is not None and (unpack.unused_data or not unpack.eof):
-        raise BadRequest(400, "the gzipped body ends too early, or goes on after its end: send one gzip member")
+        raise BadRequest(
+            400, "the gzipped body is incomplete, or continues after its end: send one gzip member"
+        )
 
 
 def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST_ROWS) -> Batch:
@@ -134,9 +173,11 @@ def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST
                 raise ParseError("it is no JSON object")
             ParseDict(tree, request, ignore_unknown_fields=True)
         else:
-            raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
+            raise BadRequest(
+                415, f"Content-Type {content_type!r} is not supported: send {PROTOBUF} or {JSON}"
+            )
     except (DecodeError, ParseError, ValueError, RecursionError) as error:
-        raise BadRequest(400, f"the body is no {type(request).__name__}: {error}") from None
+        raise BadRequest(400, f"the body is not an {type(request).__name__}: {error}") from None
     return _batch(signal, request, most_rows)
 
 
@@ -151,21 +192,27 @@ def answer(signal: str, content_type: str, batch: Batch) -> bytes:
 
 def refusal(content_type: str, why: str, status: int) -> bytes:
     """The body of an answer that is an error."""
-    return _encoded(Status(code=UNAVAILABLE if status == 503 else INVALID_ARGUMENT, message=why), content_type)
+    code = {401: UNAUTHENTICATED, 503: UNAVAILABLE}.get(status, INVALID_ARGUMENT)
+    return _encoded(Status(code=code, message=bounds.shortened(why, MOST_WHY)), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
-    return json.dumps(MessageToDict(message)).encode() if JSON in content_type else message.SerializeToString()
+    return (
+        json.dumps(MessageToDict(message)).encode()
+        if JSON in content_type
+        else message.SerializeToString()
+    )
 
 
 def _batch(signal: str, request: Any, most: float) -> Batch:
     batch = Batch()
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
         about = _attributes(resource.resource.attributes)
-        instance = str(about.get(schema.INSTANCE, ""))
+        instance = word(str(about.get(schema.INSTANCE, "")))
         where = {column: _typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
         named = about.get("service.namespace"), about.get("service.name") or "unknown_service"
-        who: Row = {"service": "/".join(str(name) for name in named if name), **where}  # as Prometheus names the job
+        service = word("/".join(str(name) for name in named if name))  # as Prometheus names the job
+        who: Row = {"service": service, **where}
         for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
             for each in getattr(scope, _GROUPS[signal][1]):
                 match signal:
@@ -177,7 +224,9 @@ def _batch(signal: str, request: Any, most: float) -> Batch:
                         _add_points(batch, each, who, instance)
                 if batch.size > most:
                     raise BadRequest(
-                        413, f"the body has more than {most} spans, events or points: export fewer at once"
+                        413,
+                        f"the body has more than {most} spans, events or points: export fewer "
+                        f"at once",
                     )
     return batch
 
@@ -202,37 +251,52 @@ def _value(value: AnyValue) -> Any:
             return getattr(value, kind)
 
 
-# --- Spans and events ---------------------------------------------------------------------------------------------
+# --- Spans and events -----------------------------------------------------------------------------
 
 
 def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
-    times = span.start_time_unix_nano or span.end_time_unix_nano or time.time_ns(), span.end_time_unix_nano
+    times = (
+        span.start_time_unix_nano or span.end_time_unix_nano or time.time_ns(),
+        span.end_time_unix_nano,
+    )
     if (len(span.trace_id), len(span.span_id)) != (16, 8) or _too_late(*times):
-        batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
+        batch.reject(
+            1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2200"
+        )
         return
     found = _attributes(span.attributes)
     failed = span.status.code == span.status.STATUS_CODE_ERROR
     row = who | _columns(found) | {
-        "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex() or None,
-        "name": span.name, "scope": scope, "start_ns": times[0], "end_ns": max(times),
-        "links": json.dumps([link.span_id.hex() for link in span.links]),
-        "attributes": json.dumps(found, ensure_ascii=False),
+        "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(),
+        "parent_id": _id(span.parent_span_id, 8), "name": word(span.name), "scope": word(scope),
+        "start_ns": times[0], "end_ns": max(times),
+        "links": json.dumps([
+            id_ for link in span.links[: bounds.LINKS] if (id_ := _id(link.span_id, 8))
+        ]),
+        "attributes": bounds.attributes(found),
     }  # fmt: skip
     if row["reason"] is None:
         row |= _of_others(span, found, scope)
-    row["error"] = row["error"] or ((span.status.message or "error") if failed else None)
+    row["error"] = row["error"] or (word(span.status.message or "error") if failed else None)
     batch.spans.append(row)
 
 
 def _columns(found: Mapping[str, Any]) -> Row:
-    return {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
+    return {
+        column: _typed(found.get(attribute.key), attribute.type)
+        for column, attribute in _SAID.items()
+    }
 
 
 def _of_others(span: Any, found: Mapping[str, Any], scope: str) -> Row:
-    """What the columns of a call hold that another instrumentation tells of, in its own words: each is a turn."""
+    """What the columns of a call hold that another instrumentation tells of, in its own words.
+
+    Each is a turn.
+    """
     seen = SimpleNamespace(
         name=span.name, attributes=found, instrumentation_scope=SimpleNamespace(name=scope),
-        status=SimpleNamespace(status_code=StatusCode(span.status.code), description=span.status.message),
+        status=SimpleNamespace(status_code=StatusCode(span.status.code),
+                               description=span.status.message),
         events=[SimpleNamespace(attributes=_attributes(event.attributes)) for event in span.events],
     )  # fmt: skip
     kind = conventions.kind_of(seen)
@@ -240,47 +304,68 @@ def _of_others(span: Any, found: Mapping[str, Any], scope: str) -> Row:
         return {"operation": None}  # a span of its own tells of its end
     if kind not in (Kind.CALL, Kind.STREAM_END):
         return {}
-    asked, row = conventions.request_of(seen), _columns(conventions.facts_of(seen))
-    stop = conventions.result_of(seen, provider=asked["provider"], maximum=asked["maximum"])["stop"]
-    row |= {name: asked[name] or None for name in ("operation", "provider", "model")} | {"turn_id": span.span_id.hex()}
-    return row | {"reason": stop.reason.value, "raw": stop.raw, "truncated": stop.truncated}
+    request, endpoint = conventions.request_of(seen), conventions.endpoint_of(seen)
+    row = _columns(conventions.facts_of(seen))
+    response, _ = conventions.result_of(
+        seen, provider=endpoint.provider, maximum=request.max_tokens
+    )
+    stop = response.stop
+    said = {"operation": endpoint.operation, "provider": endpoint.provider, "model": request.model}
+    row |= {name: word_or_none(value or None) for name, value in said.items()}
+    row |= {"reason": stop.reason.value, "raw": word_or_none(stop.raw), "truncated": stop.truncated}
+    return row | {"turn_id": span.span_id.hex()}
 
 
 def _event_name(record: Any) -> str:
     """The name of an event; some exporters still write it as an attribute."""
-    return str(record.event_name or _attributes(record.attributes).get("event.name") or "")
+    return word(str(record.event_name or _attributes(record.attributes).get("event.name") or ""))
 
 
 def _add_event(batch: Batch, record: Any, who: Row) -> None:
     at_ns = record.time_unix_nano or record.observed_time_unix_nano
     if _too_late(at_ns):
-        batch.reject(1, "an event happens before the year 2262")
+        batch.reject(1, "an event happens before the year 2200")
         return
     found = _attributes(record.attributes)
     body = _value(record.body)
     said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
     batch.events.append(who | said | {
         "at_ns": at_ns,
-        "trace_id": record.trace_id.hex() or None, "span_id": record.span_id.hex() or None,
-        "name": _event_name(record), "severity": (record.severity_text or "info").lower(),
-        "body": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
-        "attributes": json.dumps(found, ensure_ascii=False),
+        "trace_id": _id(record.trace_id, 16), "span_id": _id(record.span_id, 8),
+        "name": _event_name(record), "severity": word((record.severity_text or "info").lower()),
+        "body": bounds.shortened(body if isinstance(body, str) else json.dumps(body,
+                                                                               ensure_ascii=False),
+                                                                               bounds.TEXT),
+        "attributes": bounds.attributes(found),
     })  # fmt: skip
 
 
 def _typed(value: Any, kind: schema.Type) -> Any:
-    """An attribute's value as its column has it; None for one of another type, which anybody may send."""
-    if value is None or kind == "string":
-        return None if value is None else str(value)
-    return value if type(value) is {"int": int, "boolean": bool}[kind] else None
+    """An attribute's value as its column has it.
+
+    None for one of another type, which anybody may send.
+    """
+    if kind == "string":
+        return word_or_none(value)
+    if kind == "int":
+        return bounds.number_or_none(value)
+    return value if isinstance(value, bool) else None
+
+
+def _id(id_: bytes, length: int) -> str | None:
+    """An id in hexadecimal.
+
+    None for an absent one, and for one of another length, which identifies nothing.
+    """
+    return id_.hex() if len(id_) == length else None
 
 
 def _too_late(*times_ns: int) -> bool:
-    """Whether a time is past what a column holds."""
-    return max(times_ns) >= 1 << 63
+    """Whether a time is past what is stored."""
+    return max(times_ns) >= bounds.TIME_NS
 
 
-# --- Metrics ------------------------------------------------------------------------------------------------------
+# --- Metrics --------------------------------------------------------------------------------------
 
 
 def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
@@ -293,47 +378,79 @@ def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
         return
     data = getattr(metric, kind)
     delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
-    for point in (each for each in data.data_points if not each.flags & 1):  # OTLP: "no recorded value"
+    # OTLP: "no recorded value"
+    for point in (each for each in data.data_points if not each.flags & 1):
         if kind == "sum":
-            values: tuple[float, ...] = (float(getattr(point, point.WhichOneof("value") or "as_int")),)
-            bounds: tuple[float, ...] = ()
+            values: tuple[float, ...] = (
+                float(getattr(point, point.WhichOneof("value") or "as_int")),
+            )
+            limits: tuple[float, ...] = ()
         else:
             counts = tuple(map(float, point.bucket_counts))
-            bounds = (*point.explicit_bounds, math.inf)
+            limits = (*point.explicit_bounds, math.inf)
             values = (point.sum, *counts)
-            if len(counts) != len(bounds):
-                batch.reject(1, f"{metric.name} has {len(counts)} buckets for {len(bounds) - 1} bounds")
+            if wrong := _wrong_buckets(counts, limits):
+                batch.reject(1, f"{metric.name} {wrong}")
                 continue
         started_ns, at_ns = point.start_time_unix_nano, point.time_unix_nano
-        if not all(0 <= value < math.inf for value in values) or _too_late(started_ns, at_ns):
-            batch.reject(1, f"{metric.name} has a value, or a time, that cannot be: it counts, and never falls")
+        if not all(0 <= value < bounds.VALUE for value in values) or _too_late(started_ns, at_ns):
+            why = f"it counts up from 0, is less than {bounds.VALUE:g}, and never falls"
+            batch.reject(1, f"{metric.name} has a value, or a time, that cannot be: {why}")
             continue
         # Processes that do not say which they are differ by when they began to count.
         process = instance or ("" if delta else str(started_ns))
-        series = SeriesKey(metric.name, who["service"], process, _labels(_attributes(point.attributes), who))
-        batch.points.append(Point(series, started_ns, at_ns, delta, values, bounds))
+        series = SeriesKey(
+            metric.name, who["service"], process, _labels(_attributes(point.attributes), who)
+        )
+        batch.points.append(Point(series, started_ns, at_ns, delta, values, limits))
+
+
+def _wrong_buckets(counts: Sequence[float], limits: Sequence[float]) -> str:
+    """Say what is wrong with a histogram's buckets; "" where nothing is.
+
+    Args:
+        limits: the upper bound of each bucket, the last one infinite.
+    """
+    if len(counts) != len(limits):
+        return f"has {len(counts)} buckets for {len(limits) - 1} bounds"
+    if len(limits) > bounds.BUCKETS:
+        return f"has more than {bounds.BUCKETS} buckets"
+    if not all(-math.inf < low < high for low, high in itertools.pairwise(limits)):  # false for NaN
+        return "has bounds that are not finite numbers in rising order"
+    return ""
 
 
 def _labels(found: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
-    said = {key.replace(".", "_"): str(value) for key, value in found.items()}
+    said = {key.replace(".", "_"): word(str(value)) for key, value in found.items()}
     said |= {label: who[column] for column, (label, _) in WHERE.items() if who[column]}
-    return tuple(said[label].lower() if said.get(label) in ("True", "False") else said.get(label) for label in LABELS)
+    return tuple(
+        said[label].lower() if said.get(label) in ("True", "False") else said.get(label)
+        for label in LABELS
+    )
 
 
 def _with_base64(members: dict[str, Any]) -> dict[str, Any]:
-    """An object of OTLP's JSON with its ids, which are hexadecimal there, in base64, as protobuf's JSON has bytes."""
+    """Convert the ids of an OTLP JSON object from hexadecimal to base64.
+
+    Protobuf's JSON has bytes in base64.
+    """
     ids = {name: members[name] for name in _IDS & members.keys() if isinstance(members[name], str)}
-    return members | {name: base64.b64encode(bytes.fromhex(value)).decode() for name, value in ids.items()}
+    return members | {
+        name: base64.b64encode(bytes.fromhex(value)).decode() for name, value in ids.items()
+    }
 
 
-# --- Files --------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 MEMBERS: Final = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMetrics": "metrics"}
 """Which signal a request is of, by the member that it has."""
 
 
 def load(store: Store, path: Path) -> str:
-    """Read a file into the store, and say what was in it; raises UsageError for one that holds no OTLP JSON."""
+    """Read a file into the store, and say what was in it.
+
+    Raises UsageError for one that holds no OTLP JSON.
+    """
     # All of it is read before any is written, so that none is stored by half.
     found = [(len(batch.spans), len(batch.events), len(batch.points)) for batch in _batches(path)]
     total = Batch(from_file=True)
@@ -350,10 +467,19 @@ def load(store: Store, path: Path) -> str:
 def _batches(path: Path) -> Iterator[Batch]:
     try:
         for number, request in _requests(path):
-            signals = [signal for member, signal in MEMBERS.items() if isinstance(request, dict) and member in request]
+            signals = [
+                signal
+                for member, signal in MEMBERS.items()
+                if isinstance(request, dict) and member in request
+            ]
             if not signals:
-                raise UsageError(f"{path}, line {number}: no {', '.join(MEMBERS)} in it, so it is no OTLP JSON")
-            content = json.dumps(request).encode()
+                raise UsageError(
+                    f"{path}, line {number}: no {', '.join(MEMBERS)} in it, so it is not OTLP JSON"
+                )
+            try:
+                content = json.dumps(request).encode()
+            except RecursionError:
+                raise UsageError(f"{path}, line {number}: its JSON is nested too deeply") from None
             yield from (read(signal, JSON, content, math.inf) for signal in signals)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
@@ -363,16 +489,23 @@ def _batches(path: Path) -> Iterator[Batch]:
 
 def _requests(path: Path) -> Iterator[tuple[int, Any]]:
     """Each request with its line; a file may also be one request over many lines."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8") as file
+    ):
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                yield number, json.loads(line)
+                request = json.loads(line)
             except ValueError:
                 if number > 1:
-                    raise UsageError(f"{path}, line {number}: no JSON") from None
+                    raise UsageError(f"{path}, line {number}: not JSON") from None
                 try:
-                    yield 1, json.loads(line + file.read())
-                except ValueError as error:
-                    raise UsageError(f"{path}: no JSON: {error}") from None
+                    request = json.loads(line + file.read())
+                except (ValueError, RecursionError) as error:
+                    raise UsageError(f"{path}: not JSON: {error}") from None
+            except RecursionError:
+                raise UsageError(f"{path}, line {number}: its JSON is nested too deeply") from None
+            yield number, request

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from endturn.telemetry import schema
-from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
+from endturn.telemetry import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator, schema
+from endturn.ui.bounds import finite
 from endturn.ui.numbers import BY_MODEL, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
@@ -16,6 +16,11 @@ from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
 LIVELY_S: Final = 60
 """The headline's trend looks back on so much at least."""
 PANELS: Final[dict[str, Any]] = data("panels.yaml")
+MOST_SERIES: Final = 24
+"""How many words a chart tells apart; the others are one."""
+MOST_BUCKETS: Final = 40
+"""How many bounds a histogram shows as they came; where there are more, those of the panel are
+shown."""
 
 
 def overview(view: View, store: Store) -> dict[str, Any]:
@@ -29,7 +34,9 @@ def overview(view: View, store: Store) -> dict[str, Any]:
     return {
         "anything": asked.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "measured": asked.measured,
-        "waiting": store.read(f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters)[0][0],
+        "waiting": store.read(
+            f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters
+        )[0][0],
         "values": values,
         "stats": [_stat(values, **each) for each in PANELS["stats"]],
         "remarks": [_stat(values, name) for name in PANELS["remarks"] if values[name]],
@@ -65,44 +72,78 @@ def shown(indicator: Indicator, value: float | None) -> str:
 def models(asked: Numbers) -> list[dict[str, Any]]:
     """Services and models, the one with most unfinished turns first."""
     by = tuple(BY_MODEL.values())
-    counts = {name: asked.number(INDICATORS[name].count, by) for name in ("responses", "turns", "unfinished")}
-    shares = {name: asked.share(INDICATORS[name], by) for name in ("truncation", "unfinished_share")}
+    counts = {
+        name: asked.number(INDICATORS[name].count, by)
+        for name in ("responses", "turns", "unfinished")
+    }
+    shares = {
+        name: asked.share(INDICATORS[name], by) for name in ("truncation", "unfinished_share")
+    }
     rows = [
         dict(zip(BY_MODEL, labels, strict=True))
         | {name: found.get(labels, 0.0) for name, found in counts.items()}
         | {name: found.get(labels) for name, found in shares.items()}
         for labels in sorted({*counts["responses"], *counts["turns"]})
     ]
-    return sorted(rows, key=lambda row: (-row["unfinished"], -(row["truncation"] or 0), -row["responses"]))
+    return sorted(
+        rows, key=lambda row: (-row["unfinished"], -(row["truncation"] or 0), -row["responses"])
+    )
 
 
-# --- Charts -------------------------------------------------------------------------------------------------------
+# --- Charts ---------------------------------------------------------------------------------------
 
 
-def _chart(id_: str, kind: str, unit: str, asked: Numbers, series: list[Any], every: int = 1) -> dict[str, Any]:
+def _chart(
+    id_: str, kind: str, unit: str, asked: Numbers, series: list[Any], every: int = 1
+) -> dict[str, Any]:
     """A chart with the end of each step, in seconds; `every` so many steps are one."""
     start, step_ns = asked.scope.start_ns, asked.step_ns * every
     x = [(start + (n + 1) * step_ns) / NS for n in range(math.ceil(asked.number_of_steps / every))]
+    for each in series:
+        each["y"] = finite(each["y"])
     return {"id": id_, "kind": kind, "unit": unit, "x": x, "step": step_ns / NS, "series": series}
 
 
 def _bars(asked: Numbers, bars: dict[str, str]) -> dict[str, Any]:
     found = asked.steps(INDICATORS[bars["of"]].count, (bars["by"],))
     order = [*COLOURS]
-    names = sorted((name for (name,) in found), key=lambda name: order.index(name) if name in order else len(order))
+
+    def rank(name: str) -> int:
+        return order.index(name) if name in order else len(order)
+
+    names = sorted((name for (name,) in found), key=rank)
+    rest: list[float] = []
+    if len(names) > MOST_SERIES:  # anybody may send any word
+        names.sort(key=lambda name: -sum(found[name,]))
+        rest = [
+            sum(values)
+            for values in zip(*(found[name,] for name in names[MOST_SERIES:]), strict=True)
+        ]
+        names = sorted(names[:MOST_SERIES], key=rank)
     series = [{"name": words(name), "colour": colour(name), "y": found[name,]} for name in names]
+    if rest:
+        series.append({"name": "others", "colour": "unknown", "y": rest})
     return _chart(bars["id"], "bars", "count", asked, series)
 
 
 def _trend(asked: Numbers) -> dict[str, Any]:
-    """The headline over time: at each step of the last tenth of the range, so that single turns make no spikes."""
+    """The headline over time.
+
+    At each step of the last tenth of the range, so that single turns make no spikes.
+    """
     length = max(1, asked.number_of_steps // 10, math.ceil(LIVELY_S * NS / asked.step_ns))
     empty = [0.0] * asked.number_of_steps
     counts = (UNFINISHED_TURNS, TRUNCATED_TURNS)
     part, whole = (asked.steps(count, ()).get((), empty) for count in counts)
     recent = [slice(max(0, n + 1 - length), n + 1) for n in range(asked.number_of_steps)]
     y = [sum(part[steps]) / sum(whole[steps]) if any(whole[steps]) else None for steps in recent]
-    return _chart("trend", "line", "share", asked, [{"name": "not continued", "colour": "lost", "y": y, "fill": True}])
+    return _chart(
+        "trend",
+        "line",
+        "share",
+        asked,
+        [{"name": "not continued", "colour": "lost", "y": y, "fill": True}],
+    )
 
 
 def _waits(asked: Numbers) -> dict[str, Any]:
@@ -111,8 +152,10 @@ def _waits(asked: Numbers) -> dict[str, Any]:
     steps = range(math.ceil(asked.number_of_steps / 4)) if found else ()
     series = [
         {
-            "name": f"{'continued' if continued == 'true' else 'plain'}, p{q * 100:.0f}", "colour": hue,
-            "y": [quantile(q, found[continued, n]) if (continued, n) in found else None for n in steps],
+            "name": f"{'continued' if continued == 'true' else 'plain'}, "
+                    f"p{q * 100:.0f}", "colour": hue,
+            "y": [quantile(q, found[continued, n]) if (continued,
+                                                       n) in found else None for n in steps],
             "dash": q < 0.9, "points": True,
         }
         for continued, q, hue in PANELS["waits"]
@@ -122,12 +165,28 @@ def _waits(asked: Numbers) -> dict[str, Any]:
 
 def _histogram(asked: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:
     counts = asked.buckets(METRICS[histogram["of"]]).get((), {})
+    if len(counts) > MOST_BUCKETS:
+        counts = _coarser(counts, sorted(histogram["buckets"]))
     whole, highest = sum(counts.values()), max(counts.values(), default=0)
     rows = [
-        {"label": label, "colour": hue, "count": found, "part": found / whole, "length": found / highest}
+        {
+            "label": label,
+            "colour": hue,
+            "count": found,
+            "part": found / whole,
+            "length": found / highest,
+        }
         for bound, found in sorted(counts.items())
         for label, hue in (histogram["buckets"].get(bound, (f"{bound:g}", "tool")),)
     ]
     while rows and not rows[-1]["count"]:
         rows.pop()
     return {"panel": histogram, "whole": whole, "rows": rows}
+
+
+def _coarser(counts: Mapping[float, float], bounds: Sequence[float]) -> dict[float, float]:
+    """The counts of buckets in fewer ones: each in the first whose upper bound is not lower."""
+    coarse = dict.fromkeys(bounds, 0.0)
+    for bound, number in counts.items():
+        coarse[next((each for each in bounds if bound <= each), math.inf)] += number
+    return coarse

@@ -1,4 +1,7 @@
-"""`endturn report`: the indicators of what is stored, as HTML, Markdown or JSON, and whether a build may pass."""
+"""`endturn report`.
+
+The indicators of what is stored, as HTML, Markdown or JSON, and whether a build may pass.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from endturn import __version__
+import duckdb
+
+from endturn._version import __version__
 from endturn.errors import UsageError, did_you_mean
-from endturn.telemetry.indicators import INDICATORS
+from endturn.telemetry import INDICATORS
 from endturn.ui import otlp, panels, views
 from endturn.ui.numbers import Numbers
 from endturn.ui.rows import data
-from endturn.ui.store import Store, opened
+from endturn.ui.store import Store, opened, unreadable
 from endturn.ui.views import View
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -48,37 +53,71 @@ def limit(text: str) -> Limit:
     """The condition that a text says; raises UsageError for what is none."""
     found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
     if not found:
-        raise UsageError(f"--fail-on takes NAME > NUMBER, such as 'truncation_without_continuation > 1%', not {text!r}")
+        raise UsageError(
+            f"--fail-on must be NAME > NUMBER, such as 'truncation_without_continuation > 1%', not "
+            f"{text!r}"
+        )
     if found[1] not in NAMES:
-        raise UsageError(f"there is no indicator {found[1]!r}; {did_you_mean(found[1], NAMES)}")
-    return Limit(text.strip(), NAMES[found[1]], OPERATORS[found[2]], float(found[3]) / (100 if found[4] else 1))
+        raise UsageError(f"unknown indicator {found[1]!r}; {did_you_mean(found[1], NAMES)}")
+    return Limit(
+        text.strip(),
+        NAMES[found[1]],
+        OPERATORS[found[2]],
+        float(found[3]) / (100 if found[4] else 1),
+    )
 
 
 def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> int:
     """Print the report.
 
     Returns:
-        The exit status: 1 where a condition is met, 3 where there are conditions but no metrics to look at, else 0.
+        The exit status: 1 where a condition is met, 3 where there are conditions but no metrics to
+        look at, else 0.
 
     Raises:
         UsageError: a condition or a file cannot be read, or there is nothing to report on.
     """
     limits = [limit(text) for text in fail_on]
     if not inputs and file is None:
-        raise UsageError("report on what? Give files of OTLP JSON, or the --file that `endturn ui` keeps")
+        raise UsageError(
+            "no input: pass OTLP JSON files, or with --file the database of `endturn ui --file`"
+        )
     if file is not None and not file.exists():
-        raise UsageError(f"there is no file {str(file)!r}")
-    with TemporaryDirectory() as folder, closing(Store(file and _copied(file, Path(folder)))) as store:
-        for path in inputs:
-            otlp.load(store, path)
-        found = _found(store, limits)
-    status = 1 if any(each["met"] for each in found["limits"]) else 3 if limits and not found["measured"] else 0
+        raise UsageError(f"--file {str(file)!r} does not exist")
+    with TemporaryDirectory() as folder, closing(_opened(file, Path(folder))) as store:
+        try:
+            for path in inputs:
+                otlp.load(store, path)
+            found = _found(store, limits)
+        except duckdb.Error as error:
+            raise unreadable(file, error) from None
+    status = (
+        1
+        if any(each["met"] for each in found["limits"])
+        else 3
+        if limits and not found["measured"]
+        else 0
+    )
     print(_written(found, format_))
     return status
 
 
+def _opened(file: Path | None, folder: Path) -> Store:
+    """A store of what a file keeps, or an empty one."""
+    if file is None:
+        return Store()
+    copy = _copied(file, folder)
+    try:
+        return Store(copy)
+    except UsageError as error:
+        raise UsageError(str(error).replace(str(copy), str(file))) from None
+
+
 def _copied(file: Path, folder: Path) -> Path:
-    """A copy of a kept file: what else is reported on is read into it, and never into what is kept."""
+    """A copy of a kept file.
+
+    What else is reported on is read into it, and never into what is kept.
+    """
     with closing(opened(file, read_only=True)):  # nobody writes meanwhile
         for each in (file, file.with_name(f"{file.name}.wal")):
             if each.exists():
@@ -91,7 +130,9 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
     asked = Numbers(store, view.scope)
     values = {name: asked.value(name) for name in INDICATORS}
     where, parameters = view.where()
-    left = f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
+    left = (
+        f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
+    )
     return {
         "version": __version__,
         "measured": asked.measured,
@@ -100,7 +141,8 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
         "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
         "limits": [
             # Without a value nothing has happened, so no condition is met.
-            {"text": each.text, "value": value, "met": value is not None and each.compare(value, each.limit)}
+            {"text": each.text, "value": value, "met": value is not None and each.compare(value,
+                                                                                          each.limit)}
             for each in limits for value in (values[each.name],)
         ],
     }  # fmt: skip
@@ -108,12 +150,14 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
 
 def _written(found: dict[str, Any], format_: str) -> str:
     if format_ == "json":
-        return json.dumps(found, indent=2)
+        return json.dumps(found, indent=2, allow_nan=False)
     shown = {name: panels.shown(INDICATORS[name], value) for name, value in found["values"].items()}
     environment = views.templates(escape=format_ == "html")
     environment.filters["cell"] = _cell
     template = environment.get_template(f"report.{format_}")
-    return template.render(found, indicators=INDICATORS, shown=shown, level=panels.level, style=data("static/page.css"))
+    return template.render(
+        found, indicators=INDICATORS, shown=shown, level=panels.level, style=data("static/page.css")
+    )
 
 
 def _cell(text: str | None) -> str:

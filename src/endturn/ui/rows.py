@@ -1,4 +1,7 @@
-"""What is kept of telemetry: rows of spans and events (their columns are in tables.sql), and points of metrics."""
+"""What is kept of telemetry.
+
+Rows of spans and events (their columns are in tables.sql), and points of metrics.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,14 @@ WHERE: Final = {
     "environment": ("deployment_environment_name", "deployment.environment.name"),
     "cluster": ("cluster", "k8s.cluster.name"),
 }
-"""Where a service runs: the column of spans, events and turns, the label of series, the resource's attribute."""
+"""Where a service runs: the column of spans, events and turns, the label of series, the resource's
+attribute."""
 LABELS: Final = (
     *sorted({attribute.label for metric in schema.METRICS for attribute in metric.attributes}),
     *(label for label, _ in WHERE.values()),
 )
-"""What tells series apart, beside service and instance: where it runs, and each attribute of a declared metric."""
+"""What tells series apart, beside service and instance: where it runs, and each attribute of a
+declared metric."""
 
 METRICS: Final = {metric.name: metric for metric in schema.METRICS}
 

@@ -1,4 +1,7 @@
-"""What has arrived, in DuckDB: one writer commits a batch in one transaction, readers see whole batches."""
+"""What has arrived, in DuckDB.
+
+One writer commits a batch in one transaction, readers see whole batches.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from typing import Any, Final
 
 import duckdb
 
+from endturn.calls import COMPLETE, OUTCOMES
 from endturn.errors import UsageError
-from endturn.events import COMPLETE
-from endturn.scopes import OUTCOMES
+from endturn.telemetry import schema
+from endturn.ui import bounds
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
 VERSION: Final = 3
@@ -30,11 +34,26 @@ LINGER_NS: Final = 30_000_000_000
 ABANDONED_NS: Final = 20 * LINGER_NS
 """The same, where something should: the events of its process do not come."""
 _LOG: Final = logging.getLogger(__name__)
-AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
+AGED: Final = {
+    "spans": "start_ns",
+    "events": "at_ns",
+    "turns": "start_ns",
+    "increments": "at_ns",
+    "series": "at_ns",
+}
 """What says how old a row is."""
-_CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
+_CASES: Final = " ".join(
+    f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items()
+)
 _WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
-_TURNS: Final = data("turns.sql").replace("@outcomes@", _CASES).replace("@complete@", _WHOLE)
+_REPAIRS: Final = f"""least(greatest(
+    try_cast(attributes ->> '$."{schema.TURN_REPAIRS.key}"' AS BIGINT), 0), {bounds.NUMBER})"""
+_TURNS: Final = (
+    data("turns.sql")
+    .replace("@outcomes@", _CASES)
+    .replace("@complete@", _WHOLE)
+    .replace("@repairs@", _REPAIRS)
+)
 _LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
 _TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 
@@ -48,22 +67,32 @@ class Store:
 
     Args:
         path: the DuckDB file; None keeps all in memory.
-        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest goes; 0 is no limit.
+        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest
+            goes; 0 is no limit.
 
     Raises:
-        UsageError: the file is open in another process, which the message names, or is no file of ours.
+        UsageError: the file is open in another process, which the message names, is no file of
+            ours, or is damaged.
     """
 
     def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
         self._db = opened(path)
         self._known: dict[SeriesKey, Known]
-        # Whoever shows what is stored sees by it that more has come; no two processes count the same numbers.
+        # Whoever shows what is stored sees by it that more has come; no two processes count the
+        # same numbers.
         self.commits = time.time_ns()
-        self._begin()
+        try:
+            self._begin()
+        except duckdb.Error as error:
+            with suppress(duckdb.Error):
+                self._db.close()
+            raise unreadable(path, error) from None
         self._waiting: SimpleQueue[tuple[Batch, Future[None]] | None] = SimpleQueue()
         self._swept = time.monotonic()
-        self._writer = threading.Thread(target=self._write_all, name="endturn-ui-writer", daemon=True)
+        self._writer = threading.Thread(
+            target=self._write_all, name="endturn-ui-writer", daemon=True
+        )
         self._writer.start()
 
     def submit(self, batch: Batch) -> Future[None]:
@@ -77,15 +106,22 @@ class Store:
         self.submit(batch).result()
 
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A connection for reads, and for temporary tables of its own; it ends with its last reference."""
+        """A connection for reads, and for temporary tables of its own.
+
+        It ends with its last reference.
+        """
         return self._db.cursor()
 
-    def read(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+    def read(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
         """The rows of a query. Any thread may ask, while the writer writes."""
         with self._db.cursor() as own:
             return own.execute(query, parameters).fetchall()
 
-    def read_rows(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+    def read_rows(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[Row]:
         """The same, each row as a dictionary."""
         with self._db.cursor() as own:
             own.execute(query, parameters)
@@ -96,30 +132,57 @@ class Store:
         """Write what waits, and let go of the file."""
         self._waiting.put(None)
         self._writer.join()
-        self._db.close()
+        try:
+            self._db.close()
+        except duckdb.Error as error:
+            _LOG.warning("%s cannot be closed cleanly: %s", self._path, first_line(error))
 
-    # --- Tables --------------------------------------------------------------------------------------------------
+    # --- Tables -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         found = self.read("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal")
-        if found and (("meta", "version") not in found or self.read("SELECT version FROM meta") != [(VERSION,)]):
+        if found and (
+            ("meta", "version") not in found
+            or self.read("SELECT version FROM meta") != [(VERSION,)]
+        ):
             self._db.close()
-            raise UsageError(f"{self._path} holds no telemetry of this version of endturn: give another file")
+            raise UsageError(
+                f"{self._path} contains no telemetry of this version of endturn: pass another file"
+            )
         if not found:
             self._db.execute(_TABLES)
             self._db.execute(f"CREATE TABLE turns AS {_TURNS}", {"ids": []})
         self._columns = {
-            table: dict(self.read("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]))
+            table: dict(
+                self.read(
+                    "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1",
+                    [table],
+                )
+            )
             for table in ("spans", "events", "series", "increments")
         }
         self._known = {}
         for row in self.read_rows("SELECT * FROM series"):
-            key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
-            last = Point(key, row["started_ns"], row["at_ns"], False, tuple(row["last"]), tuple(row["bounds"]))
+            key = SeriesKey(
+                row["metric"],
+                row["service"],
+                row["instance"],
+                tuple(row[label] for label in LABELS),
+            )
+            last = Point(
+                key,
+                row["started_ns"],
+                row["at_ns"],
+                False,
+                tuple(row["last"]),
+                tuple(row["bounds"]),
+            )
             self._known[key] = row["id"], last
-        self._numbers = itertools.count(1 + max((number for number, _ in self._known.values()), default=0))
+        self._numbers = itertools.count(
+            1 + max((number for number, _ in self._known.values()), default=0)
+        )
 
-    # --- Writing -------------------------------------------------------------------------------------------------
+    # --- Writing ----------------------------------------------------------------------------------
 
     def _write_all(self) -> None:
         while True:
@@ -132,13 +195,15 @@ class Store:
                 self._swept = time.monotonic()
                 try:
                     self._sweep(time.time_ns())
-                except Exception as error:  # a full disk: what comes is still written where there is room
-                    _LOG.warning("what is old cannot be forgotten now: %s", error)
+                # a full disk: what comes is still written where there is room
+                except Exception as error:
+                    _LOG.warning("old data cannot be deleted now: %s", error)
                     self._recover(error)
 
     def _settle(self, batch: Batch, done: Future[None]) -> None:
         if not done.set_running_or_notify_cancel():
-            return  # whoever does not wait any more has not heard that it arrived, and sends it again
+            # whoever does not wait any more has not heard that it arrived, and sends it again
+            return
         try:
             self._commit(batch)
         except Exception as error:
@@ -149,9 +214,11 @@ class Store:
             done.set_result(None)
 
     def _recover(self, error: Exception) -> None:
-        """Open the file again after an error with which DuckDB ends, such as a full disk at a checkpoint."""
+        """Reopen the file after an error that ends DuckDB, such as a full disk at a checkpoint."""
         if isinstance(error, (duckdb.FatalException, duckdb.ConnectionException)):
-            _LOG.warning("opening %s again: %s", self._path or "an empty store, since memory is lost", error)
+            _LOG.warning(
+                "opening %s again: %s", self._path or "an empty store, since memory is lost", error
+            )
             with suppress(duckdb.Error, UsageError):  # as long as that fails, so does what comes
                 self._db.close()
                 self._db = opened(self._path)
@@ -163,13 +230,18 @@ class Store:
         with self._transaction():
             turns = self._add(batch)
             numbers = [number for number, _ in series.values()]
-            self._db.execute("DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [numbers])
+            self._db.execute(
+                "DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [numbers]
+            )
             self._insert("series", [_series_row(*known) for known in series.values()])
             self._insert("increments", increments)
             if turns:
-                self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
+                self._db.execute(
+                    "DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns]
+                )
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
-                self._end_cut_turns(time.time_ns() + ABANDONED_NS * batch.from_file)  # of files no more comes
+                # of files no more comes
+                self._end_cut_turns(time.time_ns() + ABANDONED_NS * batch.from_file)
         self._known |= series
 
     @contextmanager
@@ -193,7 +265,9 @@ class Store:
             ("events", batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
         ):
             if rows:
-                equal = " AND ".join(f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in same)
+                equal = " AND ".join(
+                    f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in same
+                )
                 since = min(row[same[0]] for row in rows)
                 old = f"FROM {table} old WHERE old.{same[0]} >= {since} AND {equal}"
                 self._insert(table, rows, f"WHERE NOT EXISTS ({old})")
@@ -205,31 +279,47 @@ class Store:
             lists = [[row[column] for row in rows] for column in columns]
             typed = enumerate(columns.items(), 1)
             made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
-            self._db.execute(f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists)
+            self._db.execute(
+                f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists
+            )
 
-    def _increments(self, points: Iterable[Point], from_file: bool) -> tuple[dict[SeriesKey, Known], list[Row]]:
+    def _increments(
+        self, points: Iterable[Point], from_file: bool
+    ) -> tuple[dict[SeriesKey, Known], list[Row]]:
         """What points add to what is known of their series, and the series as they stand then."""
         changed: dict[SeriesKey, Known] = {}
         rows: list[Row] = []
         seen: set[tuple[int, int]] = set()
         for point in points:
-            number, last = changed.get(point.series) or self._known.get(point.series) or (next(self._numbers), None)
+            number, last = (
+                changed.get(point.series)
+                or self._known.get(point.series)
+                or (next(self._numbers), None)
+            )
             if last is None or point.at_ns > last.at_ns:
                 changed[point.series] = number, point
-            elif not point.delta or (number, point.at_ns) in seen or self._holds(number, point.at_ns):
+            elif (
+                not point.delta or (number, point.at_ns) in seen or self._holds(number, point.at_ns)
+            ):
                 continue  # sent again, or in what a later export has counted
             seen.add((number, point.at_ns))
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
-                for le, value in zip((None, *point.bounds), _added(point, last, from_file), strict=False)
+                for le, value in zip(
+                    (None, *point.bounds), _added(point, last, from_file), strict=False
+                )
                 if value
             ]
         return changed, rows
 
     def _holds(self, series: int, at_ns: int) -> bool:
-        return bool(self.read("SELECT 1 FROM increments WHERE at_ns = $1 AND series = $2 LIMIT 1", [at_ns, series]))
+        return bool(
+            self.read(
+                "SELECT 1 FROM increments WHERE at_ns = $1 AND series = $2 LIMIT 1", [at_ns, series]
+            )
+        )
 
-    # --- Forgetting ----------------------------------------------------------------------------------------------
+    # --- Forgetting -------------------------------------------------------------------------------
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what is too old; and where there is too much, the oldest tenth."""
@@ -237,16 +327,23 @@ class Store:
         if self._keep_ns:
             self._forget(now_ns - self._keep_ns)
         if self._most_bytes and self.size() > self._most_bytes:
-            when = " UNION ALL ".join(f"SELECT {column} AS old FROM {table}" for table, column in AGED.items())
-            self._forget(self.read(f"SELECT coalesce(quantile_disc(old, 0.1), -1) + 1 FROM ({when})")[0][0])
+            when = " UNION ALL ".join(
+                f"SELECT {column} AS old FROM {table}" for table, column in AGED.items()
+            )
+            self._forget(
+                self.read(f"SELECT coalesce(quantile_disc(old, 0.1), -1) + 1 FROM ({when})")[0][0]
+            )
 
     def _forget(self, before_ns: int) -> None:
         with self._transaction():
             for table, column in AGED.items():
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
-        with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
+        # a reader is at work: what was deleted makes room next time
+        with suppress(duckdb.TransactionException):
             self._db.checkpoint()
-        self._known = {key: known for key, known in self._known.items() if known[1].at_ns >= before_ns}
+        self._known = {
+            key: known for key, known in self._known.items() if known[1].at_ns >= before_ns
+        }
 
     def _end_cut_turns(self, now_ns: int) -> int:
         """End the cut turns of which nobody has said how they ended; return how many."""
@@ -257,15 +354,20 @@ class Store:
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""
         if self._path is None:
-            return int(self.read("SELECT coalesce(sum(memory_usage_bytes), 0) FROM duckdb_memory()")[0][0])
-        return int(self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0])
+            return int(
+                self.read("SELECT coalesce(sum(memory_usage_bytes), 0) FROM duckdb_memory()")[0][0]
+            )
+        return int(
+            self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0]
+        )
 
 
 def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ...]:
     """What an export adds. A counter that begins anew counts from nothing.
 
-    What a process had counted before the page saw it is counted when that was within the last hour, or stands in a
-    file: there is nothing before that. Else the first export is only where the count begins.
+    What a process had counted before the page saw it is counted when that was within the last hour,
+    or stands in a file: there is nothing before that. Else the first export is only where the count
+    begins.
     """
     if point.delta:
         return point.values
@@ -281,7 +383,12 @@ def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ..
 def _series_row(number: int, last: Point) -> Row:
     key = last.series
     about = {"id": number, "metric": key.metric, "service": key.service, "instance": key.instance}
-    stands = {"started_ns": last.started_ns, "at_ns": last.at_ns, "last": last.values, "bounds": last.bounds}
+    stands = {
+        "started_ns": last.started_ns,
+        "at_ns": last.at_ns,
+        "last": last.values,
+        "bounds": last.bounds,
+    }
     return about | stands | dict(zip(LABELS, key.labels, strict=True))
 
 
@@ -289,10 +396,27 @@ def opened(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConn
     """A database; raises UsageError that names who has the file."""
     try:
         # What is not in the wheel is not fetched: the page works without a network.
-        return duckdb.connect(str(path or ":memory:"), read_only, {"autoinstall_known_extensions": "false"})
+        return duckdb.connect(
+            str(path or ":memory:"), read_only, {"autoinstall_known_extensions": "false"}
+        )
     except duckdb.Error as error:
         if holder := re.search(r"lock is held in (.+?) \(PID (\d+)\)", str(error)):
             raise UsageError(
-                f"{path} is open in another process, {holder[1]} (pid {holder[2]}): end that, or give another --file"
+                f"{path} is open in another process, {holder[1]} (pid {holder[2]}): end it, or "
+                f"pass another --file"
             ) from None
-        raise UsageError(f"{path} cannot be used: {error}") from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path | None, error: duckdb.Error) -> UsageError:
+    """The error for a file that DuckDB cannot open, or cannot read a part of."""
+    advice = (
+        "if it is damaged, restore a copy, or move it away: a new one is made; else give another "
+        "--file"
+    )
+    return UsageError(f"{path} cannot be used: {first_line(error)}\n  {advice}")
+
+
+def first_line(error: Exception) -> str:
+    """What an error of DuckDB says, without the stack trace that an internal one has."""
+    return bounds.shortened(str(error).strip().partition("\n")[0], 500)

@@ -9,6 +9,8 @@ calls AS (
         count(*) AS calls,
         max(continuation) AS continuations,
         bool_or(coalesce(truncated, false)) AS truncated,
+        max(start_ns) FILTER (WHERE truncated) AS cut_ns,
+        max(start_ns) FILTER (WHERE continuation >= 1) AS continued_ns,
         bool_and(turn_id = span_id) AS lone, -- of an instrumentation that knows no turns: each call is one by itself
         sum(input_tokens) AS input_tokens,
         sum(output_tokens) AS output_tokens,
@@ -34,8 +36,7 @@ whole AS (
         any_value(model) AS model,
         any_value(outcome) AS outcome,
         any_value(complete) AS complete,
-        max(CASE operation WHEN 'invoke_agent' THEN try_cast(attributes ->> '$."endturn.turn.repairs"' AS BIGINT) END)
-            AS repairs
+        max(CASE operation WHEN 'invoke_agent' THEN @repairs@ END) AS repairs
     FROM spans SEMI JOIN ids USING (turn_id)
     GROUP BY turn_id
 ),
@@ -43,7 +44,7 @@ ended AS (
     SELECT
         turn_id,
         arg_max(outcome, at_ns) AS outcome,
-        max(try_cast(attributes ->> '$."endturn.turn.repairs"' AS BIGINT)) AS repairs
+        max(@repairs@) AS repairs
     FROM events SEMI JOIN ids USING (turn_id)
     WHERE name = 'endturn.continuation_terminated'
     GROUP BY turn_id
@@ -63,7 +64,7 @@ known AS (
             whole.outcome,
             ended.outcome,
             CASE
-                WHEN truncated AND calls.reason IN ('end_turn', 'tool_call') THEN 'completed'
+                WHEN continued_ns > cut_ns AND calls.reason IN ('end_turn', 'tool_call') THEN 'completed'
                 WHEN truncated THEN NULL
                 WHEN error IS NOT NULL AND calls.reason <> 'cancelled' THEN 'provider_error'
                 ELSE CASE calls.reason @outcomes@ END

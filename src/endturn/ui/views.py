@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from endturn.ui.bounds import WORD, shortened
 from endturn.ui.numbers import OF_WHOM, Scope, step_of
 from endturn.ui.rows import data
 from endturn.ui.store import Store
@@ -29,7 +30,10 @@ COLOURS: Final[dict[str, str]] = data("panels.yaml")["colours"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One page's address, read: the scope of its numbers, the parameters it was given, and what can be chosen."""
+    """One page's address, read.
+
+    The scope of its numbers, the parameters it was given, and what can be chosen.
+    """
 
     scope: Scope
     given: Mapping[str, str]
@@ -38,7 +42,11 @@ class View:
 
     @classmethod
     def of(cls, store: Store, given: Mapping[str, str], now_ns: int) -> Self:
-        """The view that an address asks for. What cannot be read of it is as if it were not there."""
+        """The view that an address asks for.
+
+        What cannot be read of it is as if it were not there.
+        """
+        given = {name: shortened(value, WORD) for name, value in given.items()}  # links repeat it
         range_ = given.get("range", "")
         start, end = _whole(given.get("from")), _whole(given.get("to"))
         if start is not None and end is not None and 0 <= start < end < 1 << 43:
@@ -47,13 +55,22 @@ class View:
             first, last = _kept(store, now_ns)
             young = now_ns - first < RANGES[USUAL] * NS
             range_ = range_ if range_ in RANGES or range_ == "all" else "all" if young else USUAL
-            start, end = (first, last) if range_ == "all" else (now_ns - RANGES[range_] * NS, now_ns)
+            start, end = (
+                (first, last) if range_ == "all" else (now_ns - RANGES[range_] * NS, now_ns)
+            )
         start -= start % step_of(end - start)  # so that bars keep their places while time goes on
-        scope = Scope(start_ns=start, end_ns=end, only={name: given[name] for name in OF_WHOM if given.get(name)})
+        scope = Scope(
+            start_ns=start,
+            end_ns=end,
+            only={name: given[name] for name in OF_WHOM if given.get(name)},
+        )
         return cls(scope, given, range_, {name: _values(store, name) for name in OF_WHOM})
 
     def link(self, path: str = "", **changed: str) -> str:
-        """An address with this view's parameters, some of them changed; an empty one is left out."""
+        """An address with this view's parameters, some of them changed.
+
+        An empty one is left out.
+        """
         lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
         kept = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
@@ -62,16 +79,26 @@ class View:
         return f"{path}?{urlencode(asked)}" if asked else path or "?"
 
     def where(self, at: str = "start_ns") -> tuple[str, dict[str, Any]]:
-        """The view's scope as a condition on a table of spans, events or turns, with its parameters."""
+        """Return the scope as an SQL condition on spans, events or turns, with its parameters."""
         scope = self.scope
-        conditions = [f"{at} >= $start", f"{at} <= $end", *(f"{name} = ${name}" for name in scope.only)]
-        return " AND ".join(conditions), {"start": scope.start_ns, "end": scope.end_ns, **scope.only}
+        conditions = [
+            f"{at} >= $start",
+            f"{at} <= $end",
+            *(f"{name} = ${name}" for name in scope.only),
+        ]
+        return " AND ".join(conditions), {
+            "start": scope.start_ns,
+            "end": scope.end_ns,
+            **scope.only,
+        }
 
 
 def _kept(store: Store, now_ns: int) -> tuple[int, int]:
-    """From when until when there is telemetry, with a little room, so that single calls can be told apart."""
+    """Return the time range that has telemetry, with a margin that keeps single calls apart."""
     times = "SELECT start_ns AS since, end_ns AS until FROM spans"
-    times += "".join(f" UNION ALL SELECT at_ns, at_ns FROM {table}" for table in ("increments", "events"))
+    times += "".join(
+        f" UNION ALL SELECT at_ns, at_ns FROM {table}" for table in ("increments", "events")
+    )
     query = f"SELECT coalesce(min(since), {now_ns}), coalesce(max(until), {now_ns}) FROM ({times})"
     ((first, last),) = store.read(query)
     return min(first, last - 30 * NS) - NS, last + NS
@@ -87,7 +114,7 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,13}", text) else None
 
 
-# --- How things are written ---------------------------------------------------------------------------------------
+# --- How things are written -----------------------------------------------------------------------
 
 
 def count(value: float | None) -> str:
@@ -133,8 +160,14 @@ def prose(text: str) -> Markup:
     """A sentence of ours, with what stands between backticks as code."""
     code = Markup("<code>{}</code>")
     return Markup("").join(
-        code.format(part) if n % 2 else part for n, part in enumerate(text.replace("*", "").split("`"))
+        code.format(part) if n % 2 else part
+        for n, part in enumerate(text.replace("*", "").split("`"))
     )
+
+
+def excerpt(value: object, most: int = WORD) -> str:
+    """The beginning of a value that somebody sent: pages stay short whatever is stored."""
+    return shortened(str(value), most)
 
 
 def colour(name: str | None) -> str:
@@ -144,8 +177,12 @@ def colour(name: str | None) -> str:
 
 def templates(*, escape: bool = True) -> Environment:
     """The package's templates, with the functions above as filters."""
-    filters: tuple[Callable[..., Any], ...] = (count, plural, share, seconds, clock, words, colour, prose)
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True)
+    filters: tuple[Callable[..., Any], ...] = (
+        count, plural, share, seconds, clock, words, colour, prose, excerpt,
+    )  # fmt: skip
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
+    )
     environment.loader = PackageLoader(__package__)
     environment.autoescape = escape  # Markdown has an escape of its own
     environment.filters |= {each.__name__: each for each in filters}

@@ -10,7 +10,7 @@ import pytest
 from aiobotocore.eventstream import AioEventStream
 from aiobotocore.response import StreamingBody
 
-from endturn.scripted import say, truncate
+from endturn.testing.scripted import say, truncate
 from tests.instrumentation.clients import CLIENTS, CONVERSE, INVOKED
 from tests.instrumentation.test_exchanges import *  # noqa: F403
 from tests.instrumentation.test_exchanges import asking

@@ -7,6 +7,7 @@ from typing import Any
 
 import ag2
 import agent_framework
+import agents
 import huggingface_hub
 import openai
 from ag2.config import OpenAIConfig
@@ -30,8 +31,8 @@ from tests.support.agent_runs import HI, KEY, MODEL, check_of, weather
 Tools = Sequence[Callable[..., Any]]
 
 
-async def ag2_agent(url: str, *, tools: Tools = ()) -> Any:
-    config = OpenAIConfig(MODEL, base_url=f"{url}/v1", api_key=KEY, max_retries=0)
+async def ag2_agent(url: str, *, tools: Tools = (), retries: int = 0) -> Any:
+    config = OpenAIConfig(MODEL, base_url=f"{url}/v1", api_key=KEY, max_retries=retries)
     return (await ag2.Agent("helper", config=config, tools=tools).ask("hi")).body
 
 
@@ -52,11 +53,11 @@ def agno_agent(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
     return [event.content for event in ran] if stream else ran.content
 
 
-def haystack(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
+def haystack(url: str, *, stream: bool = False, tools: Tools = (), retries: int = 0) -> Any:
     pieces: list[str] = []
     options: dict[str, Any] = {"streaming_callback": lambda chunk: pieces.append(chunk.content)} if stream else {}
     generator = OpenAIChatGenerator(
-        Secret.from_token(KEY), model=MODEL, api_base_url=f"{url}/v1", max_retries=0, **options
+        Secret.from_token(KEY), model=MODEL, api_base_url=f"{url}/v1", max_retries=retries, **options
     )
     hi = [ChatMessage.from_user("hi")]
     if tools:
@@ -71,8 +72,8 @@ def hugging_face(url: str, *, stream: bool = False) -> Any:
     return [chunk.choices[0].delta.content for chunk in answer] if stream else answer.choices[0].message.content
 
 
-def langchain(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
-    model = ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key=KEY, max_retries=0)
+def langchain(url: str, *, stream: bool = False, tools: Tools = (), retries: int = 0) -> Any:
+    model = ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key=KEY, max_retries=retries)
     if tools:
         return create_agent(model, tools=[*tools]).invoke({"messages": HI})["messages"][-1].content
     return [chunk.content for chunk in model.stream("hi")] if stream else model.invoke("hi").content
@@ -91,8 +92,22 @@ class Plugin:
         return weather(city)
 
 
-async def semantic_kernel(url: str, *, stream: bool = False, tools: Tools = ()) -> Any:
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
+async def openai_agents(url: str, *, tools: Tools = ()) -> Any:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        model = agents.OpenAIResponsesModel(MODEL, client)
+        agent = agents.Agent("helper", model=model, tools=[*map(agents.function_tool, tools)])
+        return (await agents.Runner.run(agent, "hi")).final_output
+
+
+async def openai_agents_chat(url: str, *, tools: Tools = ()) -> Any:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        model = agents.OpenAIChatCompletionsModel(MODEL, client)
+        agent = agents.Agent("helper", model=model, tools=[*map(agents.function_tool, tools)])
+        return (await agents.Runner.run(agent, "hi")).final_output
+
+
+async def semantic_kernel(url: str, *, stream: bool = False, tools: Tools = (), retries: int = 0) -> Any:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=retries) as client:
         service = OpenAIChatCompletion(MODEL, async_client=client)
         agent = ChatCompletionAgent(service=service, plugins=[Plugin()] if tools else [])
         if stream:

@@ -1,3 +1,3 @@
 """The examples of agent frameworks do what they say, each as its user runs it."""
 
-from tests.test_examples import *  # noqa: F403
+from tests.project.test_examples import *  # noqa: F403

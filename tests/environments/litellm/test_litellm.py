@@ -14,9 +14,9 @@ import litellm
 import pytest
 from litellm.google_genai import agenerate_content, agenerate_content_stream, generate_content, generate_content_stream
 
-from endturn.scripted import ScriptedProvider, cut, fail, reason, say, truncate
-from endturn.stop import StopReason
 from endturn.telemetry import cleanup
+from endturn.testing.scripted import ScriptedProvider, cut, fail, reason, say, truncate
+from endturn.vocabulary.stop import StopReason
 from tests.support.announced import Announced, observed
 
 litellm.suppress_debug_info = True
@@ -108,9 +108,9 @@ def test_the_providers_own_reason_is_recorded(seen: Announced, way: str, asynchr
         one = seen.only()
     kind, _, name = model.partition("/")
     assert (one.stop.reason, one.stop.raw) == (MEANS.get(raw, StopReason.MAX_TOKENS), raw)
-    assert (one.started.provider, one.started.model) == (PROVIDERS.get(kind, "openai"), name)
-    assert (one.started.server_address, one.started.stream) == ("127.0.0.1", is_streamed)
-    assert one.started.operation == OPERATIONS.get(kind, "chat")
+    assert (one.started.endpoint.provider, one.started.request.model) == (PROVIDERS.get(kind, "openai"), name)
+    assert (one.started.endpoint.server_address, one.started.request.stream) == ("127.0.0.1", is_streamed)
+    assert one.started.endpoint.operation == OPERATIONS.get(kind, "chat")
     if raw == "pause_turn":
         assert answers[-1].choices[0].finish_reason == "stop"
 
@@ -120,7 +120,7 @@ def test_ollama_s_text(seen: Announced) -> None:
     with ScriptedProvider([HALF]).serve() as url:
         ask("ollama/m", url)
     one = seen.only()
-    assert (one.stop.reason, one.stop.raw, one.started.provider) == (StopReason.MAX_TOKENS, "length", "ollama")
+    assert (one.stop.reason, one.stop.raw, one.started.endpoint.provider) == (StopReason.MAX_TOKENS, "length", "ollama")
 
 
 # --- How streams end -----------------------------------------------------------------------------------------------

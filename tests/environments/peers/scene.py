@@ -22,9 +22,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import endturn
-from endturn import hooks
-from endturn.scripted import Reply, ScriptedProvider
+from endturn.calls import listeners
 from endturn.telemetry import cleanup
+from endturn.testing.scripted import Reply, ScriptedProvider
 from tests.support.announced import counted
 
 ASK: dict[str, Any] = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50}
@@ -117,12 +117,12 @@ def scene(*script: Reply, emit: Emit, observed: bool, first: str = "emitter") ->
             stop = processor.shutdown
         undo = undo or emit(tracers, meters)
         try:
-            with hooks.strict():
+            with listeners.strict():
                 yield on
         finally:
             undo()
             stop()
-            assert not hooks.listening()
+            assert not listeners.listening()
 
 
 def instrumented(package: str, tracers: TracerProvider, meters: MeterProvider) -> Undo:

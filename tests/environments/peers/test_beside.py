@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from endturn.scripted import Reply, call, cut, fail, say, truncate
+from endturn.testing.scripted import Reply, call, cut, fail, say, truncate
 from tests.environments.peers.scene import ASK, TELL, Emit, Scene, genai, logfire, openinference, scene, traceloop
 
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]

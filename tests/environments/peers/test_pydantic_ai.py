@@ -14,7 +14,8 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from endturn.scripted import Reply, call, say, truncate
+import endturn
+from endturn.testing.scripted import Reply, call, say, truncate
 from tests.environments.peers import scene as scenes
 from tests.environments.peers.scene import Scene, scene
 
@@ -72,6 +73,7 @@ def test_a_run_of_an_agent_is_a_turn(
         marked = [span.attributes or {} for span in on.finished() if "endturn.stop.reason" in (span.attributes or {})]
         assert [each["endturn.turn.id"] for each in marked] == [told["endturn.turn.id"]] * (2 if observed else 0)
         assert on.uncounted() == []
+        endturn.uninstrument()  # a run that leaves an answer cut waits for another that continues it
         assert sum(on.counted("endturn.turns").values()) == 1
         assert sum(on.counted("endturn.truncation.exits").values()) == is_cut
         assert on.events().count("endturn.continuation_terminated") == is_cut

@@ -1,0 +1,247 @@
+"""The demo: real SDK agents, some with the controller, against a scripted provider.
+
+Then why their models stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from endturn.calls import CallEnded, DispatchBlocked, Record, Turn, TurnEnded, subscribe
+from endturn.cli.demo_agents import plan, scripted_provider
+from endturn.errors import UsageError
+from endturn.instrumentation import configure
+from endturn.ui import Store, server
+
+
+def command(as_json: bool, once: bool, minutes: float) -> int:
+    """`endturn demo`: with a page where somebody looks on."""
+    if minutes < 0:
+        raise UsageError(f"--minutes must be positive, not {minutes:g}")
+    if once and minutes:
+        raise UsageError("--once and --minutes exclude each other: use one of them")
+    with_page = not (once or as_json or minutes) and sys.stdout.isatty()
+    return run(as_json=as_json, minutes=minutes, with_page=with_page)
+
+
+def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False) -> int:
+    """Play the demo and print what happened.
+
+    Args:
+        as_json: print one JSON object and nothing else.
+        minutes: play again and again for so long, with pauses as between people's questions; 0
+            plays once.
+        with_page: serve a page that shows it, until Ctrl-C, unless telemetry goes elsewhere.
+
+    Returns:
+        The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
+
+    Raises:
+        UsageError: nothing listens where telemetry should go.
+    """
+    os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
+    if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
+        return _with_page()
+    return _play(as_json=as_json, minutes=minutes)
+
+
+def _with_page() -> int:
+    """Play for a page of its own, on the usual port or on any.
+
+    Never for one that holds what somebody sent it.
+    """
+    # The scripted provider's words may be shown, and a second is long for somebody who looks on.
+    os.environ.setdefault("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
+    os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
+    os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
+    os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
+    try:
+        listening = server.listen("127.0.0.1", server.PORT)
+    except UsageError:
+        print(
+            f"Port {server.PORT} is in use, so the demo starts its own page; nothing is sent to "
+            f"the other."
+        )
+        listening = server.listen("127.0.0.1", 0)
+    store = Store()
+    try:
+        with server.serving(store, listening) as address:
+            os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
+            print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
+            server.browse(address)
+            if status := _play(pause_s=0.1):
+                return status
+            print(
+                f"\nThe page stays at {address} until Ctrl-C. For your own agent:\n"
+                f"  OTEL_EXPORTER_OTLP_ENDPOINT={address} endturn run python agent.py",
+                flush=True,
+            )
+            threading.Event().wait()
+    finally:
+        store.close()
+    return 0
+
+
+def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) -> int:
+    """Play once, or for so long, and print the table."""
+    exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    if exported_to:
+        _reach(exported_to)
+    else:  # nobody is listening on the default port: do not try
+        for signal in ("TRACES", "METRICS", "LOGS"):
+            os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
+
+    quiet = logging.NullHandler()
+    logging.getLogger("endturn").addHandler(quiet)  # the table says what its lines say
+    tally = Tally()
+    stop_listening = subscribe(tally)
+    started = time.monotonic()
+    status = 0
+    if minutes:
+        print(f"Playing turns for {minutes:g} minutes; Ctrl-C stops.", file=sys.stderr, flush=True)
+    with configure(), scripted_provider().serve() as url:
+        try:
+            for agent, question in plan(minutes):
+                agent(url, question)
+                time.sleep(0.5 if minutes else pause_s)
+        except KeyboardInterrupt:
+            status = 130
+        finally:
+            # no table says what could not be exported
+            logging.getLogger("endturn").removeHandler(quiet)
+    stop_listening()
+    result = {
+        "models": tally.result(), "seconds": round(time.monotonic() - started, 1),
+        "exported_to": exported_to,
+    }  # fmt: skip
+    print(json.dumps(result, indent=2) if as_json else report(result))
+    return status
+
+
+def _reach(endpoint: str) -> None:
+    """Refuse an endpoint where nothing listens.
+
+    The exporters would only say so between the lines.
+    """
+    where = urlsplit(endpoint)
+    port = where.port or (443 if where.scheme == "https" else 80)
+    try:
+        socket.create_connection((where.hostname or "", port), timeout=3).close()
+    except OSError as error:
+        raise UsageError(
+            f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT={endpoint} ({error}); start `endturn "
+            f"ui` or a Collector"
+        ) from None
+
+
+@dataclass
+class _Model:
+    """What is counted of one model."""
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    turns: list[Turn] = field(default_factory=list)
+    blocked: int = 0
+
+    def figures(self) -> dict[str, Any]:
+        """As JSON can carry them: rates are fractions."""
+        truncated = [turn for turn in self.turns if turn.truncated]
+        unfinished = sum(turn.unfinished for turn in truncated)
+        return {
+            "responses": dict(self.reasons.most_common()),
+            "turns": len(self.turns),
+            "truncated_turns": len(truncated),
+            "truncation_rate": len(truncated) / len(self.turns) if self.turns else None,
+            "continued_turns": sum(turn.continued for turn in self.turns),
+            "unfinished_turns": unfinished,
+            "unfinished_rate": unfinished / len(truncated) if truncated else None,
+            "blocked_tool_calls": self.blocked,
+        }
+
+
+class Tally:
+    """A listener that counts what the report shows, by provider and model."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[str, str], _Model] = defaultdict(_Model)
+
+    def __call__(self, record: Record) -> None:
+        match record:
+            case CallEnded(started=started, stop=stop):
+                self._models[started.endpoint.provider, started.request.model].reasons[
+                    stop.reason.value
+                ] += 1
+            case TurnEnded(turn=turn):
+                self._models[turn.provider, turn.model].turns.append(turn)
+            case DispatchBlocked(provider=provider, model=model, names=names):
+                self._models[provider, model].blocked += len(names)
+            case _:
+                pass
+
+    def result(self) -> list[dict[str, Any]]:
+        """Return the figures of each model."""
+        return [
+            {"provider": of[0], "model": of[1]} | model.figures()
+            for of, model in sorted(self._models.items())
+        ]
+
+
+def _share(row: dict[str, Any], name: str, rate: str) -> str:
+    return f"{row[name]} ({row[rate]:.0%})" if row[name] else "–"
+
+
+COLUMNS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
+    "provider": lambda row: row["provider"],
+    "model": lambda row: row["model"],
+    "turns": lambda row: row["turns"],
+    "truncated": lambda row: _share(row, "truncated_turns", "truncation_rate"),
+    "continued": lambda row: row["continued_turns"] or "–",
+    "unfinished": lambda row: _share(row, "unfinished_turns", "unfinished_rate"),
+    "responses by reason": lambda row: ", ".join(
+        f"{reason} {count}" for reason, count in row["responses"].items()
+    ),
+}
+"""What the table says of each model."""
+
+
+def report(result: dict[str, Any]) -> str:
+    """Return the result as a table, and what to do next."""
+    rows = [
+        [*COLUMNS],
+        *([str(cell(row)) for cell in COLUMNS.values()] for row in result["models"]),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, ["─" * width for width in widths])
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    turns, truncated, left, blocked = (
+        sum(row[name] for row in result["models"])
+        for name in ("turns", "truncated_turns", "unfinished_turns", "blocked_tool_calls")
+    )
+    calls = "1 tool call was" if blocked == 1 else f"{blocked} tool calls were"
+    lines += [
+        "",
+        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {left} of those were "
+        f"handed over unfinished. {calls} cut off and not run.",
+        "",
+    ]
+    if result["exported_to"]:
+        lines.append(f"The telemetry went to {result['exported_to']}.")
+    else:
+        command = "endturn" if shutil.which("endturn") else os.path.relpath(sys.argv[0])
+        lines += [
+            f"See it as a page:  {command} demo, in a terminal",
+            f"In Grafana:        docs/install.md, then OTEL_EXPORTER_OTLP_ENDPOINT=… {command} "
+            f"demo --minutes 10",
+        ]
+    return "\n".join(lines)

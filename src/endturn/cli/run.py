@@ -1,0 +1,76 @@
+"""`endturn run`: run a program and record its model calls, without a change to its code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from endturn.errors import UsageError
+from endturn.instrumentation import zero_code
+
+SITE: Final = Path(__file__).parents[1] / "site"
+"""Folder of the `sitecustomize` module that Python imports when it starts."""
+
+USAGE: Final = "endturn run [--] COMMAND [ARGUMENT …], or FILE.py, or -m MODULE, or -c CODE"
+
+
+def run(words: Sequence[str]) -> NoReturn:
+    """Replace this process by the program, which keeps its signals, exit status and terminal.
+
+    Raises:
+        UsageError: No program is named, it cannot be found or started, or the SDK is not installed.
+    """
+    command = resolved(words)
+    for warning in zero_code.check():
+        print(f"endturn: {warning}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(command[0], command, environment(os.environ))  # noqa: S606 (the user named it)
+    except OSError as error:
+        raise UsageError(f"{command[0]} could not be started: {error.strerror}") from None
+
+
+def resolved(words: Sequence[str]) -> list[str]:
+    """Return the program's path and its arguments.
+
+    A `.py` file, -m and -c run in the Python that endturn is installed in.
+
+    Raises:
+        UsageError: No program is named, or it cannot be found.
+    """
+    words = list(words[1:] if words[:1] == ["--"] else words)
+    if not words:
+        raise UsageError(f"nothing to run: {USAGE}")
+    if words[0] in ("-m", "-c") or words[0].endswith(".py"):
+        if words[0].endswith(".py") and not Path(words[0]).is_file():
+            raise UsageError(f"{words[0]!r} does not exist, or is not a file")
+        if len(words) == 1 and words[0] in ("-m", "-c"):
+            raise UsageError(f"{words[0]} needs an argument: {USAGE}")
+        return [sys.executable, *words]
+    if words[0].startswith("-"):
+        raise UsageError(f"endturn run has no option {words[0]!r}: {USAGE}")
+    found = shutil.which(words[0])
+    if found is None:
+        raise UsageError(f"{words[0]!r} is neither a program on the PATH nor the path of a program")
+    return [found, *words[1:]]
+
+
+def environment(given: dict[str, str] | os._Environ[str]) -> dict[str, str]:
+    """Return the program's environment.
+
+    Our folder before its PYTHONPATH, a protocol if none is set.
+    """
+    changed = dict(given)
+    site = str(SITE)
+    before = changed.get("PYTHONPATH")
+    others = [entry for entry in before.split(os.pathsep) if entry != site] if before else []
+    changed["PYTHONPATH"] = os.pathsep.join([site, *others])
+    changed["ENDTURN_RUN"] = "1"
+    # OpenTelemetry's own default is gRPC, whose exporter is another package.
+    changed.setdefault("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    return changed

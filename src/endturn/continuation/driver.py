@@ -1,0 +1,277 @@
+"""The effects of a turn as calls of the host's functions, which a controller makes or awaits.
+
+Each call is made within the scopes of the turn and of the model call or tool run that it belongs
+to. Its value is sent back, or a HostCallFailed. No scope stays current across a `yield`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from pydantic_core import to_jsonable_python
+
+from endturn.calls import (
+    Call,
+    EndpointFacts,
+    Layer,
+    RequestFacts,
+    Step,
+    TurnScope,
+    open_call,
+    start_tool,
+)
+from endturn.continuation.result import CallProvider, MakeRoom, ToolRan, TurnResult
+from endturn.errors import ProviderError, UsageError
+from endturn.formats import is_part
+from endturn.providers import announce_end, stop_by
+from endturn.vocabulary import ChatResponse, Delta, Request, ToolCall
+
+StreamItem = Delta | TurnResult
+"""An item of a turn's stream: a piece of the answer, at the end the result."""
+
+_STREAM_END: Final = object()
+# in this order: pydantic's own instance check is a slow one
+_STREAMED: Final = (Delta, ChatResponse)
+
+_NO_SCOPE: Final = nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """One call of a host's function. The call that pulls from a stream is made for each item.
+
+    Attributes:
+        function: the function, with its arguments bound.
+        outer: the scope of the turn, in which the call is made.
+        inner: the scope of the model call or tool run.
+        name: what the function is called in error messages.
+    """
+
+    function: Callable[[], Any]
+    outer: Step
+    inner: AbstractContextManager[None] = _NO_SCOPE
+    name: str = "the provider function"
+
+
+@dataclass(frozen=True, slots=True)
+class HostCallFailed:
+    """A call of a host's function that raised.
+
+    Attributes:
+        error: the exception.
+        misused: the host passed an async function to the controller that cannot await.
+    """
+
+    error: Exception
+    misused: bool = False
+
+
+class ConsumerClosed(BaseException):
+    """Stands in for a GeneratorExit, which would close inner generators too early.
+
+    Attributes:
+        raised: the GeneratorExit, if a host's function raised it; None if the consumer closed the
+            stream.
+    """
+
+    def __init__(self, raised: GeneratorExit | None = None) -> None:
+        self.raised = raised
+
+
+class TurnRunner:
+    """Iterates over the host calls and stream items of a turn, and passes results back to it.
+
+    Attributes:
+        value: the value of the latest host call.
+    """
+
+    __slots__ = ("_send", "_throw", "_thrown", "value")
+
+    def __init__(self, turn: Generator[HostCall | StreamItem, Any, None]) -> None:
+        self._send, self._throw = turn.send, turn.throw
+        self._thrown: BaseException | None = None
+        self.value: Any = None
+
+    def __iter__(self) -> Iterator[HostCall | StreamItem]:
+        return self
+
+    def __next__(self) -> HostCall | StreamItem:
+        value, self.value = self.value, None
+        try:
+            if self._thrown is None:
+                return self._send(value)
+            thrown, self._thrown = self._thrown, None
+            return self._throw(thrown)
+        except ConsumerClosed as closed:
+            if closed.raised is None:
+                raise StopIteration from None
+            raise closed.raised from None
+
+    def fail(self, item: HostCall | StreamItem, error: BaseException) -> None:
+        """Pass an exception to the turn: a host call's is its value, any other ends the turn."""
+        if isinstance(item, HostCall) and isinstance(error, Exception):
+            self.value = HostCallFailed(error)
+        elif isinstance(error, GeneratorExit):
+            self._thrown = ConsumerClosed(error if isinstance(item, HostCall) else None)
+        else:
+            self._thrown = error
+
+
+def call_provider(
+    provider: Callable[[Request], Any], name: str, step: CallProvider, scope: TurnScope
+) -> Generator[HostCall | Delta, Any, Exception | None]:
+    """Make one call to the provider. Returns the exception that it raised, if any."""
+    request, incoming = step.request, step.incoming
+    call = open_call(Layer.WRAPPER, RequestFacts.of(request), EndpointFacts(provider=name))
+    last: ChatResponse | None = None
+    close: Callable[[], Any] | None = None
+    try:
+        answer = yield HostCall(partial(provider, request), *_steps(scope, call))
+        if isinstance(answer, ChatResponse):
+            last = answer
+        elif not isinstance(answer, HostCallFailed):
+            pull, close = _stream(answer)
+            if call is not None:
+                call.request = replace(call.request, stream=True)
+            pulling = HostCall(pull, *_steps(scope, call))
+            while isinstance(answer := (yield pulling), _STREAMED):
+                if call is not None:
+                    call.chunk()
+                if isinstance(answer, Delta):
+                    yield from incoming.feed(answer)
+                else:
+                    last = answer
+            if answer is not _STREAM_END and not isinstance(answer, HostCallFailed):
+                raise UsageError(
+                    f"a provider function's iterator must yield Delta, at last a ChatResponse, not "
+                    f"{describe(answer)}"
+                )
+        error = answer.error if isinstance(answer, HostCallFailed) else None
+        if error is not None:
+            last = error.partial if isinstance(error, ProviderError) else None
+        rest = incoming.close(last)
+        _end(call, scope, request, incoming.response, error)
+        yield from rest
+        return error
+    except BaseException as error:
+        incoming.close(None)
+        _end(call, scope, request, incoming.response, error)
+        raise
+    finally:
+        if close is not None:
+            yield HostCall(close, *_steps(scope, call))
+
+
+def _steps(scope: TurnScope, call: Call | None) -> tuple[Step, AbstractContextManager[None]]:
+    return scope.step(), _NO_SCOPE if call is None else call.step()
+
+
+def make_room(
+    hook: Callable[..., Any], step: MakeRoom, scope: TurnScope
+) -> Generator[HostCall, Any, Request | None]:
+    """Ask the host's function for a request that fits. Returns None if it gives up."""
+    answer = yield HostCall(
+        partial(hook, step.request, step.response), scope.step(), name="on_context_exceeded"
+    )
+    if isinstance(answer, HostCallFailed):
+        raise answer.error
+    if answer is not None and not isinstance(answer, Request):
+        raise UsageError(
+            f"on_context_exceeded must return a Request to continue with, or None, "
+            f"not {describe(answer)}"
+        )
+    return answer
+
+
+def run_tool(
+    function: Callable[[ToolCall], Any], call: ToolCall, scope: TurnScope
+) -> Generator[HostCall, Any, ToolRan]:
+    """Run a tool once. An exception becomes an error result for the model."""
+    run = start_tool(scope, name=call.name, call_id=call.id)
+    try:
+        answer = yield HostCall(partial(function, call), run.step(), name=f"the tool {call.name!r}")
+    except BaseException as error:
+        run.end(host_exception(error))
+        raise
+    if not isinstance(answer, HostCallFailed):
+        try:
+            content = _content(answer)
+        except Exception as error:  # of json, or of the __str__ of something of the host's
+            run.end(error)
+            message = (
+                f"the tool was run, but its result, {describe(answer)}, cannot be written as JSON"
+            )
+            return ToolRan(message, is_error=True)
+        run.end()
+        return ToolRan(content)
+    run.end(answer.error)
+    if answer.misused:
+        raise answer.error
+    return ToolRan(f"{type(answer.error).__name__}: {answer.error}", is_error=True)
+
+
+def describe(value: object) -> str:
+    """Return the type of a value in words. Never the value: it may be a prompt or an answer."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def host_exception(error: BaseException | None) -> BaseException | None:
+    """Return the exception as the host knows it; None if the consumer closed the stream."""
+    return error.raised if isinstance(error, ConsumerClosed) else error
+
+
+def _stream(answer: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
+    """Return the functions that pull from a provider's stream and close it.
+
+    At the end of the stream, the first returns `_STREAM_END`.
+    """
+    if hasattr(answer, "__aiter__"):
+        items = aiter(answer)
+        return partial(anext, items, _STREAM_END), getattr(items, "aclose", None)
+    if isinstance(answer, (str, bytes, Mapping)) or not hasattr(answer, "__iter__"):
+        raise UsageError(
+            f"a provider function must return a ChatResponse or an iterator of Delta, not "
+            f"{describe(answer)}: "
+            "convert it, or use endturn.Client"
+        )
+    plain = iter(answer)
+    return partial(next, plain, _STREAM_END), getattr(plain, "close", None)
+
+
+def _end(
+    call: Call | None,
+    scope: TurnScope,
+    request: Request,
+    response: ChatResponse | None,
+    error: BaseException | None,
+) -> None:
+    """Announce the end of a call, unless a layer below did."""
+    if call is None or response is None:
+        return
+    stop = response.stop if error is None else stop_by(error)
+    with scope.step():
+        announce_end(call, request, response, stop, host_exception(error), raw=stop.raw)
+
+
+def _content(result: Any) -> str | list[dict[str, object]]:
+    """Return a tool's result as the content of a tool message: text, content parts, or JSON.
+
+    Raises:
+        Exception: the result cannot be written as JSON.
+    """
+    if result is None:
+        return ""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, list) and result and all(map(is_part, result)):
+        # bytes may stand in a part: that is the format's business
+        json.dumps(result, default=lambda _: None)
+        return result
+    return json.dumps(to_jsonable_python(result), ensure_ascii=False)

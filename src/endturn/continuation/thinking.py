@@ -1,0 +1,111 @@
+"""Thinking that a server leaves in the text of an answer.
+
+Between marks, or the reasoning once more as text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from endturn.vocabulary import lines, shipped
+
+
+def _pattern(mark: str) -> str:
+    """Return a pattern of a mark, with white space where it may stand.
+
+    Between its words, before its last `>`.
+    """
+    words = r"\s*".join(re.escape(word) for word in mark.split())
+    return rf"{words[:-1]}\s*>" if re.fullmatch(r"</?[\w:]+>", mark) else words
+
+
+def _marks() -> dict[str, str]:
+    """Return each opening mark with the pattern of its closing marks."""
+    found: dict[str, list[str]] = {}
+    for _, (opening, closing, _) in lines(shipped(), "thinking_marks.tsv", range(3, 4)):
+        found.setdefault(opening, []).append(_pattern(closing))
+    return {opening: "|".join(closings) for opening, closings in found.items()}
+
+
+_MARKS: Final = tuple(
+    (re.compile(_pattern(opening), re.IGNORECASE), re.compile(closings, re.IGNORECASE))
+    for opening, closings in _marks().items()
+)
+_BEFORE: Final = r"[\s\u200b-\u200d\u2060\ufeff]*(?:```[ \t]*\n\s*)?"
+_START: Final = re.compile(_BEFORE)
+_ROLE: Final = re.compile(rf"{_BEFORE}(?:<\|start\|>\s*(?:assistant)?)?\s*", re.IGNORECASE)
+"""What may precede the first mark: white space and characters without width, the line that opens a
+block of code (of no language), the header of a message in the harmony format."""
+_OPENINGS: Final = tuple(
+    role + "".join(opening.lower().split())
+    for opening in _marks()
+    for role in ("", "<|start|>", "<|start|>assistant")
+)
+_LONGEST_PIECE: Final = 64
+_SHORTEST_PIECE: Final = 3
+"""Characters that a text must have, and may have, to be an opening mark that was cut within
+itself."""
+_HEADER: Final = re.compile(r"\s*(?:<\|constrain\|>\s*\w+)?\s*(?:<\|message\|>)?", re.IGNORECASE)
+"""What may follow a closing mark that begins the next message."""
+REPEATED: Final = 40
+"""Characters of a text at least, of which the reasoning has more, to be taken for the reasoning's
+beginning."""
+
+
+def without_thinking(text: str, reasoning: str | None = None) -> str:
+    """Return the part of an answer's text that is no thinking.
+
+    Thinking is what stands between an opening mark, with which the text begins, and its closing
+    mark, or the end where there is none. It is also the text that repeats the response's separate
+    reasoning.
+
+    Args:
+        text: of one response.
+        reasoning: what the response has of separate reasoning.
+    """
+    rest = _without_marked(text)
+    plain, thought = " ".join(rest.split()), " ".join((reasoning or "").split())
+    if not plain or not thought:
+        return rest
+    if thought == plain or (len(plain) >= REPEATED and thought.startswith(plain)):
+        return ""
+    if len(thought) >= REPEATED and plain.startswith(thought):
+        return plain[len(thought) :]
+    return rest
+
+
+def _without_marked(text: str) -> str:
+    """Return what follows the marked blocks with which a text begins.
+
+    "" if the last one is not closed.
+    """
+    rest = text
+    while True:
+        start = _ROLE.match(rest)
+        at = 0 if start is None else start.end()
+        for opening, closing in _MARKS:
+            begun = opening.match(rest, at)
+            if begun is None:
+                continue
+            closed = closing.search(rest, begun.end())
+            if closed is None:
+                return ""
+            header = _HEADER.match(rest, closed.end())
+            rest = rest[closed.end() if header is None else header.end() :]
+            break
+        else:
+            return "" if _is_piece_of_mark(rest) else rest
+
+
+def _is_piece_of_mark(text: str) -> bool:
+    """Return whether a text is nothing but the beginning of an opening mark.
+
+    A limit cut it there.
+    """
+    if len(text) > _LONGEST_PIECE:
+        return False
+    start = _START.match(text)
+    said = "".join(text[0 if start is None else start.end() :].lower().split())
+    is_in_brackets = len(said) >= _SHORTEST_PIECE and not said[0].isalnum()
+    return is_in_brackets and any(opening.startswith(said) for opening in _OPENINGS)

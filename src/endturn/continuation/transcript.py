@@ -1,0 +1,673 @@
+"""An append-only file of turns: requests, responses and messages as they happen.
+
+And turns read back from it.
+
+    policy = ContinuationPolicy(transcript="turns.jsonl")
+    controller = ContinuationController(provider, policy=policy)
+
+    for turn in recover("turns.jsonl"):  # after a crash
+        if not turn.ended and not turn.damaged:
+            result = controller.run(turn.resume())
+
+The loop can be run after each crash. A turn that had its answer gives it without a call; one that
+another turn has taken up has ended.
+
+**The file holds what was said**: questions, answers, tools' arguments and results. It is therefore
+off unless the policy names a path, and a file that is made here can be read and written by its
+owner alone (0600; a file that exists keeps its own mode).
+
+One line is one JSON object, in ASCII: `v` (the version, 1), `turn` (its id), `n` (the line's number
+within the turn, from 0) and one of these, defaults left out:
+
+    began     the request, tools included; of a turn that is taken up again also what it has, and
+              the paused response that it goes on with; what the provider function speaks and can do
+    response  a call's response as it arrived, with its stop reason and usage; `raised`: the error
+              that came instead, or after a part of it
+    message   a message that enters the turn: a nudge (before the call that it goes with), a tool's
+              result, an answer; the word "response" for an answer that is all of the last response.
+              Beside an answer: `counters` and `usage`, of the turn until then; beside a nudge too
+    ended     the outcome
+
+Each line is one write to a file opened for appending, so that turns, threads and processes may
+share a local file. A line is with the operating system at once, and survives the process; it is on
+the disk when the turn ends. A line that cannot be written is dropped, and that is said once: no
+turn fails because of its transcript. What follows such a hole is not trusted when the turn is read
+back. In an async controller the few writes of a turn block the loop, as logging does.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, model_validator
+
+from endturn import formats
+from endturn.calls import Strategy, TurnOutcome
+from endturn.continuation.continuation_request import repair_prompt
+from endturn.continuation.history import collapse, record
+from endturn.continuation.limits import RESUMING, Counters
+from endturn.continuation.policy import PROMPT
+from endturn.continuation.result import (
+    RESTARTABLE,
+    RESUMABLE,
+    Observer,
+    Resumption,
+    TranscriptEnd,
+    TranscriptEntry,
+    TranscriptStart,
+)
+from endturn.errors import (
+    DecodeError,
+    ProviderError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    RequestRejected,
+    UsageError,
+)
+from endturn.vocabulary import ChatResponse, Message, Request, Resume, Stop, StopReason, Usage
+
+log = logging.getLogger("endturn")
+
+VERSION: Final = 1
+AS_IT_CAME: Final = "response"
+"""Stands for a message that is all of the last response."""
+NOT_RECORDED: Final = "the result of this call was not recorded: it may have been run, or not"
+"""The result of a tool call whose own result is not in the transcript."""
+
+
+# --- Lines ----------------------------------------------------------------------------------------
+
+_ERRORS: Final = {
+    kind.__name__: kind
+    for kind in (RequestRejected, ProviderUnavailable, ProviderTimeout, DecodeError)
+}
+
+
+class _StoredError(BaseModel):
+    """An exception of a provider function."""
+
+    type: str
+    message: str
+    status: int | None = None
+    stop: Stop | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> _StoredError:
+        known = (
+            {"status": error.status, "stop": error.stop} if isinstance(error, ProviderError) else {}
+        )
+        return cls(type=type(error).__name__, message=str(error), **known)
+
+    def error(self, partial: ChatResponse) -> ProviderError:
+        """One like it; of a type that is not ours, a ProviderError."""
+        kind = _ERRORS.get(self.type, ProviderError)
+        return kind(self.message, status=self.status, stop=self.stop, partial=partial)
+
+
+class _Line(BaseModel):
+    """One line: an entry of a turn, in one of the four members that say which, and its place."""
+
+    v: Literal[1]
+    turn: str
+    n: int
+    began: TranscriptStart | None = None
+    response: ChatResponse | None = None
+    raised: _StoredError | None = None
+    message: Message | Literal["response"] | None = None
+    counters: Counters | None = None
+    usage: Usage | None = None
+    ended: TranscriptEnd | None = None
+
+    @classmethod
+    def of(cls, turn: str, number: int, entry: TranscriptEntry, last: ChatResponse | None) -> _Line:
+        """Return an entry's line. `last`: the response before it."""
+        values: dict[str, Any] = {
+            each.name: getattr(entry, each.name) for each in fields(TranscriptEntry)
+        }
+        if entry.raised is not None:
+            values["raised"] = _StoredError.of(entry.raised)
+        if (
+            entry.counters is not None
+            and last is not None
+            and entry.message == last.message(include_cut=True)
+        ):
+            values["message"] = AS_IT_CAME
+        return cls.model_construct(v=VERSION, turn=turn, n=number, **values)
+
+    def written(self) -> bytes:
+        """The line in ASCII, defaults left out."""
+        # A warning would show the value: it is content.
+        said = self.model_dump(mode="json", exclude_defaults=True, warnings=False)
+        return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+    @model_validator(mode="after")
+    def _tells(self) -> Self:
+        if not (self.began or self.response or self.message or self.ended):
+            raise ValueError("it tells of nothing")
+        return self
+
+    def entry(self, last: ChatResponse | None) -> TranscriptEntry:
+        """Return the line's entry. `last`: the response before it."""
+        values: dict[str, Any] = {
+            each.name: getattr(self, each.name) for each in fields(TranscriptEntry)
+        }
+        if self.raised is not None and self.response is not None:
+            values["raised"] = self.raised.error(self.response)
+        if self.message == AS_IT_CAME and last is not None:
+            values["message"] = last.message(include_cut=True)
+        return TranscriptEntry(**values)
+
+
+# --- Writing --------------------------------------------------------------------------------------
+
+
+class Transcript:
+    """A file that turns are appended to.
+
+    It is opened anew for each line: nothing has to be closed, and a file that was moved away is
+    made again.
+
+    Raises:
+        UsageError: the file cannot be made, or not be written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._failures = count()
+        try:
+            os.close(self._open())
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"the transcript {str(path)!r} cannot be opened ({_why(error)}): name a file that "
+                "this process can read and write, in an existing folder"
+            ) from None
+
+    def of(self, turn: str) -> Observer:
+        """Return the observer of a turn with this id. It never raises because of the file."""
+        numbers = count()
+        last: ChatResponse | None = None
+
+        def observe(entry: TranscriptEntry) -> None:
+            nonlocal last
+            last = entry.response or last
+            try:
+                self._write(
+                    _Line.of(turn, next(numbers), entry, last).written(),
+                    is_last=entry.ended is not None,
+                )
+            except Exception as error:  # whatever it is, the turn goes on
+                if next(self._failures) == 0:
+                    message = (
+                        "[transcript] %r cannot be written (%s): lines are missing from here on"
+                    )
+                    log.warning(message, str(self._path), _why(error))
+
+        return observe
+
+    def _write(self, line: bytes, *, is_last: bool) -> None:
+        descriptor = self._open()
+        try:
+            if _is_torn(descriptor):
+                line = b"\n" + line
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, "only a part of a line was written")
+            if is_last:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def _is_torn(descriptor: int) -> bool:
+    """Return whether a file ends in the middle of a line: its writer died, or the disk was full."""
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+
+
+def _why(error: Exception) -> str:
+    """Return the cause of an error, without any of the content that was to be written."""
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
+
+
+# --- Reading --------------------------------------------------------------------------------------
+
+_KEEPING: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
+"""The pauses after which the rest comes: what had come enters the turn. After any other, all of it
+comes again."""
+_CUT: Final = frozenset(
+    {
+        StopReason.MAX_TOKENS,
+        StopReason.MISSING,
+        StopReason.ERROR,
+        StopReason.CANCELLED,
+        StopReason.TOOL_CALL,
+    }
+)
+"""The reasons of an answer without calls that leave something to be said. `tool_call`: its calls
+were not used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """A turn as its transcript has it.
+
+    Attributes:
+        turn_id: its id.
+        began: how it began.
+        entries: what was told since, in order.
+        outcome: how it ended; None where it did not, or that line is lost.
+        damaged: lines in the middle of it are missing. What follows the first of them is not among
+            the entries.
+        continued: a later turn of the file has taken it up.
+    """
+
+    turn_id: str
+    began: TranscriptStart
+    entries: tuple[TranscriptEntry, ...]
+    outcome: TurnOutcome | None
+    damaged: bool
+    continued: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """True if the turn came to its end, or another has resumed it."""
+        return self.outcome is not None or self.continued
+
+    @property
+    def request(self) -> Request:
+        """The host's request."""
+        return self.began.request
+
+    @property
+    def answers(self) -> tuple[ChatResponse | Exception, ...]:
+        """The exception or response of each call, in order."""
+        return tuple(
+            entry.raised or entry.response for entry in self.entries if entry.response is not None
+        )
+
+    @property
+    def segments(self) -> tuple[Message, ...]:
+        """The turn's messages one by one, nudges included, as `TurnResult.segments`.
+
+        A last nudge, which nothing answers, is left out. A call without a result is answered with
+        an error.
+        """
+        return tuple(_answered(_split_prompts((*self.began.segments, *self._entered))[0]))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation, as `TurnResult.messages`.
+
+        It can be sent, with another user message after it.
+        """
+        return collapse((*self.request.messages, *self.segments))
+
+    @property
+    def text(self) -> str:
+        """The turn's answers, merged."""
+        return _text(collapse(self.segments))
+
+    @property
+    def usage(self) -> Usage:
+        """The sum over the responses that were judged."""
+        return self._spent[1]
+
+    @property
+    def _entered(self) -> tuple[Message, ...]:
+        return tuple(entry.message for entry in self.entries if entry.message is not None)
+
+    @property
+    def _spent(self) -> tuple[Counters, Usage]:
+        for entry in reversed(self.entries):
+            if (
+                entry.counters is not None
+                and entry.usage is not None
+                and not (entry.message and entry.message.synthetic)
+            ):
+                return entry.counters, entry.usage
+        return self.began.counters, self.began.usage
+
+    @property
+    def _cut_calls(self) -> tuple[str, ...]:
+        """Return the names of the last response's tool calls, if neither run nor answered."""
+        judged = [
+            each
+            for each in self.answers
+            if isinstance(each, ChatResponse) and not _is_nothing(each)
+        ]
+        entered = [message for message in self._entered if not message.synthetic]
+        if not judged or not entered or entered[-1].role != "assistant" or entered[-1].tool_calls:
+            return ()
+        return tuple(call.name for call in judged[-1].tool_calls)
+
+    def resume(self, *, prompt: str = PROMPT) -> Resumption:
+        """Return what resumes the turn where its transcript ends.
+
+        Pass it to a controller with the same tools.
+
+        What was cut is asked for as it was, where a prompt for it had been written; else with
+        `prompt`, whatever else the model takes. After a limit the limits begin anew; else they go
+        on. A turn that was stopped when it had its answer, and before it could say so, asks for
+        nothing: the controller gives the answer.
+
+        Raises:
+            UsageError: there is nothing to take up: the answer is whole, asking again would not
+                help, or lines of the turn are missing.
+        """
+        if self.damaged:
+            raise UsageError(
+                f"lines of the turn {self.turn_id!r} are missing: its progress is unknown, start "
+                f"another turn"
+            )
+        kept = (
+            self.segments[:-1]
+            if self.segments and _is_nothing(self.segments[-1])
+            else self.segments
+        )
+        history = collapse((*self.request.messages, *kept))
+        last = history[-1] if len(history) > len(self.request.messages) else None
+        pause = self._pause()
+        if self.outcome is None and (over := _over(last, pause.response)) is not None:
+            return self._answered(history, over)
+        strategy = self._strategy(last, pause.response)
+        repair_calls = self._cut_calls if strategy is Strategy.PROMPT else ()
+        if repair_calls:
+            strategy, prompt = Strategy.REPAIR, repair_prompt(prompt, repair_calls)
+        if self._entered and self._entered[-1].synthetic:  # it was asked so, and not answered
+            prompt = self._entered[-1].text
+        segments, shown = self.segments, self.segments
+        after = self.request.but(messages=history)
+        pending: tuple[Message, ...] = ()
+        if strategy is Strategy.RETRIEVE:
+            assert pause.response is not None
+            if pause.is_written:  # when the turn ended; it comes again
+                segments, pending = _split_prompts(segments[:-1])
+            asked = (*collapse((*self.request.messages, *segments)), *pending)
+            after = self.request.but(messages=asked, retrieve=pause.response.id)
+            came = () if pause.superseded is None else (record(pause.superseded, ()),)
+            shown = (*segments, *pending, *came)
+        elif strategy is not None:
+            is_begun = last is not None and last.role == "assistant"
+            before = self.request.but(messages=history[:-1] if is_begun else history)
+            cut = _cut(last if is_begun else None, pause.response)
+            format, dialect = formats.format_of(self.began.format), self.began.dialect
+            asks = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
+            after = format.resume(before, cut, prompt=prompt, strategy=asks, dialect=dialect)
+            pending = tuple(
+                message for message in after.messages[len(before.messages) :] if message.synthetic
+            )
+        counters, usage = self._spent
+        answers = collapse(shown)
+        answer = answers[-1].text if answers and answers[-1].role == "assistant" else ""
+        resumption = Resumption(
+            request=self.request,
+            next=after,
+            pending=pending,
+            strategy=strategy,
+            shown=_text(answers),
+            answer=answer,
+            segments=segments,
+            usage=usage,
+            counters=counters,
+            superseded=pause.superseded,
+            repair_calls=repair_calls,
+            continues=self.turn_id,
+        )
+        return resumption.with_fresh_limits() if self.outcome in RESTARTABLE else resumption
+
+    def _answered(self, history: tuple[Message, ...], over: Stop) -> Resumption:
+        counters, usage = self._spent
+        answers = collapse(self.segments)
+        answer = answers[-1].text if answers and answers[-1].role == "assistant" else ""
+        return Resumption(
+            request=self.request, next=self.request.but(messages=history), shown=_text(answers),
+            answer=answer, segments=self.segments, usage=usage, counters=counters,
+            continues=self.turn_id, over=over,
+        )  # fmt: skip
+
+    def _pause(self) -> _Pause:
+        """The pause that the turn stands in.
+
+        A call that was lost leaves it as it was, unless something of it stays.
+        """
+        pause = _Pause(self.began.paused, None)
+        if pause.is_fetched:
+            pause.superseded = self.began.paused
+        heard: ChatResponse | None = None
+        for entry in self.entries:
+            response, message = entry.response, entry.message
+            if response is not None:
+                is_lost = entry.raised is not None or response.stop.reason is StopReason.MISSING
+                heard = None if is_lost else response
+                is_paused = not is_lost and response.stop.reason is StopReason.PAUSED
+                if is_paused and response.stop.resume not in _KEEPING:
+                    pause = _Pause(heard, pause.superseded)
+                if pause.is_fetched and (
+                    pause.superseded is None or len(pause.superseded.text) <= len(response.text)
+                ):
+                    pause.superseded = response
+            elif (
+                message is not None
+                and message.role == "assistant"
+                and (pause.is_fetched or not _is_nothing(message))
+            ):
+                if pause.is_fetched and (heard is None or heard is pause.response):
+                    pause.is_written = True
+                else:
+                    pause = _Pause(
+                        heard if message.stop_reason is StopReason.PAUSED else None, None
+                    )
+        return pause
+
+    def _strategy(self, last: Message | None, paused: ChatResponse | None) -> Strategy | None:
+        """Return the strategy of the next call; None for an ordinary one.
+
+        `last`: the turn's last message.
+        """
+        over = UsageError(
+            f"the turn {self.turn_id!r} cannot be resumed: it has its answer, start another turn"
+        )
+        if self.outcome is not None and self.outcome not in RESUMABLE:
+            raise over
+        if paused is not None and paused.stop.resume not in RESUMING:
+            raise over
+        if paused is not None and paused.stop.resume is not Resume.RESEND_UNCHANGED:
+            return RESUMING[paused.stop.resume]
+        if last is None or last.role != "assistant":
+            return None
+        if last.stop_reason is StopReason.PAUSED:
+            return Strategy.RESEND
+        if last.stop_reason not in _CUT:
+            raise over
+        return Strategy.PROMPT
+
+
+@dataclass(slots=True)
+class _Pause:
+    """The pause that a turn stopped in.
+
+    Attributes:
+        response: what paused it; None where it is not.
+        superseded: the longest of what has come of a response that is to be fetched as a whole.
+        is_written: that is the turn's last message.
+    """
+
+    response: ChatResponse | None
+    superseded: ChatResponse | None
+    is_written: bool = False
+
+    @property
+    def is_fetched(self) -> bool:
+        """True if the whole response is fetched again."""
+        return self.response is not None and self.response.stop.resume is Resume.RETRIEVE_SAME_ID
+
+
+def _over(last: Message | None, paused: ChatResponse | None) -> Stop | None:
+    """Return why the last response stopped if nothing is left to ask for; else None."""
+    if paused is not None:
+        return paused.stop if paused.stop.resume not in RESUMING else None
+    if (
+        last is None
+        or last.role != "assistant"
+        or last.stop_reason in _CUT
+        or last.stop_reason is StopReason.PAUSED
+    ):
+        return None
+    return Stop(last.stop_reason or StopReason.UNKNOWN, last.finish_reason)
+
+
+def _cut(last: Message | None, paused: ChatResponse | None) -> ChatResponse:
+    """Return the turn's last answer, its segments merged, as the response to be continued."""
+    if paused is not None:
+        return (
+            paused
+            if last is None
+            else paused.but(text=last.text, tool_calls=last.tool_calls, blocks=last.blocks)
+        )
+    assert last is not None
+    assert last.stop_reason is not None
+    resume = Resume.RESEND_UNCHANGED if last.stop_reason is StopReason.PAUSED else Resume.PROMPT
+    stop = Stop(last.stop_reason, last.finish_reason, resume=resume)
+    return ChatResponse(text=last.text, stop=stop, blocks=last.blocks)
+
+
+def _is_nothing(answer: Message | ChatResponse) -> bool:
+    """Return whether a message or a response is the empty rest of a lost call."""
+    return (
+        answer.stop_reason is StopReason.MISSING
+        and not answer.text.strip()
+        and not answer.tool_calls
+    )
+
+
+def _split_prompts(
+    messages: tuple[Message, ...],
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The messages, and the nudges at their end."""
+    kept = len(messages)
+    while kept and messages[kept - 1].synthetic:
+        kept -= 1
+    return messages[:kept], messages[kept:]
+
+
+def _text(messages: Iterable[Message]) -> str:
+    return "".join(message.text for message in messages if message.role == "assistant")
+
+
+def _answered(messages: Iterable[Message]) -> list[Message]:
+    """The messages, and an error for each call that has no result."""
+    answered: list[Message] = []
+    waiting: list[str | None] = []
+    for message in (*messages, None):
+        if message is not None and message.role == "tool":
+            waiting = [id_ for id_ in waiting if id_ != message.tool_call_id]
+        else:
+            lost = (
+                Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True)
+                for id_ in waiting
+            )
+            answered.extend(lost)
+            waiting = [] if message is None else [call.id for call in message.tool_calls]
+        if message is not None:
+            answered.append(message)
+    return answered
+
+
+def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
+    """The turns of a transcript, in the order in which they began. It may still be written to.
+
+    A last line that was not written whole is passed over. Any other line that cannot be read is
+    passed over too, and reported by its number as a warning of the logger `endturn`; a turn that
+    misses it is `damaged`.
+
+    Args:
+        turn_id: the turns of this id only (the host's own ids may repeat).
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    turns: list[list[_Line]] = []
+    continued: set[int] = set()
+    latest: dict[str, list[_Line]] = {}
+    try:
+        with open(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                try:
+                    line = _Line.model_validate(json.loads(raw))
+                    if line.began is not None:
+                        if (earlier := latest.get(line.began.continues or "")) is not None:
+                            continued.add(id(earlier))
+                        latest[line.turn] = []
+                        turns.append(latest[line.turn])
+                    latest[line.turn].append(line)
+                except (ValueError, KeyError, RecursionError):
+                    if raw.strip() and raw.endswith(b"\n"):
+                        log.warning(
+                            "[transcript] line %d of %r is skipped: it, or an earlier line of its "
+                            "turn, is damaged",
+                            number, str(path),
+                        )  # fmt: skip
+    except OSError as error:
+        raise UsageError(f"the transcript {str(path)!r} cannot be read: {_why(error)}") from None
+    return [
+        _recovered(lines, continued=id(lines) in continued)
+        for lines in turns
+        if turn_id in (None, lines[0].turn)
+    ]
+
+
+def _recovered(lines: Sequence[_Line], *, continued: bool) -> Recovered:
+    """A turn by its lines. What follows a hole is not trusted, but how it ended is."""
+    began, outcome, damaged = lines[0].began, None, False
+    assert began is not None
+    entries: list[TranscriptEntry] = []
+    last: ChatResponse | None = None
+    for number, line in enumerate(lines[1:], 1):
+        damaged = damaged or line.n != number or (line.message == AS_IT_CAME and last is None)
+        outcome = line.ended.outcome if line.ended is not None else outcome
+        if line.ended is None and not damaged:
+            entries.append(line.entry(last))
+            last = line.response or last
+    return Recovered(
+        turn_id=lines[0].turn, began=began, entries=tuple(entries), outcome=outcome,
+        damaged=damaged, continued=continued,
+    )  # fmt: skip
+
+
+def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
+    """Return a provider function that replays a turn's recorded responses and errors in order.
+
+    A controller with the same policy, tools and clock that is given `turn.request` then makes the
+    same of them: the same result, and the same records. An error of a type that is not ours comes
+    as a ProviderError. Not reproduced: a turn that was interrupted, or that was itself taken up
+    again; how a stream was cut into deltas.
+    """
+    answers = iter(turn.answers)
+
+    def provider(request: Request) -> ChatResponse:
+        answer = next(answers, None)
+        if answer is None:
+            raise UsageError(
+                f"the turn {turn.turn_id!r} made no further call: give its request, "
+                f"policy and tools"
+            )
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    began = turn.began
+    provider.__dict__.update(
+        format=began.format, provider=began.provider, dialect=began.dialect,
+        retrieves=began.retrieves, follows_tokens=began.follows_tokens,
+    )  # fmt: skip
+    return provider

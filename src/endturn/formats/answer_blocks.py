@@ -1,0 +1,209 @@
+"""An answer's blocks in a history.
+
+Without calls that left it, with another text, and of two parts of one answer.
+
+A provider's own blocks hold what its API demands back: signed thinking, signatures of calls,
+reasoning items. So they are edited, not dropped, where a call was not run, a text was shortened, or
+an overlap was removed. The controller's next request, the result's messages, a transcript and a
+turn that is taken up again all go through these functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from endturn.errors import UsageError
+from endturn.formats.next_request import is_thought, sent_back
+from endturn.formats.reading import items
+from endturn.formats.registry import format_of
+from endturn.vocabulary import Blocks, Json, ToolCall
+
+if TYPE_CHECKING:
+    from endturn.formats.format import Format
+
+THINKING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+"""The members in which messages of chat formats keep thinking."""
+_TEXT_TYPES: Final = (None, "text", "output_text")
+_HOLDERS: Final = (None, "message", "model_output")
+"""The types of blocks whose `content` is visible text, or holds it. A message of a chat format has
+none."""
+
+
+def unfinished(
+    blocks: Blocks | None, calls: Sequence[ToolCall], *, resend: bool = False
+) -> Blocks | None:
+    """The blocks of an answer that is not sent back as it came; None where nothing of them is left.
+
+    Args:
+        calls: the client's calls that stay.
+        resend: the answer is sent back to be taken up where it stands: nothing but calls goes.
+    """
+    format = _format(blocks)
+    if blocks is None or format is None:
+        return None
+    left = sent_back(blocks.items, calls) if resend else format.unfinished(blocks.items, calls)
+    return Blocks(blocks.format, tuple(left)) if left else None
+
+
+def together(first: Blocks | None, second: Blocks | None, texts: tuple[str, str]) -> Blocks | None:
+    """The blocks of one answer that came in two parts.
+
+    Args:
+        first, second: None where a part is only text.
+        texts: what each part says.
+
+    Returns:
+        None where both are messages of text alone: one text says as much; or where their formats
+        differ.
+    """
+    known = first or second
+    format = _format(known)
+    if known is None or format is None:
+        return None
+    if first is not None and second is not None and first.format != second.format:
+        return None
+    parts = [
+        _only_text(format, text) if part is None else part.items
+        for part, text in zip((first, second), texts, strict=True)
+    ]
+    if all("role" in block and _is_plain(block) for block in chain(*parts)):
+        return None
+    if format.one_message and all(parts):
+        return Blocks(known.format, (_merged(parts[0][0], parts[1][0]),))
+    return Blocks(known.format, (*parts[0], *parts[1]))
+
+
+def with_text(blocks: Blocks | None, text: str, was: str) -> Blocks | None:
+    """The same blocks, their visible text another.
+
+    What differs is cut out of, or written into, the text blocks.
+
+    A text block of which nothing is left goes, unless it brings a signature.
+
+    Args:
+        was: the visible text of the response that the blocks are from.
+    """
+    if blocks is None or text == was:
+        return blocks
+    said = visible(blocks)
+    if said == text:
+        return blocks
+    if said.startswith(text):
+        before, after = len(text), 0
+    else:
+        after = _common_length(said[::-1], text[::-1])
+        before = _common_length(said[: len(said) - after], text[: len(text) - after])
+    start, end, new = before, len(said) - after, text[before : len(text) - after]
+    place = 0
+
+    def change(piece: str) -> str:
+        nonlocal place, new
+        first, place = place, place + len(piece)
+        if place < start or first > end or (first == end and not new):
+            return piece
+        head, tail = piece[: max(0, start - first)], piece[max(0, end - first) :]
+        put, new = new, ""
+        return head + put + tail
+
+    edited = [_edited(item, change) for item in blocks.items]
+    return Blocks(blocks.format, tuple(item for item in edited if item is not None))
+
+
+def _common_length(one: str, other: str) -> int:
+    """The length of the longest beginning that two texts share."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def visible(blocks: Blocks) -> str:
+    """The visible text of blocks."""
+    said: list[str] = []
+
+    def note(piece: str) -> str:
+        said.append(piece)
+        return piece
+
+    for item in blocks.items:
+        _edited(item, note)
+    return "".join(said)
+
+
+def _format(blocks: Blocks | None) -> Format | None:
+    try:
+        return None if blocks is None else format_of(blocks.format)
+    except UsageError:  # a shape of the host's own
+        return None
+
+
+def _only_text(format: Format, text: str) -> tuple[Json, ...]:
+    return (format.text_block(text),) if text.strip() else ()
+
+
+_PLAIN: Final = frozenset({"type", "role", "text", "content", "id", "status"})
+
+
+def _is_plain(block: Any) -> bool:
+    """Whether a block, or a part of its content, says nothing but text."""
+    if not isinstance(block, dict):
+        return isinstance(block, str)
+    told = {name for name, value in block.items() if value not in (None, "", [], {})}
+    is_text = block.get("type") in (*_TEXT_TYPES, *_HOLDERS) and not is_thought(block)
+    return is_text and told <= _PLAIN and all(map(_is_plain, items(block.get("content"))))
+
+
+def _edited(block: Json, change: Callable[[str], str]) -> Json | None:
+    """A block with its visible texts changed; None where it was text, and none is left."""
+    kind = block.get("type")
+    if is_thought(block) or kind in ("thinking", "reasoning"):
+        return block
+    if isinstance(text := block.get("text"), str) and kind in _TEXT_TYPES:
+        changed = change(text)
+        signed = "thoughtSignature" in block or "thought_signature" in block
+        return {**block, "text": changed} if changed or signed or not text else None
+    if isinstance(text := block.get("refusal"), str) and kind == "refusal":
+        changed = change(text)
+        return {**block, "refusal": changed} if changed or not text else None
+    if kind not in _HOLDERS or "content" not in block:
+        return block
+    content = block["content"]
+    if isinstance(content, str):
+        changed = change(content)
+        return {**block, "content": changed} if changed or not content or kind is None else None
+    if not isinstance(content, list):
+        return block
+    parts = [_edited(part, change) if isinstance(part, dict) else part for part in content]
+    left = [part for part in parts if part is not None]
+    return {**block, "content": left} if left or not content or kind is None else None
+
+
+def _merged(first: Json, second: Json) -> Json:
+    """Two messages of one answer as one.
+
+    Content and thinking one after the other, of all else the second's.
+    """
+    merged = {**first, **second}
+    for name in THINKING:
+        thoughts = [message[name] for message in (first, second) if message.get(name)]
+        if len(thoughts) > 1:
+            merged[name] = _after_each_other(thoughts[0], thoughts[1], "\n\n")
+    contents = [message["content"] for message in (first, second) if message.get("content")]
+    if contents:
+        merged["content"] = (
+            contents[0] if len(contents) == 1 else _after_each_other(contents[0], contents[1], "")
+        )
+    return merged
+
+
+def _after_each_other(first: Any, second: Any, between: str) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return first + between + second
+    return [*chain.from_iterable(_as_parts(each) for each in (first, second))]
+
+
+def _as_parts(content: Any) -> Iterator[Any]:
+    if isinstance(content, str):
+        yield {"type": "text", "text": content}
+    else:
+        yield from items(content)

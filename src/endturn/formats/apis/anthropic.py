@@ -1,0 +1,508 @@
+"""The Messages API of Anthropic, and of those who speak it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from endturn.formats.call_arguments import finished_calls, object_or_text
+from endturn.formats.encoding import (
+    content_parts,
+    conversation,
+    output_limit,
+    request_body,
+    system_messages,
+    tool_description,
+)
+from endturn.formats.errors import error_words
+from endturn.formats.fold import Fold
+from endturn.formats.format import Format, error_beside
+from endturn.formats.framing import DONE, END_WORDS
+from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.parts import (
+    Block,
+    Call,
+    Calls,
+    End,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Text,
+    Tokens,
+    usage_in,
+)
+from endturn.formats.reading import (
+    as_arguments,
+    as_text,
+    count,
+    id_text,
+    items,
+    member,
+    minted,
+    only_text,
+    runs,
+    text,
+    text_or_none,
+)
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.scripting import (
+    SIGNATURE,
+    ScriptedBlock,
+    scripted_blocks,
+    scripted_events,
+    scripted_model,
+    scripted_reason,
+    uncached_input,
+    words,
+)
+from endturn.formats.settings import ANY_JSON, present
+from endturn.formats.summaries import Context, Event, Voice
+from endturn.vocabulary import (
+    ChatResponse,
+    Json,
+    Message,
+    Request,
+    Row,
+    StopReason,
+    Tool,
+    Usage,
+    raw_text,
+    rows_of,
+)
+
+NAME: Final = "anthropic"
+
+# "The request is a compaction request … nothing is sampled after the block": then it is all that
+# was asked for.
+_ASKED_COMPACTION: Final = {
+    "compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")
+}
+
+# --- Replies --------------------------------------------------------------------------------------
+
+_CLIENT_CALL: Final = "tool_use"
+"""Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
+_PIECES: Final[Mapping[str, tuple[str, ...]]] = {
+    "text_delta": ("text",),
+    "thinking_delta": ("thinking",),
+    "input_json_delta": ("partial_json",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+}
+"""What each kind of delta adds to its block."""
+
+
+class Reader:
+    """Reads events, or one whole message.
+
+    The type decides, at the top alone: a tool's result may hold a message.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._head: Any = None
+        self._begun: dict[int, str] = {}  # the types of the blocks that have begun, by index
+        self._told: Json = {}  # of its usage
+        self._stopped = False
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        # GitHub Copilot's proxy sends it in place of `message_stop`, older vLLM after it
+        if event == DONE:
+            if self._stopped:
+                yield End()
+            return
+        index = count(member(event, "index")) or 0
+        match member(event, "type"):
+            case "content_block_delta":
+                yield from self._delta(index, member(event, "delta"))
+            case "content_block_start":
+                yield from self._block(index, member(event, "content_block"))
+            case "content_block_stop" if self._begun.get(index) == _CLIENT_CALL:
+                yield Call(index, closed=True)
+            case "message_start":
+                self._head = member(event, "message")
+                # Its output is not yet generated, but where proxies and cached replies say all of
+                # it here.
+                begins = member(self._head, "stop_reason") is None
+                yield from self._about(self._head, without="output_tokens" if begins else "")
+            case "message_delta":
+                yield from self._content(self._head)
+                yield from self._reason(member(event, "delta"))
+                yield from self._usage(member(event, "usage"))
+            case "message_stop":
+                yield from self._content(self._head)
+                yield from self._reason(self._head)
+                yield End()
+            case "error":
+                yield Fault(member(event, "error") or "error")
+            case "message" | None as kind if kind or member(event, "content") is not None:
+                # A body; or the message once more at the end of its stream, as one-api and its kind
+                # send it.
+                again = self._head is not None or bool(self._begun)
+                self._head = self._head or event
+                yield from self._about(event)
+                yield from self._content(event)
+                yield from self._reason(event)
+                if self._stopped or not again:
+                    yield End()
+
+    def _about(self, message: Any, *, without: str = "") -> Iterator[Part]:
+        yield Head(id_text(member(message, "id")) or None, text_or_none(member(message, "model")))
+        yield from self._usage(member(message, "usage"), without=without)
+
+    def _content(self, message: Any) -> Iterator[Part]:
+        """The blocks of a whole message, unless their own events have told them."""
+        content = member(message, "content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else items(content)
+        place = 0
+        for kind, run in runs(() if self._begun else blocks, _kind):
+            said = None if self._keep or kind != "text" else only_text(run, kind)
+            if said is not None:
+                self._begun[place] = "text"
+                yield Text(said)
+            else:
+                finished = (
+                    ()
+                    if self._keep or kind != _CLIENT_CALL
+                    else finished_calls(map(_plain_call, run[:-1]))
+                )
+                if finished:
+                    yield Calls(finished)
+                for index, block in enumerate(run[len(finished) :], place + len(finished)):
+                    yield from self._block(index, block)
+                    if kind == _CLIENT_CALL:
+                        yield Call(index, closed=True)
+            place += len(run)
+
+    def _block(self, index: int, block: Any) -> Iterator[Part]:
+        kind = self._begun[index] = _kind(block)
+        if kind == _CLIENT_CALL:
+            # An id for a call that has none, in the block too: the result that answers it must name
+            # the same.
+            id_ = id_text(member(block, "id")) or minted(
+                id_text(member(self._head, "id")) or None, index
+            )
+            yield Call(
+                index, id_, text(block.get("name")), as_arguments(block.get("input")), closed=False
+            )
+            block = {**block, "id": id_} if self._keep else block
+        elif kind == "text":
+            said = as_text(block.get("text"))
+            yield Text(said)
+            block = {**block, "text": said} if self._keep else block
+        elif kind == "thinking":
+            yield Reasoning(as_text(member(block, "thinking")))
+        elif kind == "fallback":
+            # "The fallback model producing the content that follows this block."
+            yield Head(model=text_or_none(member(member(block, "to"), "model")), replaces=True)
+        if self._keep and isinstance(block, Mapping):
+            yield Block(index, dict(block), begins=True)
+
+    def _delta(self, index: int, delta: Any) -> Iterator[Part]:
+        kind = text(member(delta, "type"))
+        if index not in self._begun:
+            if kind not in ("text_delta", "thinking_delta"):
+                return
+            # Text whose block has no start is text all the same.
+            yield from self._block(index, {"type": kind.removesuffix("_delta")})
+        if kind == "text_delta":
+            yield Text(as_text(member(delta, "text")))
+        elif kind == "thinking_delta":
+            yield Reasoning(as_text(member(delta, "thinking")))
+        elif kind == "input_json_delta" and self._begun[index] == _CLIENT_CALL:
+            yield Call(index, arguments=as_arguments(member(delta, "partial_json")))
+        if self._keep and kind == "citations_delta":
+            yield Block(index, {"citations": [member(delta, "citation")]})
+        elif self._keep:
+            yield Block(
+                index,
+                {name: _piece(delta[name]) for name in _PIECES.get(kind, ()) if name in delta},
+            )
+
+    def _reason(self, holder: Any) -> Iterator[Part]:
+        raw, matched = member(holder, "stop_reason"), text_or_none(member(holder, "stop_sequence"))
+        self._stopped = self._stopped or raw_text(raw) is not None
+        yield Reason(
+            raw, detail=matched or text_or_none(member(member(holder, "stop_details"), "category"))
+        )
+
+    def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
+        """The figures of `message_delta` are cumulative; it may have but the output."""
+        told = usage if isinstance(usage, Mapping) else {}
+        self._told |= {
+            name: value for name, value in told.items() if value is not None and name != without
+        }
+        if (found := usage_in(NAME, self._told)) is not None:
+            yield Tokens(found)
+
+
+def _kind(block: Any) -> str:
+    return text(member(block, "type"))
+
+
+def _plain_call(block: Json) -> tuple[Any, Any, Any]:
+    """Return a call's id, name and input."""
+    return block["id"], block["name"], block["input"]
+
+
+def _piece(value: Any) -> Any:
+    """Return a piece of a block; a number stands for the text that it was."""
+    return as_text(value) if isinstance(value, bool | int | float) else value
+
+
+def _rows_of(ctx: Context) -> Mapping[str, Row]:
+    # Anthropic's own client for Bedrock speaks InvokeModel too.
+    dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
+    rows = rows_of(NAME, dialect)
+    return {**rows, **_ASKED_COMPACTION} if ctx.asked.compaction else rows
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The content blocks: a call's input as the object that its pieces are."""
+    for _, block in sorted(cast(dict[int, Json], fold.blocks).items()):
+        if raw := text(block.pop("partial_json", "")):
+            block["input"] = object_or_text(raw)
+        yield block
+
+
+# --- Requests -------------------------------------------------------------------------------------
+
+_USUAL_LIMIT: Final = 4096
+"""The limit of a request that has none: the API demands one."""
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """Write the body of POST /v1/messages."""
+    system = system_messages(request, NAME)
+    parts = [part for message in system for part in content_parts(message.content, _text_block)]
+    tools = [_tool(tool) for tool in request.tools]
+    members = {
+        "model": request.model or None,
+        "max_tokens": output_limit(request) or _USUAL_LIMIT,
+        "messages": _messages(request.messages),
+        "system": system[0].content if len(system) == 1 else parts,
+        "tools": tools,
+        "tool_choice": _tool_choice(request.tool_choice) if tools else None,
+        "temperature": request.temperature,
+        "output_config": _output_config(request.format),
+        "stream": stream or None,
+    }
+    return request_body(members, request.extra, conversation="messages")
+
+
+def _tool(tool: Tool) -> Json:
+    return present(
+        {"name": tool.name, "description": tool_description(tool), "input_schema": tool.parameters}
+    )
+
+
+def _tool_choice(choice: str) -> Json | None:
+    match choice:
+        case "auto":
+            return None
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any"}
+        case name:
+            return {"type": "tool", "name": name}
+
+
+def _output_config(format_: Json | None) -> Json | None:
+    """A JSON Schema; the API has no word for any JSON."""
+    if not format_ or format_ == ANY_JSON:
+        return None
+    return {"format": {"type": "json_schema", "schema": format_}}
+
+
+def _messages(messages: Iterable[Message]) -> list[Json]:
+    """The conversation without system messages.
+
+    Tool results that follow each other are one message.
+    """
+    written: list[Json] = []
+    results: list[Json] | None = None  # the content of the last message, where it holds results
+    for message, own in conversation(messages, NAME):
+        if message.role == "tool":
+            content = [*own] if own else [_result(message)]
+            if results is None:
+                results = content
+                written.append({"role": "user", "content": results})
+            else:
+                results += content
+        elif message.role == "assistant":
+            blocks = _answer(message, own)
+            is_text = isinstance(message.content, str) and not own and not message.tool_calls
+            if blocks:
+                written.append(
+                    {"role": "assistant", "content": message.content if is_text else blocks}
+                )
+                results = None
+        elif own:
+            written += own
+            results = None
+        elif message.role == "user" and message.content != []:
+            written.append({"role": "user", "content": message.content})
+            results = None
+    return written
+
+
+def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+    """The blocks of an assistant's message."""
+    if own:
+        return sent_back(own, message.tool_calls)
+    calls = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+        for call in message.tool_calls
+    ]
+    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+
+
+def _result(message: Message) -> Json:
+    result = {
+        "type": "tool_result",
+        "tool_use_id": message.tool_call_id or "",
+        "content": message.content,
+    }
+    return {**result, "is_error": True} if message.is_error else result
+
+
+def _text_block(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+# --- Scripted responses ---------------------------------------------------------------------------
+
+
+def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """Write a scripted response as the API would: a message, or the events of its stream.
+
+    Raises:
+        UsageError: the API has no word for the stop reason.
+    """
+    stop = scripted_reason(NAME, response.stop, dialect)
+    return scripted_events(_events(response, stop), "type") if stream else _message(response, stop)
+
+
+def _message(response: ChatResponse, stop: str | None) -> Json:
+    content: list[Json] = []
+    if response.reasoning:
+        content.append({"type": "thinking", "thinking": response.reasoning, "signature": SIGNATURE})
+    if response.text:
+        content.append({"type": "text", "text": response.text})
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+        for call in response.tool_calls
+    ]
+    message = {
+        "id": response.id,
+        "type": "message",
+        "role": "assistant",
+        "model": scripted_model(response),
+        "content": content,
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": _usage(response.usage),
+    }
+    return present(message, nulls=("stop_sequence",))
+
+
+def _usage(usage: Usage | None) -> Json:
+    """Return the figures of a response; the API always says how much was used."""
+    usage = usage or Usage()
+    thinking = present({"thinking_tokens": usage.reasoning_tokens})
+    return present(
+        {
+            "input_tokens": uncached_input(usage),
+            "output_tokens": usage.output_tokens or 0,
+            "cache_read_input_tokens": usage.cache_read_tokens,
+            "cache_creation_input_tokens": usage.cache_write_tokens,
+            "output_tokens_details": thinking or None,
+        }
+    )
+
+
+def _events(response: ChatResponse, stop: str | None) -> Iterator[Json]:
+    usage = _usage(response.usage)
+    message: Json = {
+        "id": response.id,
+        "type": "message",
+        "role": "assistant",
+        "model": scripted_model(response),
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
+    yield {
+        "type": "message_start",
+        "message": present(message, nulls=("stop_reason", "stop_sequence")),
+    }
+    for block in scripted_blocks(response):
+        for data in _block_events(block):
+            yield {"type": data["type"], "index": block.index, **data}
+        if not block.breaks_off:
+            yield {"type": "content_block_stop", "index": block.index}
+    if response.stop.terminal_seen:
+        delta = present({"stop_reason": stop, "stop_sequence": None}, nulls=("stop_sequence",))
+        yield {"type": "message_delta", "delta": delta, "usage": usage}
+        yield {"type": "message_stop"}
+
+
+def _block_events(block: ScriptedBlock) -> Iterator[Json]:
+    """The events of one block without its end, and without its index."""
+    if block.is_reasoning:
+        empty: Json = {"type": "thinking", "thinking": "", "signature": ""}
+        kind, holder = "thinking_delta", "thinking"
+    elif block.call is not None:
+        empty = {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": {}}
+        kind, holder = "input_json_delta", "partial_json"
+    else:
+        empty = {"type": "text", "text": ""}
+        kind, holder = "text_delta", "text"
+    yield {"type": "content_block_start", "content_block": empty}
+    pieces = words(block.text) if block.call is None else ["", *words(block.text)]
+    for piece in pieces:
+        yield {"type": "content_block_delta", "delta": {"type": kind, holder: piece}}
+    if block.is_reasoning:
+        yield {
+            "type": "content_block_delta",
+            "delta": {"type": "signature_delta", "signature": SIGNATURE},
+        }
+
+
+def script_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """Write an error answer's body, or the error event of a stream."""
+    error = error_words(NAME, status, code, message)
+    about = {"type": error.type, "message": error.message}
+    body = {"type": "error", "error": about, "request_id": f"req_{number:08d}"}
+    return Event("error", body) if stream else body
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="anthropic",
+    voice=Voice("msg_", "toolu_", "request-id"),
+    paths={"": "/v1/messages"},
+    routed=routed_by(rf"{SEGMENTS}/v1/messages"),
+    body=encode,
+    resume=resumes(NAME, _text_block),
+    text_block=_text_block,
+    reader=Reader,
+    own_rows=_rows_of,
+    called=("a message", "an event of a message stream"),
+    needs=("content",),
+    kinds=r"ping|error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta|stop)",
+    objects=("content[]",),
+    failed=error_beside("content"),
+    blocks=_blocks,
+    has_end=True,
+    end_words=(*END_WORDS, b"message_stop", b'"message"', b'"content"'),
+    reply=script,
+    reply_error=script_error,
+)

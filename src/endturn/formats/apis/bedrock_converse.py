@@ -1,0 +1,475 @@
+"""The Converse API of Amazon Bedrock: one format for all the models that it serves."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from endturn.formats.call_arguments import finished_calls, object_or_text
+from endturn.formats.encoding import (
+    content_parts,
+    conversation,
+    output_limit,
+    request_body,
+    system_messages,
+    tool_description,
+)
+from endturn.formats.errors import error_words
+from endturn.formats.fold import Fold
+from endturn.formats.format import Format
+from endturn.formats.history import call_in
+from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.parts import (
+    Block,
+    Call,
+    Calls,
+    End,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Text,
+    Tokens,
+    usage_in,
+)
+from endturn.formats.reading import (
+    as_arguments,
+    as_text,
+    count,
+    id_text,
+    items,
+    member,
+    minted,
+    only_text,
+    runs,
+    text,
+    text_or_none,
+)
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.scripting import (
+    SIGNATURE,
+    ScriptedBlock,
+    scripted_blocks,
+    scripted_events,
+    scripted_reason,
+    total_tokens,
+    uncached_input,
+    words,
+)
+from endturn.formats.settings import ANY_JSON, present
+from endturn.formats.summaries import Context, Event, Framing, Voice
+from endturn.vocabulary import ChatResponse, Json, Message, Request, Tool, Usage
+
+NAME: Final = "bedrock_converse"
+
+# --- Replies --------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Reads events, each an object of one member, or one whole body. boto3 gives blobs as bytes."""
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        # the blocks that have begun, by index: whether it is a call of the client's
+        self._begun: dict[int, bool] = {}
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        for name, payload in event.items() if isinstance(event, dict) else ():
+            match name:
+                case "contentBlockDelta":
+                    yield from self._delta(_index(payload), member(payload, "delta"))
+                case "contentBlockStart":
+                    yield from self._start(_index(payload), member(payload, "start"), closed=False)
+                case "contentBlockStop":
+                    if self._begun.get(index := _index(payload)):
+                        yield Call(index, closed=True)
+                case "messageStop":
+                    yield _reason(payload)
+                case "metadata":
+                    yield from _figures(payload)
+                    yield End()
+                case "output" if payload is not None:
+                    yield from self._content(member(payload, "message"))
+                    yield _reason(event)
+                    yield from _figures(event)
+                    yield End(whole=True)
+                case _ if (error := exception(name, payload)) is not None:
+                    yield Fault(error)
+
+    def _content(self, message: Any) -> Iterator[Part]:
+        place = 0
+        for kind, run in runs(items(member(message, "content")), _kind):
+            plain = None if self._keep or kind != "text" else only_text(run)
+            if plain is not None:
+                yield Text(plain)
+            else:
+                finished = (
+                    ()
+                    if self._keep or kind != "toolUse"
+                    else finished_calls(map(_plain_call, run[:-1]))
+                )
+                if finished:
+                    yield Calls(finished)
+                yield from self._blocks(run[len(finished) :], place + len(finished))
+            place += len(run)
+
+    def _blocks(self, blocks: Sequence[Any], place: int) -> Iterator[Part]:
+        """Whole blocks; the place of the first."""
+        for index, block in enumerate(blocks, place):
+            said = as_text(member(block, "text"))
+            if (cited := member(block, "citationsContent")) is not None:
+                # What stands beside citations is text like any other.
+                said += "".join(
+                    as_text(member(part, "text")) for part in items(member(cited, "content"))
+                )
+            if said:
+                yield Text(said)
+            if (thought := member(block, "reasoningContent")) is not None:
+                yield Reasoning(as_text(member(member(thought, "reasoningText"), "text")))
+            yield from self._start(index, block, closed=True)
+
+    def _start(self, index: int, block: Any, *, closed: bool) -> Iterator[Part]:
+        """A block begins, or is there: an object with one member, named after its kind."""
+        use = call_in(block)
+        self._begun[index] = use is not None
+        if use is not None:
+            # An id for a call that has none, in the block too: the result that answers it must name
+            # the same.
+            id_, name = id_text(use.get("toolUseId")), text(use.get("name"))
+            use = {**use, "toolUseId": id_ or minted(name, index)}
+            given = as_arguments(use.get("input", {}))
+            yield Call(index, use["toolUseId"], name, "" if given is None else given, closed=closed)
+            block = {**block, "toolUse": use}
+        if self._keep and isinstance(block, dict):
+            yield Block(index, block)
+
+    def _delta(self, index: int, delta: Any) -> Iterator[Part]:
+        """A piece of a block. Text and reasoning begin without a start."""
+        for kind, content in delta.items() if isinstance(delta, dict) else ():
+            piece = content
+            match kind:
+                case "text":
+                    piece = as_text(content)
+                    yield Text(piece)
+                case "reasoningContent":
+                    yield Reasoning(as_text(member(content, "text")))
+                case "toolUse":
+                    if index not in self._begun:
+                        return  # A call that nobody named.
+                    given = as_arguments(member(content, "input"))
+                    piece = {"input": json.dumps(given) if isinstance(given, dict) else given or ""}
+                    if self._begun[index]:
+                        yield Call(index, arguments=piece["input"])
+                case "toolResult":
+                    piece = {"content": [*items(content)]}
+                case "citation":
+                    kind, piece = "citations", [content]
+            if self._keep:
+                self._begun.setdefault(index, False)
+                yield Block(index, {kind: piece})
+
+
+def _kind(block: Any) -> str:
+    """Return the name of a block's one member; nothing where it has several."""
+    return next(iter(block)) if isinstance(block, dict) and len(block) == 1 else ""
+
+
+def _plain_call(block: Json) -> tuple[Any, Any, Any]:
+    """Return a call's id, name and input."""
+    use = block["toolUse"]
+    return use["toolUseId"], use["name"], use["input"]
+
+
+def _index(payload: Any) -> int:
+    return count(member(payload, "contentBlockIndex")) or 0
+
+
+def _reason(holder: Any) -> Part:
+    # What matched is told only where the request asked for it: additionalModelResponseFieldPaths
+    # ["/stop_sequence"], and for streams ["/delta/stop_sequence"], for the fields are those of the
+    # model's own last event.
+    matched, fields = None, member(holder, "additionalModelResponseFields")
+    if fields is not None:
+        matched = text_or_none(
+            member(fields, "stop_sequence") or member(member(fields, "delta"), "stop_sequence")
+        )
+    return Reason(member(holder, "stopReason"), detail=matched)
+
+
+def _figures(holder: Any) -> Iterator[Part]:
+    if (found := usage_in(NAME, member(holder, "usage"))) is not None:
+        yield Tokens(found)
+    # Where a prompt router was asked, the model that it chose; the API names no other.
+    if (router := member(member(holder, "trace"), "promptRouter")) is not None:
+        yield Head(model=text_or_none(member(router, "invokedModelId")))
+
+
+def exception(name: str, payload: Any) -> Json | None:
+    """An exception event as an error, its type beside its message; None for any other event."""
+    if not name.endswith("Exception") and not text(member(payload, "message")):
+        return None
+    return {**(payload if isinstance(payload, dict) else {}), "type": name}
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The content blocks as a body has them, from their pieces; bytes in base64."""
+    for block in fold.blocks.values():
+        match block:
+            case {"citations": cited, **rest}:
+                said = {"text": text(rest.get("text"))}
+                block = {"citationsContent": {"content": [said], "citations": cited}}
+            case {"toolUse": {**use}}:
+                raw = use.get("input") or {}
+                block = {
+                    "toolUse": {
+                        **use,
+                        "input": object_or_text(raw) if isinstance(raw, str) else raw,
+                    }
+                }
+            case {"reasoningContent": {"text": _} | {"signature": _} as thought}:
+                block = {"reasoningContent": {"reasoningText": {"text": "", **thought}}}
+        yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
+
+
+def _failed(data: Any) -> Any:
+    """The exception that stands where an answer should."""
+    found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
+    return next(filter(None, found), None)
+
+
+# --- Requests -------------------------------------------------------------------------------------
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """Write the body of POST /model/…/converse.
+
+    The path names the model, and says whether to stream.
+    """
+    system = [
+        part
+        for message in system_messages(request, NAME)
+        for part in content_parts(message.content, _text_block)
+    ]
+    tools = [_tool(tool) for tool in request.tools]
+    choice = _tool_choice(request.tool_choice) if tools else None
+    members = {
+        "messages": _messages(request.messages),
+        "system": system,
+        "inferenceConfig": present(
+            {"maxTokens": output_limit(request), "temperature": request.temperature}
+        ),
+        "toolConfig": present({"tools": tools or None, "toolChoice": choice}),
+        "outputConfig": _output_config(request.format),
+    }
+    return request_body(
+        members, request.extra, conversation="messages", merges=("toolConfig", "outputConfig")
+    )
+
+
+def _tool(tool: Tool) -> Json:
+    schema = {"json": tool.parameters}
+    return {
+        "toolSpec": present(
+            {"name": tool.name, "description": tool_description(tool), "inputSchema": schema}
+        )
+    }
+
+
+def _tool_choice(choice: str) -> Json | None:
+    """How a choice is written; the API has no word for "none"."""
+    match choice:
+        case "auto" | "none":
+            return None
+        case "required":
+            return {"any": {}}
+        case name:
+            return {"tool": {"name": name}}
+
+
+def _output_config(format_: Json | None) -> Json | None:
+    """A JSON Schema as text; the API has no word for any JSON."""
+    if not format_ or format_ == ANY_JSON:
+        return None
+    structure = {"jsonSchema": {"schema": json.dumps(format_)}}
+    return {"textFormat": {"type": "json_schema", "structure": structure}}
+
+
+def _messages(messages: Iterable[Message]) -> list[Json]:
+    """The conversation without system messages.
+
+    Messages of one role that follow each other are one.
+    """
+    written: list[Json] = []
+    role = ""  # of the last message
+    for message, own in conversation(messages, NAME):
+        if message.role == "system":
+            if own:
+                written += own
+                role = ""
+            continue
+        if message.role == "assistant":
+            blocks = _answer(message, own)
+        elif message.role == "tool":
+            blocks = [*own] if own else [_result(message)]
+        else:
+            blocks = content_parts(message.content, _text_block)
+        if not blocks:
+            continue
+        next_role = "assistant" if message.role == "assistant" else "user"
+        if next_role == role:
+            written[-1]["content"] += blocks
+        else:
+            written.append({"role": next_role, "content": blocks})
+        role = next_role
+    return written
+
+
+def _answer(message: Message, own: Iterable[Json] | None) -> list[Json]:
+    """The blocks of an assistant's message.
+
+    A type that some models give a call is none that the API takes.
+    """
+    if own:
+        return [_untyped(block) for block in sent_back(own, message.tool_calls)]
+    calls = [
+        {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
+        for call in message.tool_calls
+    ]
+    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+
+
+def _result(message: Message) -> Json:
+    content = content_parts(message.content, _text_block)
+    result = {"toolUseId": message.tool_call_id or "", "content": content}
+    return {"toolResult": {**result, "status": "error"} if message.is_error else result}
+
+
+def _untyped(block: Json) -> Json:
+    use = call_in(block)
+    return (
+        block if use is None else {"toolUse": {name: use[name] for name in use if name != "type"}}
+    )
+
+
+# --- Scripted responses ---------------------------------------------------------------------------
+
+_METRICS: Final = {"latencyMs": 1}
+
+
+def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """Write a scripted response as the API would: a body, or the events of its stream.
+
+    Raises:
+        UsageError: the API has no word for the stop reason.
+    """
+    stop = scripted_reason(NAME, response.stop, dialect)
+    if stream:
+        return scripted_events(_events(response, stop))
+    content: list[Json] = []
+    if response.reasoning:
+        thinking = {"text": response.reasoning, "signature": SIGNATURE}
+        content.append({"reasoningContent": {"reasoningText": thinking}})
+    if response.text:
+        content.append({"text": response.text})
+    content += [
+        {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
+        for call in response.tool_calls
+    ]
+    output = {"message": {"role": "assistant", "content": content}}
+    return present(
+        {"output": output, "stopReason": stop, "usage": _usage(response.usage), "metrics": _METRICS}
+    )
+
+
+def _usage(usage: Usage | None) -> Json | None:
+    if usage is None:
+        return None
+    return present(
+        {
+            "inputTokens": uncached_input(usage),
+            "outputTokens": usage.output_tokens or 0,
+            "totalTokens": total_tokens(usage),
+            "cacheReadInputTokens": usage.cache_read_tokens,
+            "cacheWriteInputTokens": usage.cache_write_tokens,
+        }
+    )
+
+
+def _events(response: ChatResponse, stop: str | None) -> Iterator[Json]:
+    yield {"messageStart": {"role": "assistant"}}
+    for block in scripted_blocks(response):
+        if block.call is not None:
+            start = {"toolUse": {"toolUseId": block.call.id, "name": block.call.name}}
+            yield {"contentBlockStart": {"start": start, "contentBlockIndex": block.index}}
+        for delta in _deltas(block):
+            yield {"contentBlockDelta": {"delta": delta, "contentBlockIndex": block.index}}
+        if not block.breaks_off:
+            yield {"contentBlockStop": {"contentBlockIndex": block.index}}
+    if response.stop.terminal_seen:
+        yield {"messageStop": present({"stopReason": stop})}
+        yield {"metadata": present({"usage": _usage(response.usage), "metrics": _METRICS})}
+
+
+def _deltas(block: ScriptedBlock) -> Iterator[Json]:
+    for word in words(block.text):
+        if block.is_reasoning:
+            yield {"reasoningContent": {"text": word}}
+        else:
+            yield {"text": word} if block.call is None else {"toolUse": {"input": word}}
+    if block.is_reasoning:
+        yield {"reasoningContent": {"signature": SIGNATURE}}
+
+
+_STREAM_EXCEPTIONS: Final[Mapping[str, str]] = {
+    "InternalServerException": "internalServerException",
+    "ModelErrorException": "modelStreamErrorException",
+    "ServiceUnavailableException": "serviceUnavailableException",
+    "ThrottlingException": "throttlingException",
+}
+"""The exceptions that have a name of their own in a stream; any other is a validationException."""
+
+
+def script_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """Write an error answer's body in AWS's JSON, or the exception event of a stream."""
+    error = error_words(NAME, status, code, message)
+    if stream:
+        return Event(
+            None,
+            {_STREAM_EXCEPTIONS.get(error.type, "validationException"): {"message": error.message}},
+        )
+    return {"__type": error.type, "message": error.message}
+
+
+def _text_block(text: str) -> Json:
+    return {"text": text}
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="aws.bedrock",
+    framing=Framing.EVENTSTREAM,
+    voice=Voice("", "tooluse_", "x-amzn-requestid"),
+    # The model is quoted as botocore does, an ARN's ':' and '/' too.
+    paths={"": "/model/{model}/converse[|-stream]"},
+    routed=routed_by(
+        rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)"
+        rf"|(?P<whole>))"
+    ),
+    body=encode,
+    resume=resumes(NAME, _text_block, forced="toolConfig.toolChoice"),
+    text_block=_text_block,
+    reader=Reader,
+    called=("an answer of Converse", "an event of a Converse stream"),
+    needs=("output.message.content",),
+    objects=("output.message.content[]",),
+    failed=_failed,
+    blocks=_blocks,
+    reply=script,
+    reply_error=script_error,
+)

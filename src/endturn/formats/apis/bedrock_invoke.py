@@ -1,0 +1,500 @@
+"""InvokeModel of Amazon Bedrock: an envelope around each model family's own format.
+
+Which format that is, is told by the model's id, else by the shape of what is said.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from endturn.calls import Strategy
+from endturn.errors import DecodeError
+from endturn.formats.apis import bedrock_converse, completions
+from endturn.formats.apis.completions_request import dialect_of
+from endturn.formats.errors import shortened
+from endturn.formats.fold import Reader as FamilyReader
+from endturn.formats.format import Format
+from endturn.formats.framing import DONE, parse
+from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
+from endturn.formats.reading import count, items, member, text
+from endturn.formats.registry import format_of
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Voice
+from endturn.vocabulary import (
+    ChatResponse,
+    Json,
+    Request,
+    Row,
+    StopReason,
+    Usage,
+    lines,
+    shipped,
+    with_fallback,
+)
+
+NAME: Final = "bedrock_invoke"
+
+# --- Families -------------------------------------------------------------------------------------
+
+
+class _Family(NamedTuple):
+    """The models that share a format: the format that reads it, and that format's dialect."""
+
+    format: str
+    dialect: str = ""
+
+    @property
+    def inner(self) -> Format:
+        return format_of(self.format)
+
+
+_FAMILIES: Final[Mapping[str, _Family]] = {
+    "claude": _Family("anthropic", "bedrock"),
+    "nova": _Family("bedrock_converse"),
+    "command_r": _Family("cohere", "v1"),
+    "chat": _Family("openai_chat", "compatible"),
+    "text": _Family("completions"),
+    "titan": _Family("completions", "titan"),
+    "llama": _Family("completions", "llama"),
+    "mistral": _Family("completions", "mistral"),
+    "command": _Family("completions", "command"),
+    "ai21": _Family("completions", "ai21"),
+    "claude_text": _Family("completions", "claude_text"),
+}
+"""dialect of `bedrock_invoke` → the family. "chat" is OpenAI's chat format, "text" its
+completions."""
+
+_CHAT: Final = _FAMILIES["chat"]
+
+_MODELS: Final = tuple(
+    (re.compile(model), family)
+    for _, (model, family, _source) in lines(shipped(), "bedrock_models.tsv", range(3, 4))
+)
+_SILENT: Final = "none"
+"""The family of models that embed, rank, paint or speak: none says why it stopped."""
+
+# An inference profile's id begins with where it routes to; an ARN ends with the id.
+_REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
+
+_OTHER: Final = frozenset(
+    {
+        # Embeddings: of Titan, Nova, Cohere, Marengo, Hugging Face.
+        *(
+            "dimensions",
+            "embeddingConfig",
+            "embeddingTypes",
+            "taskType",
+            "texts",
+            "input_type",
+            "embedding_types",
+        ),
+        *("inputType", "inputImage", "encoding_format", "text_inputs"),
+        # Pictures: of Stability, Luma. Nova's are a `taskType`, too.
+        *(
+            "text_prompts",
+            "aspect_ratio",
+            "output_format",
+            "negative_prompt",
+            "style_preset",
+            "cfg_scale",
+            "image",
+        ),
+    }
+)
+"""What only requests for something else than text have."""
+_VECTORS: Final = ("embedding", "embeddings", "embeddingsByType")
+
+_MESSAGES: Final = re.compile(
+    r"error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta"
+    r"|stop)"
+)
+_COHERE: Final = re.compile(r"(?:message|content|tool-plan|tool-call|citation)-(?:start|delta|end)")
+_CONVERSE: Final = (
+    *(
+        "messageStart",
+        "contentBlockStart",
+        "contentBlockDelta",
+        "contentBlockStop",
+        "messageStop",
+        "metadata",
+    ),
+)
+
+
+def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
+    """Return the rows of all tables, except words whose meaning differs between families."""
+    meanings: dict[str, dict[object, Row]] = {}
+    for raw, row in (each for table in tables for each in table.items()):
+        meanings.setdefault(raw, {}).setdefault((row.reason, row.incomplete, row.resume), row)
+    return {raw: row for raw, rows in meanings.items() if len(rows) == 1 for row in rows.values()}
+
+
+_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in _FAMILIES.items()}
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
+"""family → raw value → row; under "" what no two families dispute. A response is judged by its
+family's own table."""
+
+_ROWS: Final = with_fallback(NAME, REASONS[""])
+
+
+def _family_named(model: str) -> str | None:
+    """The family of a model's id, also of an inference profile's and an ARN.
+
+    Of a dialect, that; None: not known.
+    """
+    if model in _FAMILIES:
+        return model
+    id_ = _REGION.sub("", model.rpartition("/")[2], count=1)
+    return next((family for pattern, family in _MODELS if pattern.match(id_)), None)
+
+
+def _family_of(model: str) -> _Family | None:
+    return _FAMILIES.get(_family_named(model) or "")
+
+
+def _generates(body: Mapping[str, Any]) -> bool:
+    """Whether a request's body, `model` in it, asks a model to write.
+
+    By the model's id, else by what is asked for.
+
+    An inference profile's ARN may hide an id. Where nothing tells, it is taken to.
+    """
+    known = _family_named(text(body.get("model")))
+    if known is not None:
+        return known != _SILENT
+    if not {"messages", "message"}.isdisjoint(body):
+        return True
+    # Titan's text models are given a limit along with it; to embed a text, it is enough.
+    embeds = "inputText" in body and "textGenerationConfig" not in body
+    return not embeds and _OTHER.isdisjoint(body) and not {"query", "documents"} <= body.keys()
+
+
+def _told(said: Any) -> _Family | None:
+    """The family whose words these are, by their shape; None where it does not tell."""
+    ranked = (member(each, "relevance_score") for each in items(member(said, "results")))
+    if any(each is not None for each in (*(member(said, name) for name in _VECTORS), *ranked)):
+        return None
+    kind, choices = text(member(said, "type")), member(said, "choices")
+    if _MESSAGES.fullmatch(kind):
+        return _FAMILIES["claude"]
+    if member(member(said, "output"), "message") is not None or any(
+        member(said, name) for name in _CONVERSE
+    ):
+        return _FAMILIES["nova"]
+    if any(
+        member(said, name) is not None for name in ("event_type", "generation_id", "chat_history")
+    ):
+        return _FAMILIES["command_r"]
+    if _COHERE.fullmatch(kind) or isinstance(member(said, "message"), Mapping):
+        return _Family("cohere")  # v2, as `api_version` in the request asks for.
+    if choices is not None:
+        if any(
+            member(choice, name) is not None
+            for choice in items(choices)
+            for name in ("message", "delta")
+        ):
+            return _CHAT
+        return _FAMILIES["text"] if items(choices) else None
+    dialect = completions.told(said, "")
+    return None if dialect is None else _Family("completions", dialect)
+
+
+def _asked(body: Mapping[str, Any]) -> _Family:
+    """The family that a request's body is written for, `model` in it."""
+    known = _family_of(text(body.get("model")))
+    if known is not None and (known.format != "completions" or "messages" not in body):
+        return known
+    if "anthropic_version" in body:
+        return _FAMILIES["claude"]
+    if isinstance(body.get("message"), str):
+        return _FAMILIES["command_r"]
+    if "inferenceConfig" in body or "schemaVersion" in body:
+        return _FAMILIES["nova"]
+    return _CHAT if "messages" in body else _Family("completions", dialect_of(body))
+
+
+# --- Replies --------------------------------------------------------------------------------------
+
+_METRICS: Final = "amazon-bedrock-invocationMetrics"
+"""The member that Bedrock adds to a stream's last event, whatever the family."""
+
+_GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
+"""The member by which a body, or a stream's last event, says what a guardrail did: NONE or
+INTERVENED."""
+
+_GUARDED: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
+"""What the family's own word does not tell: it goes on saying that the model ended well."""
+
+_BESIDE: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
+"""What a family's own reader does not know, or not by this name: a reason stands elsewhere in
+choices."""
+
+_HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
+"""What an answer's headers say of its tokens, for families whose bodies do not."""
+
+
+class Reader:
+    """The reader of Bedrock's envelope around a family's events.
+
+    It passes what is inside on to the reader of the family's format.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._ctx, self._keep = ctx, keep
+        self._format: Format | None = None
+        self._read: FamilyReader | None = None
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event, of a body, or of a body with its headers."""
+        said = _unwrapped(event)
+        if (
+            self._read is not None
+            and isinstance(said, dict)
+            and _BESIDE.isdisjoint(said)
+            and "chunk" in event
+        ):
+            return self._read(said)  # Nothing but the family's words, as nearly all chunks are.
+        return self._with_envelope(event, said)
+
+    def _with_envelope(self, event: Any, said: Any) -> Iterator[Part]:
+        yield from _headers(member(member(event, "ResponseMetadata"), "HTTPHeaders") or {})
+        if isinstance(said, list):
+            yield Unreadable()
+        if not isinstance(said, dict):
+            return
+        if (exception := _exception(said)) is not None:
+            yield Fault(exception)
+            return
+        if self._read is None and (family := self._family(said)) is not None:
+            self._format = family.inner
+            self._ctx = replace(self._ctx, dialect=family.dialect)
+            self._read = self._format.reader(self._ctx, self._keep)
+            yield InFormat(self._format, self._ctx)
+        if self._read is None or self._format is None:
+            # some streams in the chat format begin with no choice
+            if said and "choices" not in said:
+                yield Unreadable()
+            return
+        yield from self._read(_with_reasons(said) if "choices" in said else said)
+        # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
+        if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
+            yield Vocabulary(_guarded(self._format.rows(self._ctx)))
+        if (metrics := said.get(_METRICS)) is not None:
+            yield from _tokens(
+                member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount")
+            )
+            if not self._format.has_end:
+                yield End()
+
+    def _family(self, said: Json) -> _Family | None:
+        """What is said counts above the model's id, for some models speak two formats.
+
+        Of text, the id tells more.
+        """
+        known, found = _family_of(self._ctx.dialect or self._ctx.asked.facts.model), _told(said)
+        if known is None or found is None:
+            return found or known
+        return known if known.format == found.format == "completions" else found
+
+
+def _unwrapped(thing: Any) -> Any:
+    """What an event or a body holds.
+
+    Boto3 gives a chunk's bytes as they are, JSON has them in base64.
+    """
+    if member(thing, "ResponseMetadata") is not None:
+        return member(thing, "body")
+    if (chunk := member(thing, "chunk")) is None:
+        return thing
+    said = member(chunk, "bytes")
+    try:
+        return parse(
+            said if isinstance(said, bytes) else base64.b64decode(text(said), validate=True)
+        )
+    except (DecodeError, ValueError):  # base64's is one, too
+        return None
+
+
+def _exception(said: Json) -> Json | None:
+    """An exception as an error, its type beside its message."""
+    name = next(iter(said), "")
+    return bedrock_converse.exception(name, said[name]) if name.endswith("Exception") else None
+
+
+def _guarded(rows: Mapping[str, Row]) -> Mapping[str, Row]:
+    """Return a family's table for a response that a guardrail replaced.
+
+    The reason of such a response still looks clean.
+    """
+    clean = (StopReason.END_TURN, StopReason.TOOL_CALL)
+    return {raw: _GUARDED if row.reason in clean else row for raw, row in rows.items()}
+
+
+def _with_reasons(said: Json) -> Json:
+    """Return a reply of OpenAI's format with `stop_reason` of its choices as `finish_reason`.
+
+    Mistral's chat and DeepSeek-R1 say `stop_reason` on Bedrock (user guide, "Mistral AI chat
+    completion", "DeepSeek models").
+    """
+    return {**said, "choices": [_with_reason(each) for each in items(said.get("choices"))]}
+
+
+def _with_reason(choice: Any) -> Any:
+    if member(choice, "stop_reason") is None or member(choice, "finish_reason") is not None:
+        return choice
+    return {**choice, "finish_reason": choice["stop_reason"], "stop_reason": None}
+
+
+def _tokens(asked: Any, answered: Any) -> Iterator[Part]:
+    if (usage := Usage(count(asked), count(answered))) != Usage():
+        yield Tokens(usage, beside=True)
+
+
+def _headers(headers: Mapping[str, str]) -> Iterator[Part]:
+    """What an answer's headers say of its tokens."""
+    known = {name.lower(): value for name, value in headers.items()}
+    figures = (known.get(name, "") for name in _HEADERS)
+    return _tokens(*(int(each) if re.fullmatch(r"[0-9]{1,15}", each) else None for each in figures))
+
+
+def _faulty(data: Any, whole: bool) -> str | None:
+    said = _unwrapped(data)
+    if (family := _told(said)) is not None:
+        return family.inner.faulty(said, whole)
+    if isinstance(said, dict) and not whole:
+        return None
+    expected = "the body of an invoked model is an object of its family's format"
+    if not whole:
+        expected = "an event of an invoked model's stream is a chunk that holds one JSON object"
+    return f"{expected}, not {shortened(repr(data), 80)}"
+
+
+def _failed(data: Any) -> Any:
+    said = _unwrapped(data)
+    if not isinstance(said, dict):
+        return None
+    if (family := _told(said)) is not None:
+        return family.inner.failed(said)
+    return _exception(said) or (said if said.get("error") else None)
+
+
+# --- Requests -------------------------------------------------------------------------------------
+
+_OPENAI: Final = re.compile(r"openai\.")
+"""Its models know the chat format's newer name of the limit; the others know the older one
+alone."""
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body in the format of the model's family; model and streaming are said by the path.
+
+    Args:
+        dialect: the family, where the model's id does not tell it. A model of no known family, such
+            as an imported one, is asked in the chat format.
+    """
+    family = _family_of(dialect or request.model) or _CHAT
+    body = family.inner.encode(request, stream=stream, dialect=family.dialect)
+    said_twice = {"model", "stream_options"} | (
+        {"stream"} if family != _FAMILIES["command"] else set()
+    )
+    body = {name: value for name, value in body.items() if name not in said_twice}
+    if family == _FAMILIES["claude"]:
+        return {"anthropic_version": "bedrock-2023-05-31", **body}
+    if family == _CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
+        body["max_tokens"] = body.pop("max_completion_tokens")
+    return body
+
+
+def resume(
+    request: Request,
+    cut: ChatResponse,
+    *,
+    prompt: str,
+    strategy: str = Strategy.PROMPT,
+    dialect: str = "",
+) -> Request:
+    """The request that asks for the rest of a cut response, as the family's own format asks."""
+    family = _family_of(dialect or request.model) or _CHAT
+    return family.inner.resume(
+        request, cut, prompt=prompt, strategy=strategy, dialect=family.dialect
+    )
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a body asks for, or a call of boto3 (`modelId`, `body`)."""
+    model = text(kwargs.get("modelId")) or text(kwargs.get("model"))
+    body = kwargs.get("body", kwargs)
+    if isinstance(body, bytes | str):
+        try:
+            body = parse(body)
+        except DecodeError:
+            body = None
+    said = {
+        **(body if isinstance(body, Mapping) else {}),
+        "model": model,
+        "stream": kwargs.get("stream") is True,
+    }
+    summary = _asked(said).inner.request_summary(said)
+    summary.stream_usage, summary.generates = True, _generates(said)
+    return summary
+
+
+# --- Scripted responses ---------------------------------------------------------------------------
+
+
+def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """Write a scripted response as Bedrock would: in the format of its model's family.
+
+    A model of an unknown family answers in the chat format.
+
+    Raises:
+        UsageError: the family does not stream, or has no word for the reason.
+    """
+    family = _family_of(dialect or response.model or "") or _CHAT
+    inner = family.inner.reply(response, stream=stream, dialect=family.dialect)
+    if not isinstance(inner, list):
+        return inner
+    chunks = [event.data for event in inner if event.data != DONE]
+    usage = response.usage
+    if chunks and usage is not None and response.stop.terminal_seen:
+        metrics = {
+            "inputTokenCount": usage.input_tokens or 0,
+            "outputTokenCount": usage.output_tokens or 0,
+        }
+        chunks[-1] = {
+            **chunks[-1],
+            _METRICS: {**metrics, "invocationLatency": 1, "firstByteLatency": 1},
+        }
+    return [Event(None, {"chunk": {"bytes": json.dumps(chunk).encode()}}) for chunk in chunks]
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="aws.bedrock",
+    framing=Framing.EVENTSTREAM,
+    voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
+    # The model is quoted as botocore does, an ARN's ':' and '/' too.
+    paths={"": "/model/{model}/invoke[|-with-response-stream]"},
+    routed=routed_by(
+        rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)"
+        rf"|(?P<whole>))"
+    ),
+    body=encode,
+    resume=resume,
+    own_summary=request_summary,
+    inner=lambda body: _asked(body).inner,
+    reader=Reader,
+    called=("the body of an invoked model", "an event of an invoked model's stream"),
+    own_faulty=_faulty,
+    failed=_failed,
+    headers=_headers,
+    own_rows=lambda ctx: _ROWS,
+    own_reasons=REASONS,
+    reply=script,
+    reply_error=bedrock_converse.script_error,
+)

@@ -1,0 +1,430 @@
+"""Cohere's chat API: v2, which our client speaks and a scripted server answers.
+
+V1's requests, bodies and events too.
+
+A v2 reply is a message of content (text, thinking), a plan and calls; v1's holds a text and calls.
+Events tell them in pieces. Over HTTP, v1 streams lines of JSON where v2 streams server-sent events;
+Bedrock's Command R speaks v1 within AWS's messages. Whoever has v1's events, each as an object,
+reads them here: the dialect "v1" is its words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from endturn.formats.apis.cohere_request import encode, unfinished
+from endturn.formats.call_arguments import arguments, finished_calls
+from endturn.formats.encoding import function_call, written_arguments
+from endturn.formats.errors import error_words, label_of
+from endturn.formats.fold import Fold
+from endturn.formats.format import Format
+from endturn.formats.framing import DONE, END_WORDS
+from endturn.formats.next_request import resumes_message, unfinished_message
+from endturn.formats.parts import (
+    Block,
+    Call,
+    Calls,
+    End,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Text,
+    Tokens,
+    usage_in,
+)
+from endturn.formats.reading import (
+    as_arguments,
+    as_text,
+    count,
+    first,
+    id_text,
+    items,
+    member,
+    minted,
+    only_text,
+    text,
+)
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.scripting import (
+    ScriptedBlock,
+    scripted_blocks,
+    scripted_events,
+    scripted_reason,
+    words,
+)
+from endturn.formats.settings import present
+from endturn.formats.summaries import Context, Event, RequestSummary, Voice
+from endturn.vocabulary import ChatResponse, Json, ToolCall, Usage, raw_text
+
+NAME: Final = "cohere"
+
+# --- Replies --------------------------------------------------------------------------------------
+
+_KINDS: Final = ("text", "thinking")
+"""The kinds of content that are read; other ones go back as they are."""
+
+
+class Reader:
+    """Reads events or a body of either version, each known by its shape.
+
+    v2's events have a `type`, v1's an `event_type`; v2's body has a `message`, v1's a `text`.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._id: str | None = None
+        self._calls = 0
+        self._spoke = False
+
+    def __call__(self, event: Any, /) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        delta = member(event, "delta")
+        message = member(delta, "message")
+        match member(event, "type") or member(event, "event_type"):
+            case "content-delta" if not self._keep:
+                yield Text(as_text(member(member(message, "content"), "text")))
+            case "content-delta" | "content-start":
+                yield from self._content(member(event, "index"), member(message, "content"))
+            case "tool-plan-delta":
+                yield from self._plan(member(message, "tool_plan"))
+            case "tool-call-start":
+                yield self._call(_one(member(message, "tool_calls")))
+            case "tool-call-delta" if self._calls:
+                function = member(_one(member(message, "tool_calls")), "function")
+                yield Call(self._calls - 1, arguments=as_arguments(member(function, "arguments")))
+            case "tool-call-end" if self._calls:
+                yield Call(self._calls - 1, closed=True)
+            case "citation-start":
+                yield from self._cited(member(message, "citations"))
+            case "message-start" | "stream-start":
+                yield self._named(event)
+            case "message-end":
+                yield from _end(
+                    member(delta, "finish_reason"), member(delta, "usage"), member(delta, "error")
+                )
+            case "text-generation":
+                yield from self._content(0, event)
+            case "tool-calls-chunk":
+                call = member(event, "tool_call_delta")
+                yield from self._content(0, event if text(member(event, "text")) else call)
+                if text(member(call, "name")):
+                    yield self._call(call)
+                elif self._calls:
+                    yield Call(self._calls - 1, arguments=as_arguments(member(call, "parameters")))
+            case "tool-calls-generation":
+                yield from self._finished(event)
+            case "stream-end":
+                response = member(event, "response")
+                yield from self._finished(response)
+                yield self._named(response)
+                reason = member(event, "finish_reason") or member(response, "finish_reason")
+                yield from _end(reason, member(response, "meta"), member(event, "error"))
+            case "error":
+                yield Fault(member(event, "error") or event)
+            case None:
+                yield from self._body(event)
+
+    def _body(self, body: Any) -> Iterator[Part]:
+        """A body of either version, or an error in its place."""
+        message = member(body, "message")
+        is_v2 = isinstance(message, Mapping)
+        if not is_v2 and (error := member(body, "error") or (body if text(message) else None)):
+            yield Fault(error)
+            return
+        holder, content = (
+            (message, member(message, "content")) if is_v2 else (body, member(body, "text"))
+        )
+        if content is None and not is_v2 and member(body, "tool_calls") is None:
+            return
+        yield self._named(body)
+        is_plain = isinstance(content, str | bool | int | float)
+        words = None if self._keep or is_plain else only_text(items(content), "text")
+        if words:
+            self._spoke, content = True, None
+            yield Text(words)
+        for index, part in enumerate([{"text": content}] if is_plain else items(content)):
+            yield from self._content(index, part)
+        yield from self._plan(member(holder, "tool_plan"))
+        yield from self._cited(member(message, "citations"))
+        reason, usage = member(body, "finish_reason"), member(body, "usage") or member(body, "meta")
+        # Without any reason, nothing says that a call is whole but the call itself.
+        closed = None if raw_text(reason) is None else True
+        called = items(member(holder, "tool_calls"))
+        if closed and not self._keep and len(called) > 1:
+            finished = finished_calls(map(_plain_call, called[:-1]))
+            self._calls += len(finished)
+            yield Calls(finished)
+            called = called[len(finished) :]
+        for raw in called:
+            call = self._call(raw, closed)
+            if closed is None:
+                given = call.arguments
+                call = call._replace(closed=isinstance(given, dict) or arguments(given) is not None)
+            yield call
+        yield from _end(reason, usage, None)
+        yield End(whole=True)
+
+    def _finished(self, whole: Any) -> Iterator[Part]:
+        """The whole of what chunks began: the text, where none has come, and every call."""
+        if not self._spoke:
+            yield from self._content(0, {"text": member(whole, "text")})
+        if calls := items(member(whole, "tool_calls")):
+            self._calls = 0
+            for call in calls:
+                yield self._call(call, True)
+
+    def _content(self, index: Any, content: Any) -> Iterator[Part]:
+        """A piece of content: its kind is what it says, or the member that it has."""
+        kind = text(member(content, "type")) or next(
+            (each for each in _KINDS if as_text(member(content, each))), ""
+        )
+        piece = as_text(member(content, kind))
+        if kind == "text":
+            self._spoke = self._spoke or piece != ""
+            yield Text(piece)
+        elif kind == "thinking":
+            yield Reasoning(piece)
+        if self._keep and kind:
+            yield Block(
+                (count(index), kind),
+                {"type": kind, kind: piece} if kind in _KINDS else dict(content),
+            )
+
+    def _plan(self, plan: Any) -> Iterator[Part]:
+        """A piece of the plan that comes before calls: thinking that the provider shows."""
+        if piece := text(plan):
+            yield Reasoning(piece)
+            yield Block("message", {"tool_plan": piece})
+
+    def _cited(self, citations: Any) -> Iterator[Part]:
+        """Citations of a body, or the one of an event."""
+        if found := [each for each in _listed(citations) if isinstance(each, Mapping)]:
+            yield Block("message", {"citations": found})
+
+    def _call(self, call: Any, closed: bool | None = None) -> Call:
+        """A call that begins.
+
+        V2's is a `function` with `arguments` in JSON, v1's has `parameters` and no id.
+        """
+        about, place = member(call, "function") or call, self._calls
+        self._calls += 1
+        given = as_arguments(first(about, "arguments", "parameters"))
+        id_ = id_text(member(call, "id")) or minted(self._id, place)
+        return Call(
+            place, id_, text(member(about, "name")), "" if given is None else given, closed=closed
+        )
+
+    def _named(self, holder: Any) -> Part:
+        ids = (id_text(member(holder, name)) for name in ("id", "generation_id", "response_id"))
+        self._id = self._id or next(filter(None, ids), None)
+        return Head(self._id)
+
+
+def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
+    """The end. Without a reason it is none: what it says instead is an error, or nothing."""
+    if (found := usage_in(NAME, usage)) is not None:
+        yield Tokens(found)
+    if raw_text(reason) is not None:
+        yield Reason(reason, detail=label_of(error) if error else None)
+        yield End()
+    elif error:
+        yield Fault(error)
+
+
+def _plain_call(call: Json) -> tuple[Any, Any, Any]:
+    """Return the id, name and arguments of a call of v2."""
+    function = call["function"]
+    return call["id"], function["name"], function["arguments"]
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else (value,)
+
+
+def _one(value: Any) -> Any:
+    """The one thing that an event holds; some servers write a list of it."""
+    return next(iter(_listed(value)), None)
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The one message, in v2's shape whatever the version."""
+    kept = fold.blocks
+    beside = kept.pop("message", {})
+    calls = []
+    for call in fold.calls.values():
+        said = (
+            "".join(call.pieces)
+            if call.given is None
+            else json.dumps(call.given, ensure_ascii=False)
+        )
+        calls.append(
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": said}}
+        )
+    found = {"content": [*kept.values()], "tool_calls": calls, **beside}
+    if any(found.values()):
+        yield {"role": "assistant", **{name: value for name, value in found.items() if value}}
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should; `message-end` has it in its delta."""
+    message, kind = member(data, "message"), member(data, "type")
+    if (
+        kind == "error"
+        or member(data, "error")
+        or (text(message) and member(data, "event_type") is None)
+    ):
+        return None if isinstance(message, Mapping) and not kind else data
+    error = member(member(data, "delta"), "error")
+    return {"error": error} if error else None
+
+
+# --- Requests -------------------------------------------------------------------------------------
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for.
+
+    Of v1, the results of tools and the new message stand after its history.
+    """
+    message, results = kwargs.get("message"), items(kwargs.get("tool_results"))
+    if items(kwargs.get("messages")) or not isinstance(message, str):
+        return asked(NAME, kwargs)
+    history = [*items(kwargs.get("chat_history"))]
+    history += [{"role": "TOOL", "tool_results": results}] if results else []
+    history += [{"role": "user", "content": message}] if message else []
+    return asked(NAME, kwargs, history=history, system=text(kwargs.get("preamble")) or None)
+
+
+# --- Scripted responses, of v2 --------------------------------------------------------------------
+
+_ID: Final = "c14c80c3-18eb-4519-9460-0000"
+"""How scripted ids begin: with eight digits more they are UUIDs, as Cohere's are."""
+
+
+def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """Write a scripted response as v2 of the API would: a body, or the events of its stream.
+
+    Raises:
+        UsageError: the API has no word for the stop reason.
+    """
+    stop = scripted_reason(NAME, response.stop, dialect)
+    if stream:
+        return scripted_events(_events(response, stop), "type")
+    content: list[Json] = []
+    if response.reasoning:
+        content.append({"type": "thinking", "thinking": response.reasoning})
+    if response.text:
+        content.append({"type": "text", "text": response.text})
+    calls = [function_call(call, written_arguments(call)) for call in response.tool_calls]
+    message = present(
+        {"role": "assistant", "content": content or None, "tool_calls": calls or None}
+    )
+    body = {
+        "id": response.id,
+        "message": message,
+        "finish_reason": stop,
+        "usage": _usage(response.usage),
+    }
+    return present(body, nulls=("finish_reason",))
+
+
+def _usage(usage: Usage | None) -> Json | None:
+    if usage is None:
+        return None
+    tokens = present({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
+    figures = {
+        "tokens": tokens or None,
+        "billed_units": tokens or None,
+        "cached_tokens": usage.cache_read_tokens,
+    }
+    return present(figures) or None
+
+
+def _events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
+    message = {
+        "role": "assistant",
+        "content": [],
+        "tool_plan": "",
+        "tool_calls": [],
+        "citations": [],
+    }
+    yield present({"type": "message-start", "id": response.id, "delta": {"message": message}})
+    for block in scripted_blocks(response):
+        yield from _content_events(block) if block.call is None else _call_events(block, block.call)
+    if response.stop.terminal_seen:
+        delta = present(
+            {"finish_reason": stop, "usage": _usage(response.usage)}, nulls=("finish_reason",)
+        )
+        yield {"type": "message-end", "delta": delta}
+        yield DONE
+
+
+def _content_events(block: ScriptedBlock) -> Iterator[Json]:
+    kind = "thinking" if block.is_reasoning else "text"
+
+    def event(type_: str, content: Json) -> Json:
+        return {"type": type_, "index": block.index, "delta": {"message": {"content": content}}}
+
+    yield event("content-start", {"type": kind, kind: ""})
+    for word in words(block.text):
+        yield event("content-delta", {kind: word})
+    if not block.breaks_off:
+        yield {"type": "content-end", "index": block.index}
+
+
+def _call_events(block: ScriptedBlock, call: ToolCall) -> Iterator[Json]:
+    def event(type_: str, tool_calls: Json) -> Json:
+        return {
+            "type": type_,
+            "index": block.call_index,
+            "delta": {"message": {"tool_calls": tool_calls}},
+        }
+
+    yield event("tool-call-start", function_call(call, ""))
+    for word in words(block.text):
+        yield event("tool-call-delta", {"function": {"arguments": word}})
+    if call.closed and not block.breaks_off:
+        yield {"type": "tool-call-end", "index": block.call_index}
+
+
+def script_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """Write an error answer's body, or the end of a stream that reports an error."""
+    error = error_words(NAME, status, code, message)
+    if not stream:
+        return {"id": f"{_ID}{number:08d}", "message": error.message}
+    delta = {
+        "error": error.message,
+        "finish_reason": "TIMEOUT" if status in (408, 504) else "ERROR",
+    }
+    return Event("message-end", {"type": "message-end", "delta": delta})
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="cohere",
+    voice=Voice(_ID, "tool_", "x-debug-trace-id"),
+    paths={"": "/v2/chat", "v1": "/v1/chat"},
+    routed=routed_by(rf"{SEGMENTS}/v2/chat"),
+    body=encode,
+    resume=resumes_message(NAME, unfinished),
+    unfinished=unfinished_message(unfinished),
+    one_message=True,
+    own_summary=request_summary,
+    reader=Reader,
+    called=("a chat response", "an event of a chat stream"),
+    needs=("message", "text", "tool_calls"),
+    kinds=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
+    objects=("tool_calls[]",),
+    failed=_failed,
+    blocks=_blocks,
+    end_words=(*END_WORDS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
+    has_end=True,
+    reply=script,
+    reply_error=script_error,
+)

@@ -1,0 +1,177 @@
+"""Requests for text completion, in the names of each service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from endturn.calls import Strategy
+from endturn.formats.reading import items, text
+from endturn.formats.request_summary import asked
+from endturn.formats.settings import with_extra
+from endturn.formats.summaries import RequestSummary
+from endturn.vocabulary import ChatResponse, Json, Message, Request
+
+_NAME: Final = "completions"
+
+BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "claude_text"})
+"""The dialects that are families of Bedrock's models."""
+
+
+class _Members(NamedTuple):
+    """What a service calls the members of a request; "" for what it does not have.
+
+    Attributes:
+        settings: the object that holds limit, temperature and seed; "" where they stand beside the
+            prompt.
+        model: "" where only the path names the model.
+    """
+
+    prompt: str = "prompt"
+    limit: str = "max_tokens"
+    settings: str = ""
+    seed: str = ""
+    model: str = ""
+
+
+_MEMBERS: Final[Mapping[str, _Members]] = {
+    "": _Members(seed="seed", model="model"),
+    "tgi": _Members("inputs", "max_new_tokens", "parameters", seed="seed"),
+    "llamacpp": _Members(limit="n_predict", seed="seed", model="model"),
+    "sglang": _Members("text", "max_new_tokens", "sampling_params"),
+    "titan": _Members("inputText", "maxTokenCount", "textGenerationConfig"),
+    "watsonx": _Members(
+        "input", "max_new_tokens", "parameters", seed="random_seed", model="model_id"
+    ),
+    "llama": _Members(limit="max_gen_len"),
+    "mistral": _Members(),
+    "command": _Members(),
+    "claude_text": _Members(limit="max_tokens_to_sample"),
+    "alephalpha": _Members(limit="maximum_tokens", model="model"),
+    "ai21": _Members(limit="maxTokens"),
+}
+"""dialect → its members, in the order in which a request is tried whose dialect nobody said."""
+
+_PATH_STREAMS: Final = frozenset({"tgi", "watsonx"}) | (BEDROCK - {"command"})
+"""The dialects in which the path says whether to stream."""
+_CLAUDE_LIMIT: Final = 4_096
+"""The limit of a request that has none, for Claude's text format, which demands one."""
+
+# --- Writing --------------------------------------------------------------------------------------
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """Write the body of a request for text, without tools and JSON format, which the APIs lack.
+
+    The prompt of a single user message is its text. Of more, it is a plain transcript: system
+    messages as they are, `User: …`, `Assistant: …`, `Tool: …`, a blank line between, and
+    `Assistant: ` at the end (Claude's text format: `Human:` and `Assistant:`, always). The text of
+    assistant messages at the very end follows the prompt as it is: the answer begins with it.
+
+    Args:
+        dialect: decides every name. The families of Bedrock have the model in the path alone.
+    """
+    is_openai = dialect == "" or dialect not in _MEMBERS
+    members = _MEMBERS["" if is_openai else dialect]
+    body: Json = {members.model: request.model} if members.model else {}
+    body[members.prompt] = _prompt(request.messages, claude=dialect == "claude_text")
+    settings = _settings(request, members, dialect)
+    body |= {members.settings: settings} if members.settings and settings else settings
+    if stream and dialect not in _PATH_STREAMS:
+        body["stream"] = True
+        if is_openai:
+            # Without usage, a used-up budget cannot be told from an answer that fits.
+            body["stream_options"] = {"include_usage": True}
+    return with_extra(body, request.extra)
+
+
+def _settings(request: Request, members: _Members, dialect: str) -> Json:
+    is_tgi = dialect == "tgi"
+    # Without `details`, TGI's reply says nothing of its reason. It refuses a temperature of 0, and
+    # samples only where it is told to.
+    settings: Json = {"details": True} if is_tgi else {}
+    limit = request.max_tokens or (_CLAUDE_LIMIT if dialect == "claude_text" else None)
+    if limit is not None:
+        settings[members.limit] = limit
+    if request.temperature is not None:
+        if not is_tgi or request.temperature > 0:
+            settings["temperature"] = request.temperature
+        if is_tgi:
+            settings["do_sample"] = request.temperature > 0
+    if request.seed is not None and members.seed:
+        settings[members.seed] = request.seed
+    return settings
+
+
+_SPEAKERS: Final = {"user": "User: ", "assistant": "Assistant: ", "tool": "Tool: ", "system": ""}
+_CLAUDE: Final = {
+    "user": "\n\nHuman: ",
+    "assistant": "\n\nAssistant: ",
+    "tool": "Tool: ",
+    "system": "",
+}
+
+
+def _prompt(messages: tuple[Message, ...], *, claude: bool) -> str:
+    end = len(messages)
+    while end and messages[end - 1].role == "assistant":
+        end -= 1
+    history, prefill = messages[:end], "".join(message.text for message in messages[end:])
+    is_alone = len(history) == 1 and history[0].role == "user"
+    if not history or (is_alone and (not claude or _CLAUDE["user"].rstrip() in history[0].text)):
+        return (history[0].text if history else "") + prefill
+    speakers = _CLAUDE if claude else _SPEAKERS
+    entries = [speakers[message.role] + message.text for message in history if message.text]
+    model = speakers["assistant"].rstrip() if claude else speakers["assistant"]
+    return ("" if claude else "\n\n").join([*entries, model]) + prefill
+
+
+def resume(
+    request: Request,
+    cut: ChatResponse,
+    *,
+    prompt: str,
+    strategy: str = Strategy.PROMPT,
+    dialect: str = "",
+) -> Request:
+    """Return the request that goes on with a cut response: the same prompt, then the text so far.
+
+    Every strategy does the same, and no nudge is written: going on with a text is what these
+    formats do. White space at the text's end is left out, as a model writes it again with its next
+    word.
+    """
+    prefix = cut.text.rstrip()
+    partial = (cut.message().but(content=prefix, tool_calls=(), blocks=None),) if prefix else ()
+    return request.but(messages=(*request.messages, *partial))
+
+
+# --- Reading --------------------------------------------------------------------------------------
+
+
+def dialect_of(body: Mapping[str, Any]) -> str:
+    """Return the dialect of a request by its members; "" where they are OpenAI's, or anyone's."""
+    for dialect, members in _MEMBERS.items():
+        is_own = members.prompt != "prompt" or members.limit in body
+        if dialect and is_own and members.limit != "max_tokens" and members.prompt in body:
+            return dialect
+    return ""
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """Return what a call of an SDK, or a request body of any dialect, asks for.
+
+    Of several prompts, the first text counts. Token numbers are no text.
+    """
+    dialect = dialect_of(kwargs)
+    prompt = kwargs.get(_MEMBERS[dialect].prompt)
+    prompts = items(prompt)
+    count = len(prompts) if prompts and isinstance(prompts[0], str | list) else 1
+    first_text = text(prompt) or next(
+        (text(entry) for entry in prompts if isinstance(entry, str)), ""
+    )
+    history = ({"role": "user", "content": first_text},) if first_text else ()
+    summary = asked(_NAME, kwargs, history=history)
+    summary.stream_usage = summary.stream_usage or dialect != ""
+    if count == 1:
+        return summary
+    return summary.with_facts(choice_count=count * summary.facts.choice_count)

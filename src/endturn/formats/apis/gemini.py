@@ -1,0 +1,576 @@
+"""generateContent of Google: the Gemini API, and Vertex AI.
+
+Google's own SDK (google-genai 3.4.0) follows continuation tokens by itself unless
+`automatic_continuation` is False: it hides the hops, and whoever watches its objects sees one
+response.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count as count_from
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from endturn.formats.apis.gemini_script import script, script_error
+from endturn.formats.call_arguments import arguments, finished_calls
+from endturn.formats.encoding import (
+    content_parts,
+    conversation,
+    output_limit,
+    request_body,
+    system_messages,
+    tool_description,
+)
+from endturn.formats.format import Format
+from endturn.formats.framing import END_WORDS
+from endturn.formats.history import call_in
+from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.parts import (
+    Block,
+    Call,
+    Calls,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Text,
+    Token,
+    Tokens,
+    Vocabulary,
+)
+from endturn.formats.reading import (
+    as_text,
+    count,
+    first,
+    forces_tool,
+    id_text,
+    items,
+    member,
+    minted,
+    only_text,
+    runs,
+    text,
+    text_or_none,
+)
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.settings import ANY_JSON, present
+from endturn.formats.summaries import Context, RequestSummary, Voice
+from endturn.vocabulary import Json, Message, Request, StopReason, Tool, Usage, raw_text, rows_of
+
+NAME: Final = "gemini"
+
+# --- Replies --------------------------------------------------------------------------------------
+
+_WORDS: Final = frozenset({"text", "thought"})
+_PLAIN_CALL: Final = frozenset({"id", "name", "args"})
+"""The members of a call that comes whole."""
+_MEMBERS: Final = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
+"""The members of a response: what has none of them is something else."""
+_OF_SDK: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
+"""What tells that the SDK has dumped a response by its own names."""
+_COUNTED: Final = (
+    *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
+    *("cachedContentTokenCount", "totalTokenCount"),
+)
+# Words by their numbers, which Google's older clients ask for (`$alt=json;enum-encoding=int`).
+# Higher numbers mean one thing to the Gemini API and another to Vertex AI.
+_FINISH_REASONS: Final = (
+    "FINISH_REASON_UNSPECIFIED",
+    "STOP",
+    "MAX_TOKENS",
+    "SAFETY",
+    "RECITATION",
+    "OTHER",
+)
+_BLOCK_REASONS: Final = (
+    "BLOCKED_REASON_UNSPECIFIED",
+    "SAFETY",
+    "OTHER",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A client call. Vertex AI may send its arguments in pieces, each with its place.
+
+    Attributes:
+        key: of its block.
+        block: what its parts say, but for the arguments.
+        given: the arguments that came as an object; None where one of them was none.
+    """
+
+    key: int
+    id: str
+    name: str
+    block: Json
+    given: Json | None = field(default_factory=dict)
+    pieces: list[Any] = field(default_factory=list)
+
+
+class Reader:
+    """Reads chunks; a body is a stream of one.
+
+    The finish reason is the terminal: no event follows it.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._id: str | None = None
+        self._calls = 0
+        self._open: _Call | None = None
+        self._blocks = 0
+        self._thinking: bool | None = None  # of the last block, where words may be added to it
+
+    def __call__(self, event: Any, /) -> Iterator[Part]:
+        """The parts of a chunk.
+
+        Asked for without `alt=sse`, a stream is one array of them; so is an error's answer.
+        """
+        for chunk in event if isinstance(event, list) else (event,):
+            if not isinstance(chunk, dict):
+                continue
+            if not chunk.keys().isdisjoint(_OF_SDK):
+                chunk = _camelled(chunk)
+            if self._id is None:
+                self._id = id_text(chunk.get("responseId")) or None
+                yield Head(self._id, text_or_none(chunk.get("modelVersion")))
+            # Cumulative. Vertex AI's chunks before the last may name nothing but the traffic's
+            # type.
+            if (usage := _usage(chunk.get("usageMetadata"))) is not None:
+                yield Tokens(usage)
+            stopped = False
+            for candidate in items(chunk.get("candidates")):
+                index, reason = (
+                    count(member(candidate, "index")) or 0,
+                    member(candidate, "finishReason"),
+                )
+                if index == 0:
+                    parts = items(member(member(candidate, "content"), "parts"))
+                    if self._keep:
+                        for place, part in enumerate(parts):
+                            yield from self._part(part, first=place == 0)
+                    else:
+                        yield from self._summarized(parts)
+                if index or reason is not None:
+                    yield Reason(_word(reason, _FINISH_REASONS), index)
+                if index == 0 and reason is not None:
+                    stopped = True
+                    if token := text_or_none(member(candidate, "continuationToken")):
+                        yield Token(token)
+            feedback = None if stopped else chunk.get("promptFeedback")
+            if feedback is not None and (
+                blocked := _word(member(feedback, "blockReason"), _BLOCK_REASONS)
+            ):
+                yield Vocabulary(rows_of(NAME, "promptFeedback"))  # words of its own
+                yield Reason(blocked, detail="prompt")
+            if error := chunk.get("error"):
+                yield Fault(error)
+
+    def _summarized(self, parts: Sequence[Any]) -> Iterator[Part]:
+        """Parts of which no content is kept."""
+        for kind, run in runs(parts, _kind):
+            said = only_text(run) if kind == "text" else None
+            if said is not None:
+                yield Text(said)
+                continue
+            finished = []
+            if kind == "functionCall" and self._open is None:
+                finished = finished_calls(map(self._plain_call, run[:-1], count_from(self._calls)))
+                self._calls += len(finished)
+                yield Calls(finished)
+            for part in run[len(finished) :]:
+                yield from self._part(part, first=False)
+
+    def _plain_call(self, part: Json, number: int) -> tuple[Any, Any, Any]:
+        """Return the id, name and arguments of a call that comes whole."""
+        call = part["functionCall"]
+        name, given = call["name"], call["args"]
+        is_plain = given.__class__ is dict and call.keys() <= _PLAIN_CALL
+        return is_plain and (call.get("id") or minted(self._id, number, name)), name, given
+
+    def _part(self, part: Any, *, first: bool) -> Iterator[Part]:
+        """One part. Those of tools that the server runs are no calls of the client's."""
+        said, called = as_text(member(part, "text")), member(part, "functionCall")
+        if said:
+            yield Reasoning(said) if member(part, "thought") is True else Text(said)
+        if isinstance(called, dict):
+            yield from self._call(part, called)
+        elif self._keep and isinstance(part, dict) and (said or not part.keys() <= _WORDS):
+            # Words go on over chunks, as long as no part holds anything that belongs to it alone.
+            thinking = part.get("thought") is True if part.keys() <= _WORDS else None
+            if not first or thinking is None or thinking is not self._thinking:
+                self._blocks += 1
+            self._thinking = thinking
+            yield Block(self._blocks, part)
+
+    def _call(self, part: Json, piece: Json) -> Iterator[Part]:
+        """A call, or a piece of one."""
+        id_, name, given = id_text(piece.get("id")), text(piece.get("name")), piece.get("args")
+        if isinstance(given, str):  # the JSON of it, from servers that are not Google's
+            parsed = arguments(given)
+            given = given if parsed is None else parsed
+        pieces, call = items(piece.get("partialArgs")), self._open
+        if call is None or name not in ("", call.name) or id_ not in ("", call.id):
+            # Vertex AI ends a streamed call with an empty one, also after the piece that was its
+            # last.
+            if not (id_ or name or given or pieces):
+                return
+            self._blocks += 1
+            self._thinking = None
+            sent = {"id": id_, "name": name} if id_ else {"name": name}
+            call = _Call(
+                self._blocks,
+                id_ or minted(self._id, self._calls, name),
+                name,
+                {"functionCall": sent},
+            )
+            self._calls += 1
+        call.pieces += pieces
+        if not isinstance(given, dict | None):
+            call.given = None
+        elif call.given is not None:
+            call.given |= given or {}
+        if self._keep:
+            # copied for each piece, a long call would take its square
+            for member_name, value in part.items():
+                call.block.setdefault(member_name, value)
+        closed = piece.get("willContinue") is not True
+        self._open = None if closed else call
+        assembled = _arguments(call) if closed else None
+        # Arguments that cannot be put together are not those of a call without any.
+        yield Call(call.key, call.id, call.name, assembled, closed=closed and assembled is not None)
+        if self._keep and call.pieces and assembled is not None:
+            whole = {**call.block["functionCall"], "args": assembled}
+            yield Block(call.key, {**call.block, "functionCall": whole}, begins=True)
+        elif self._keep:
+            yield Block(call.key, part)
+
+
+def _kind(part: Any) -> str:
+    """Return the name of a part's one member; nothing where it has several."""
+    return next(iter(part)) if isinstance(part, dict) and len(part) == 1 else ""
+
+
+_VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
+_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[["']([^"']*)["']\]""")
+_Texts = dict[tuple[int, str | int], tuple[Any, list[str]]]
+"""Texts that come in pieces: by holder and key, the holder and the pieces, joined when all have
+come."""
+_PLACE: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
+
+
+def _arguments(call: _Call) -> Json | None:
+    """A call's arguments; None where they are no object, or a piece of them has no place.
+
+    Each piece names its place (`$.foo.bar[0]`) and holds one value there. A text comes in several,
+    one after the other.
+    """
+    whole: Json = {"$": call.given}
+    texts: _Texts = {}
+    try:
+        for piece in call.pieces:
+            named = [
+                (name, value) for name in _VALUES if (value := member(piece, name)) is not None
+            ]
+            if named and call.given is not None:
+                value = None if named[0][0] == "nullValue" else named[0][1]
+                _put(whole, text(member(piece, "jsonPath")), value, texts)
+    except (LookupError, AttributeError, TypeError):
+        return None
+    for (_, key), (holder, pieces) in texts.items():
+        holder[key] = "".join(pieces)
+    return call.given
+
+
+def _put(holder: Any, place: str, value: Any, texts: _Texts) -> None:
+    """Put a value at its place. A text goes on there; a list grows by one at most."""
+    if _PLACE.fullmatch(place) is None:
+        raise LookupError(place)
+    key: str | int = "$"
+    for name, index, quoted in _STEP.findall(place):
+        if holder[key] is None:
+            holder[key] = [] if index else {}
+        holder, key = holder[key], int(index) if index else name or quoted
+        if key == len(holder) and index:
+            holder.append(None)
+        elif not index:
+            holder.setdefault(key, None)
+    if isinstance(holder[key], str) and isinstance(value, str):
+        texts.setdefault((id(holder), key), (holder, [holder[key]]))[1].append(value)
+    else:
+        texts.pop((id(holder), key), None)
+        holder[key] = value
+
+
+def _camelled(thing: Any) -> Any:
+    """A response as JSON has it, of one that the SDK has dumped by its own names."""
+    if not isinstance(thing, dict):
+        return [*map(_camelled, thing)] if isinstance(thing, list) else thing
+    own = ("args", "response")  # what tools are given, and answer
+    return {
+        _camel_case(name): value if name in own else _camelled(value)
+        for name, value in thing.items()
+    }
+
+
+def _camel_case(name: str) -> str:
+    return re.sub("_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _word(value: Any, numbered: tuple[str, ...]) -> str | None:
+    """Return a reason as it is in JSON.
+
+    The value may also be its number, or (LangChain) an enumeration's Python spelling.
+    """
+    if value.__class__ is int and 0 <= value < len(numbered):
+        return numbered[value]
+    word = raw_text(value)
+    return (
+        None if word is None else word.removeprefix("FinishReason.").removeprefix("BlockedReason.")
+    )
+
+
+def _usage(told: Any) -> Usage | None:
+    """Tokens as Google counts them.
+
+    Cached ones are part of the prompt's, a server tool's results are input too.
+
+    Read one by one, for they stand in every chunk.
+    """
+    if not isinstance(told, dict):
+        return None
+    prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in _COUNTED]
+    asked = prompt if tools is None else (prompt or 0) + tools
+    output = said if thought is None else (said or 0) + thought
+    if asked is None and output is None and cached is None:
+        return None
+    # "The sum of" all four; where it is that of the others alone, the candidates' figure has the
+    # thoughts in it.
+    if thought and asked is not None and asked + (said or 0) == total:
+        output = said
+    return Usage(asked, output, thought, cached)
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should."""
+    chunks = [
+        chunk for chunk in (data if isinstance(data, list) else [data]) if isinstance(chunk, dict)
+    ]
+    error = next((chunk["error"] for chunk in chunks if chunk.get("error")), None)
+    return (
+        None
+        if error is None or any(chunk.get("candidates") for chunk in chunks)
+        else {"error": error}
+    )
+
+
+# --- Where a request goes ---
+
+_PATH: Final = (
+    rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?:models/)?(?P<model>(?:(?<=/models/)|tunedModels/"
+    rf"|endpoints/)[^/:]+)"
+    r":(?:(?P<whole>generateContent)|(?P<stream>streamGenerateContent))"
+)
+_NAMED: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|projects)/.")
+
+
+def _in_path(model: str) -> str:
+    """A model may be named with what it is: "tunedModels/mine", "endpoints/123"."""
+    return quote(model) if _NAMED.match(model) else f"models/{quote(model, safe='')}"
+
+
+# --- What a request says ---
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for.
+
+    A body, or the SDK's arguments (`config` is a dictionary or its object).
+    """
+    given, config = kwargs.get("contents"), kwargs.get("config")
+    settings = first(kwargs, "generationConfig", "generation_config") if config is None else config
+    holder = kwargs if config is None else config
+    calling = first(
+        first(holder, "toolConfig", "tool_config"),
+        "functionCallingConfig",
+        "function_calling_config",
+    )
+    return asked(
+        NAME,
+        settings,
+        facts={"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True},
+        history=given if isinstance(given, list | tuple) else () if given is None else (given,),
+        system=first(holder, "systemInstruction", "system_instruction"),
+        forces_tool=forces_tool(calling),
+    )
+
+
+# --- How a request is written ---
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """Write the body of POST …:generateContent.
+
+    The path names the model, and says whether to stream.
+    """
+    system = [
+        part
+        for message in system_messages(request, NAME)
+        for part in content_parts(message.content, _text_block)
+    ]
+    tools = [_tool(tool) for tool in request.tools]
+    choice = _tool_choice(request.tool_choice) if tools else None
+    members = {
+        "contents": _contents(request.messages),
+        "systemInstruction": {"parts": system} if system else None,
+        "tools": [{"functionDeclarations": tools}] if tools else None,
+        "toolConfig": None if choice is None else {"functionCallingConfig": choice},
+        "generationConfig": present(
+            {
+                "maxOutputTokens": output_limit(request),
+                "temperature": request.temperature,
+                "seed": request.seed,
+                "responseMimeType": "application/json" if request.format else None,
+                "responseJsonSchema": None
+                if request.format == ANY_JSON
+                else request.format or None,
+            }
+        ),
+        "continuationToken": request.token,
+    }
+    return request_body(members, request.extra, conversation="contents")
+
+
+def _tool(tool: Tool) -> Json:
+    return present(
+        {
+            "name": tool.name,
+            "description": tool_description(tool),
+            "parametersJsonSchema": tool.parameters,
+        }
+    )
+
+
+def _tool_choice(choice: str) -> Json | None:
+    match choice:
+        case "auto":
+            return None
+        case "none":
+            return {"mode": "NONE"}
+        case "required":
+            return {"mode": "ANY"}
+        case name:
+            return {"mode": "ANY", "allowedFunctionNames": [name]}
+
+
+def _contents(messages: Iterable[Message]) -> list[Json]:
+    """The conversation without system messages.
+
+    Tool results that follow each other are one content.
+    """
+    written: list[Json] = []
+    called: dict[str, _Called] = {}
+    after_result = False
+    for message, own in conversation(messages, NAME):
+        if message.role == "system":
+            continue
+        if message.role == "assistant":
+            called |= _called_in(message, own)
+            parts = _answer(message, own)
+        elif message.role == "tool":
+            parts = [*own] if own else [_result(message, called)]
+        else:
+            parts = content_parts(message.content, _text_block)
+        if not parts:
+            continue
+        if after_result and message.role == "tool":
+            written[-1]["parts"] += parts
+        else:
+            written.append(
+                {"role": "model" if message.role == "assistant" else "user", "parts": parts}
+            )
+        after_result = message.role == "tool"
+    return written
+
+
+def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+    """The parts of an assistant's message."""
+    if own:
+        return sent_back(own, message.tool_calls)
+    calls = [
+        {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}}
+        for call in message.tool_calls
+    ]
+    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+
+
+class _Called(NamedTuple):
+    """What the result of a call repeats of it: its name, and its id unless we minted it."""
+
+    name: str
+    id: str | None
+
+
+def _called_in(message: Message, own: Sequence[Json] | None) -> dict[str, _Called]:
+    sent = {
+        text(first(call, "call_id", "toolUseId", "id"))
+        for part in own or ()
+        if (call := call_in(part))
+    }
+    return {
+        call.id: _Called(call.name, call.id if own is None or call.id in sent else None)
+        for call in message.tool_calls
+    }
+
+
+def _result(message: Message, called: Mapping[str, _Called]) -> Json:
+    """The part that is a tool's result; what is no text stands beside it."""
+    id_ = message.tool_call_id or ""
+    call = called.get(id_, _Called("", id_))
+    media = [part for part in items(message.content) if "text" not in part]
+    response = {
+        "name": call.name or id_,
+        "id": call.id,
+        "response": {"error" if message.is_error else "output": message.text},
+        "parts": media or None,
+    }
+    return {"functionResponse": present(response)}
+
+
+def _text_block(text: str) -> Json:
+    return {"text": text}
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="gcp.gemini",
+    # A call of a tool is told by the part, beside a STOP; the full window by a MAX_TOKENS.
+    voice=Voice(
+        "response-",
+        "function-call-",
+        "x-request-id",
+        {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"},
+    ),
+    paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
+    in_path=_in_path,
+    routed=routed_by(_PATH),
+    body=encode,
+    resume=resumes(NAME, _text_block, forced="toolConfig"),
+    text_block=_text_block,
+    own_summary=request_summary,
+    reader=Reader,
+    called=("a response of generateContent", "a chunk of generateContent"),
+    needs=(*_MEMBERS, *_OF_SDK),
+    objects=("candidates[].content.parts[]",),
+    lists=True,
+    failed=_failed,
+    end_words=END_WORDS,
+    reply=script,
+    reply_error=script_error,
+)

@@ -1,0 +1,494 @@
+"""The Interactions API of Google.
+
+Models and agents, whose answers are steps, and which the server may keep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final
+
+from endturn.formats import parts
+from endturn.formats.apis.gemini_interactions_request import encode, output_step
+from endturn.formats.call_arguments import finished_calls, object_or_text
+from endturn.formats.encoding import written_arguments
+from endturn.formats.errors import error_words, says_of_stop
+from endturn.formats.fold import Fold
+from endturn.formats.format import Format, error_beside
+from endturn.formats.framing import DONE, END_WORDS
+from endturn.formats.next_request import resumes
+from endturn.formats.partial import joined
+from endturn.formats.parts import Block, Call, Part
+from endturn.formats.reading import (
+    as_arguments,
+    as_text,
+    count,
+    id_text,
+    items,
+    member,
+    minted,
+    only_text,
+    runs,
+    text,
+    text_or_none,
+)
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.scripting import (
+    SIGNATURE,
+    ScriptedBlock,
+    error_label,
+    scripted_blocks,
+    scripted_events,
+    scripted_model,
+    scripted_reason,
+    total_tokens,
+    visible_output,
+    words,
+)
+from endturn.formats.settings import present
+from endturn.formats.summaries import Context, Event, Voice
+from endturn.vocabulary import (
+    ChatResponse,
+    Json,
+    Resume,
+    Row,
+    StopReason,
+    Usage,
+    find_row,
+    raw_text,
+    rows_of,
+)
+
+NAME: Final = "gemini_interactions"
+# --- Replies: an answer is a list of steps, and one status says what became of it -----------------
+
+# A job of the server's goes on when nobody listens; anything else that ends in such a status was
+# cut.
+_KNOWN: Final = rows_of(NAME, "")
+_FOREGROUND: Final = {
+    raw: replace(row, terminal=False) if row.resume is Resume.RETRIEVE_SAME_ID else row
+    for raw, row in _KNOWN.items()
+}
+_CLIENT_CALL: Final = "function_call"
+"""Steps of other types that end in `_call` are calls of tools that the server runs."""
+_CONTENT: Final = frozenset({"text", "image", "audio", "video", "document"})
+"""Types of content: what stands in a step of output, or of the user's input."""
+_GOES_ON: Final = (Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN)
+"""Ways of resuming that the server offers: a status with one of them is no end."""
+_SHOWN: Final = {"model_output": "content", "thought": "summary"}
+"""Types of steps that hold content, and where."""
+_PIECES: Final = "pieces"
+"""What a stream adds to a step: to its content, or to the text of its arguments. In no reply."""
+
+
+def _rows(ctx: Context) -> Mapping[str, Row]:
+    """What a status before the end means."""
+    return _KNOWN if ctx.asked.background else _FOREGROUND
+
+
+class Reader:
+    """Reads events, or one whole interaction, of any revision.
+
+    The SDK follows continuation tokens by itself, and hands out the streams of all hops as one: an
+    interaction that is created after steps goes on where they stopped.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._rows = _rows(ctx)
+        self._id: str | None = None
+        self._kinds: dict[int, str] = {}  # of the steps, by their places among those of all hops
+        self._next = 0  # the place after the last step
+        self._base = 0  # where the indices of this hop begin
+        self._usage, self._earlier = Usage(), Usage()  # of this hop, and of those before it
+        # the status that said that the answer is cut, if no output followed
+        self._cut: str | None = None
+        # what was said would be an end, if no output followed; it is the end
+        self._may_end = self._over = False
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        kind, place = member(event, "event_type"), self._base + (count(member(event, "index")) or 0)
+        if kind == "error":
+            if not self._over:
+                yield parts.Reopened()
+            yield parts.Fault(member(event, "error") or "error")
+        if self._over:
+            return  # The first terminal wins.
+        match kind:
+            case "step.delta":
+                if self._may_end:
+                    yield from self._goes_on()
+                yield from self._delta(place, member(event, "delta"))
+                if (metadata := member(event, "metadata")) is not None:
+                    yield from self._tokens(member(metadata, "total_usage"))
+            case "step.start":
+                yield from self._goes_on()
+                yield from self._start(place, member(event, "step"))
+            case "step.stop":
+                if self._kinds.get(place) == _CLIENT_CALL:
+                    yield Call(place, closed=True)
+                # Of all of it so far; `step_usage` is the step's own.
+                yield from self._tokens(member(event, "usage"))
+            case "interaction.created":
+                interaction = member(event, "interaction")
+                self._cut = None
+                if self._kinds:
+                    self._base, self._earlier, self._usage = (
+                        self._next,
+                        self._earlier + self._usage,
+                        Usage(),
+                    )
+                    yield parts.Running(None)
+                    yield parts.Vocabulary(self._rows)
+                yield from self._about(interaction)
+                yield from self._status(interaction)
+            case "interaction.status_update":
+                self._id = text_or_none(member(event, "interaction_id")) or self._id
+                yield parts.Head(self._id, replaces=True)
+                yield from self._status(event)
+                if (token := text_or_none(member(event, "continuation_token"))) is not None:
+                    yield parts.Token(token, checkpoint=True)
+                yield from self._tokens(member(event, "usage"))
+            case "interaction.completed":
+                yield from self._end(member(event, "interaction"), whole=False)
+            case None if any(
+                member(event, name) is not None for name in ("status", "steps", "outputs")
+            ):
+                yield from self._end(event, whole=True)
+
+    def _about(self, interaction: Any) -> Iterator[Part]:
+        self._id = text_or_none(member(interaction, "id")) or self._id
+        named = text_or_none(member(interaction, "model")) or text_or_none(
+            member(interaction, "agent")
+        )
+        yield parts.Head(self._id, named, replaces=True)
+        yield from self._tokens(member(interaction, "usage"))
+
+    def _status(self, holder: Any) -> Iterator[Part]:
+        """A status that may be the last."""
+        self._may_end = True
+        if raw := raw_text(member(holder, "status")):
+            yield parts.Reopened()
+            yield from self._reasons(raw)
+
+    def _goes_on(self) -> Iterator[Part]:
+        """Reopen the response when output follows a status.
+
+        The status was no end, and resuming from a checkpoint before the output would repeat it.
+        """
+        if self._may_end:
+            self._may_end, self._cut = False, None
+            yield parts.Reopened()
+
+    def _reasons(self, raw: str) -> Iterator[Part]:
+        """A status; beside it the one before that said that the answer is cut.
+
+        A later "completed" is not believed.
+        """
+        row = find_row(raw, _KNOWN)
+        if row is not None and row.incomplete and row.resume not in _GOES_ON:
+            self._cut = raw
+        elif self._cut is not None:
+            yield _reason(self._cut)
+        yield _reason(raw)
+
+    def _end(self, interaction: Any, *, whole: bool) -> Iterator[Part]:
+        """The interaction that ends a stream, or that a body is."""
+        yield from self._about(interaction)
+        if not self._kinds:  # A body; or a stream whose end alone tells what was said.
+            place = 0
+            for kind, run in runs(_answer(interaction), lambda step: member(step, "type")):
+                finished = (
+                    []
+                    if self._keep or kind != _CLIENT_CALL
+                    else finished_calls(map(_plain_call, run[:-1]))
+                )
+                if finished:
+                    yield parts.Calls(finished)
+                for number, step in enumerate(run[len(finished) :], place + len(finished)):
+                    yield from self._start(number, step, whole=True)
+                place += len(run)
+        status, errors = (
+            raw_text(member(interaction, "status")),
+            items(member(interaction, "errors")),
+        )
+        row = find_row(status, _KNOWN) if status else None
+        if status or whole:
+            # That an interaction failed, its error explains.
+            failed = row is not None and row.reason is StopReason.ERROR
+            said = says_of_stop(errors[0], 0) if failed and errors else None
+            # The end is the authority: without a token in it there is nothing to continue from.
+            yield parts.Reopened()
+            yield parts.Vocabulary(
+                {str(status): Row(said.reason, True, said.resume)} if said else _KNOWN
+            )
+            if (token := text_or_none(member(interaction, "continuation_token"))) is not None:
+                yield parts.Token(token)
+            if status:
+                yield from self._reasons(status)
+            self._over, self._may_end = row is None or row.resume is not Resume.NATIVE_TOKEN, False
+            yield parts.End(whole)
+        if errors:
+            yield parts.Fault(errors[0])
+
+    def _tokens(self, usage: Any) -> Iterator[Part]:
+        """The figures are totals of the interaction so far: they replace what was said before."""
+        if (found := parts.usage_in(NAME, usage)) is not None:
+            self._usage = found
+            yield parts.Tokens(self._earlier + found)
+
+    def _start(self, place: int, step: Any, *, whole: bool = False) -> Iterator[Part]:
+        told: Json = dict(step) if isinstance(step, dict) else {}
+        kind = self._kinds[place] = text(told.get("type"))
+        self._next = max(self._next, place + 1)
+        if kind == _CLIENT_CALL:
+            # The result that answers a call must name the same id.
+            told["id"] = id_text(told.get("id")) or minted(self._id, place)
+            given = as_arguments(told.get("arguments"))
+            yield Call(place, told["id"], text(told.get("name")), given, closed=whole)
+        if self._keep:
+            yield Block(place, told)
+        shown = items(told.get(_SHOWN.get(kind, "")))
+        said = only_text(shown, "text") if kind == "model_output" else None
+        if said:
+            yield parts.Text(said)
+            return
+        for part in shown:
+            yield from _shown(kind, part)
+
+    def _delta(self, place: int, delta: Any) -> Iterator[Part]:
+        says = text(member(delta, "type"))
+        if place not in self._kinds:
+            if says != "text":
+                return
+            # Text without the start of its step is text all the same.
+            yield from self._start(place, {"type": "model_output"})
+        kind = self._kinds[place]
+        if says in _CONTENT or says == "thought_summary":
+            content = member(delta, "content") if says == "thought_summary" else delta
+            yield from _shown(kind, content)
+            piece: Json = {_PIECES: [content]}
+        elif says == "arguments_delta":
+            given = as_arguments(member(delta, "arguments"))
+            raw = json.dumps(given) if isinstance(given, dict) else given or ""
+            if kind == _CLIENT_CALL:
+                yield Call(place, arguments=raw)
+            piece = {_PIECES: [{"text": raw}]}
+        # Their places are counted from where its text begins.
+        elif says == "text_annotation_delta":
+            piece = {_PIECES: [{"annotations": items(member(delta, "annotations"))}]}
+        else:  # `thought_signature`, or what a server's tool gave
+            piece = (
+                {name: delta[name] for name in delta if name != "type"}
+                if isinstance(delta, dict)
+                else {}
+            )
+        if self._keep:
+            yield Block(place, piece)
+
+
+def _plain_call(step: Json) -> tuple[Any, Any, Any]:
+    """Return a call's id, name and arguments."""
+    return step["id"], step["name"], step["arguments"]
+
+
+def _reason(raw: str) -> Part:
+    row = find_row(raw, _KNOWN)
+    goes_on = row is not None and row.resume is Resume.RETRIEVE_SAME_ID
+    return parts.Running(raw) if goes_on else parts.Reason(raw)
+
+
+def _shown(kind: str, part: Any) -> Iterator[Part]:
+    """The text of a step's content."""
+    if (
+        kind in _SHOWN
+        and member(part, "type") == "text"
+        and (said := as_text(member(part, "text")))
+    ):
+        yield parts.Text(said) if kind == "model_output" else parts.Reasoning(said)
+
+
+def _answer(interaction: Any) -> Sequence[Any]:
+    """The steps of a body that answer the request.
+
+    Those after the input that some answers repeat.
+    """
+    steps = items(member(interaction, "steps"))
+    if member(interaction, "steps") is None:
+        # Before revision 2026-05-20 they are `outputs`: the same, but content stands in no step.
+        steps = []
+        outputs = items(member(interaction, "outputs"))
+        for is_content, group in groupby(
+            outputs, key=lambda output: text(member(output, "type")) in _CONTENT
+        ):
+            some = [*group]
+            steps += [{"type": "model_output", "content": some}] if is_content else some
+    inputs = [place for place, step in enumerate(steps) if member(step, "type") == "user_input"]
+    return steps[inputs[-1] + 1 :] if inputs else steps
+
+
+def _blocks(fold: Fold) -> Iterator[Json]:
+    """The steps, with what a stream added to each."""
+    for step in fold.blocks.values():
+        pieces = [piece for piece in items(step.pop(_PIECES, None)) if isinstance(piece, dict)]
+        where = _SHOWN.get(text(step.get("type")))
+        if pieces and where is not None:
+            step[where] = _contents([*items(step.get(where))], pieces)
+        elif raw := "".join(text(piece.get("text")) for piece in pieces):
+            step["arguments"] = object_or_text(raw)
+        yield step
+
+
+def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
+    """A step's content with what a stream added: text goes on where text stood last."""
+    for is_text, group in groupby(pieces, key=lambda piece: piece.get("type", "text") == "text"):
+        last = [found.pop()] if is_text and found and member(found[-1], "type") == "text" else []
+        some = [*last, *group]
+        found += [joined(some)] if is_text else some
+    return found
+
+
+# --- Scripted responses ---------------------------------------------------------------------------
+
+
+def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """Write a scripted response as the API would: an interaction, or the events of its stream.
+
+    Raises:
+        UsageError: the API has no word for the stop reason.
+    """
+    stop = scripted_reason(NAME, response.stop, dialect)
+    if stream:
+        events = scripted_events(_events(response, stop), "event_type")
+        return [Event("done", DONE) if event.data == DONE else event for event in events]
+    steps: list[Json] = []
+    if response.reasoning:
+        summary = [{"type": "text", "text": response.reasoning}]
+        steps.append({"type": "thought", "signature": SIGNATURE, "summary": summary})
+    if response.text:
+        steps.append(output_step(response.text))
+    for call in response.tool_calls:
+        written = written_arguments(call) if call.arguments is None else call.arguments
+        steps.append(
+            {"type": "function_call", "id": call.id, "name": call.name, "arguments": written}
+        )
+    return {**_interaction(response, stop), "steps": steps}
+
+
+def _interaction(response: ChatResponse, status: str | None) -> Json:
+    """An interaction that is over, without its steps."""
+    return present(
+        {
+            "id": response.id,
+            "object": "interaction",
+            "model": scripted_model(response),
+            "status": status,
+            "usage": _usage(response.usage),
+            "continuation_token": f"after_{response.id}"
+            if status == "requires_continuation"
+            else None,
+        }
+    )
+
+
+def _usage(usage: Usage | None) -> Json | None:
+    if usage is None:
+        return None
+    return present(
+        {
+            "total_input_tokens": usage.input_tokens or 0,
+            "total_output_tokens": visible_output(usage),
+            "total_thought_tokens": usage.reasoning_tokens,
+            "total_cached_tokens": usage.cache_read_tokens,
+            "total_tokens": total_tokens(usage),
+        }
+    )
+
+
+def _events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
+    begun = {
+        "id": response.id,
+        "object": "interaction",
+        "model": scripted_model(response),
+        "status": "in_progress",
+    }
+    yield {"event_type": "interaction.created", "interaction": present(begun)}
+    update = {
+        "event_type": "interaction.status_update",
+        "interaction_id": response.id,
+        "status": "in_progress",
+    }
+    yield present(update)
+    for block in scripted_blocks(response):
+        yield {"event_type": "step.start", "index": block.index, "step": _begun_step(block)}
+        for delta in _deltas(block):
+            yield {"event_type": "step.delta", "index": block.index, "delta": delta}
+        if not block.breaks_off:
+            yield {"event_type": "step.stop", "index": block.index}
+    if response.stop.terminal_seen:
+        yield {"event_type": "interaction.completed", "interaction": _interaction(response, stop)}
+        yield DONE
+
+
+def _begun_step(block: ScriptedBlock) -> Json:
+    if block.call is not None:
+        return {
+            "type": "function_call",
+            "id": block.call.id,
+            "name": block.call.name,
+            "arguments": {},
+        }
+    return {"type": "thought" if block.is_reasoning else "model_output"}
+
+
+def _deltas(block: ScriptedBlock) -> Iterator[Json]:
+    for word in words(block.text):
+        if block.call is not None:
+            yield {"type": "arguments_delta", "arguments": word}
+        elif block.is_reasoning:
+            yield {"type": "thought_summary", "content": {"type": "text", "text": word}}
+        else:
+            yield {"type": "text", "text": word}
+    if block.is_reasoning:
+        yield {"type": "thought_signature", "signature": SIGNATURE}
+
+
+def script_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """Write an error answer's body, or the error event of a stream."""
+    error = error_words(NAME, status, code, message)
+    body = {"error": {"code": error_label(code, error.type), "message": error.message}}
+    return Event("error", {"event_type": "error", **body}) if stream else body
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="gcp.gemini",
+    # One word for an answer that is cut, whatever cut it.
+    voice=Voice("v1_", "call_", "x-request-id"),
+    paths={"": "/interactions"},
+    routed=routed_by(
+        rf"(?:{SEGMENTS}/v1(?:(?:alpha"
+        rf"|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
+    ),
+    body=encode,
+    resume=resumes(NAME, output_step, forced="generation_config.tool_choice", by_id=True),
+    text_block=output_step,
+    fetches=True,
+    reader=Reader,
+    own_rows=_rows,
+    called=("an interaction", "an event of an interaction"),
+    needs=("status", "steps", "outputs"),
+    kinds=r"error|(?:interaction|step)\..+",
+    objects=("steps[]", "outputs[]"),
+    failed=error_beside("status", "steps", "outputs"),
+    blocks=_blocks,
+    end_words=(*END_WORDS, b"interaction.completed"),
+    reply=script,
+    reply_error=script_error,
+)

@@ -1,0 +1,286 @@
+"""Ollama's own API: `/api/chat`, and what `/api/generate` says, in lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from endturn.formats.call_arguments import finished_calls
+from endturn.formats.encoding import (
+    conversation,
+    function_tool,
+    output_limit,
+    replays_message,
+    request_body,
+)
+from endturn.formats.errors import error_words
+from endturn.formats.fold import Fold
+from endturn.formats.format import Format, error_beside
+from endturn.formats.framing import END_WORDS
+from endturn.formats.next_request import resumes_message, unfinished_message, without_lost_calls
+from endturn.formats.parts import (
+    Block,
+    Call,
+    Calls,
+    End,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Text,
+    Tokens,
+    usage_in,
+)
+from endturn.formats.reading import (
+    as_arguments,
+    as_text,
+    id_text,
+    items,
+    member,
+    minted,
+    number_or_text,
+    text,
+    text_or_none,
+)
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.scripting import (
+    scripted_blocks,
+    scripted_events,
+    scripted_model,
+    scripted_reason,
+    words,
+)
+from endturn.formats.settings import ANY_JSON, present
+from endturn.formats.summaries import Context, Event, Framing, Voice
+from endturn.vocabulary import ChatResponse, Json, Message, Request, StopReason, ToolCall, Usage
+
+NAME: Final = "ollama"
+
+_PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
+
+
+class Reader:
+    """Reads lines, or one body, which is a stream's only line, the one with `done: true`.
+
+    A prompt that does not fit the window is cut by the server, and nothing in the response says so:
+    `prompt_eval_count` counts what was left of it. Responses have no id.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._named = False
+        self._calls = 0
+
+    def __call__(self, line: Any) -> Iterator[Part]:
+        """The parts of a line."""
+        if error := member(line, "error"):
+            yield Fault(error)
+            return
+        if not self._named:
+            self._named = True
+            yield Head(None, text_or_none(member(line, "model")))
+        message = member(line, "message")
+        if message is None:  # of /api/generate
+            message = {"content": member(line, "response"), "thinking": member(line, "thinking")}
+        if thought := number_or_text(member(message, "thinking")):
+            yield Reasoning(thought)
+        yield Text(as_text(member(message, "content")))
+        called = items(member(message, "tool_calls"))
+        if (
+            not self._keep
+            and len(called) > 1
+            and isinstance(member(called[-1], "function"), Mapping)
+        ):
+            finished = finished_calls(map(_plain_call, called[:-1]))
+            self._calls += len(finished)
+            yield Calls(finished)
+            called = called[len(finished) :]
+        for call in called:
+            if isinstance(function := member(call, "function"), Mapping):
+                # Each call comes whole, in one line. A minted id is of this response alone, and
+                # goes into the block.
+                id_ = id_text(member(call, "id")) or minted(member(line, "created_at"), self._calls)
+                given = as_arguments(function.get("arguments"))
+                yield Call(self._calls, id_, text(function.get("name")), given, closed=True)
+                self._calls += 1
+                if self._keep:
+                    yield Block("message", {"tool_calls": [{**call, "id": id_}]})
+        if member(line, "done") is True:
+            yield Reason(member(line, "done_reason"))
+            if (usage := usage_in(NAME, line)) is not None:
+                yield Tokens(usage)
+            yield End()
+
+
+def _plain_call(call: Json) -> tuple[Any, Any, Any]:
+    """Return a call's id, name and arguments."""
+    function = call["function"]
+    return call["id"], function["name"], function["arguments"]
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The one message, as the server would have it back."""
+    said, thought = "".join(fold.text), "".join(fold.reasoning)
+    if said or thought or fold.calls:
+        thinking = {"thinking": thought} if thought else {}
+        yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
+
+
+# --- Requests -------------------------------------------------------------------------------------
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """Write the body of POST /api/chat.
+
+    The API has no choice of tools: with "none", none is offered.
+    """
+    tools = () if request.tool_choice == "none" else request.tools
+    settings = {
+        "num_predict": output_limit(request),
+        "temperature": request.temperature,
+        "seed": request.seed,
+    }
+    members = {
+        "model": request.model or None,
+        "messages": _messages(request.messages),
+        "stream": stream,
+        "tools": [function_tool(tool) for tool in tools],
+        "format": "json" if request.format == ANY_JSON else request.format,
+        "options": present(settings),
+    }
+    return request_body(members, request.extra, conversation="messages")
+
+
+def _messages(messages: Iterable[Message]) -> list[Json]:
+    written: list[Json] = []
+    names: dict[str, str] = {}  # of the calls so far, by their ids
+    for message, own in conversation(messages, NAME):
+        if message.role == "assistant":
+            names |= {call.id: call.name for call in message.tool_calls}
+            written += _answer(message, own)
+        elif own:
+            written += own
+        elif message.role == "tool":
+            id_ = message.tool_call_id or ""
+            result = {
+                "role": "tool",
+                "content": message.text,
+                "tool_call_id": id_,
+                "tool_name": names.get(id_),
+            }
+            written.append(present(result))
+        else:
+            written.append({"role": message.role, "content": message.text})
+    return written
+
+
+def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+    """An assistant's message; nothing where it says nothing."""
+    if own and replays_message(message, own):
+        replay = without_lost_calls(message, own[0])
+        return [replay] if "tool_calls" in replay or text(replay.get("content")).strip() else []
+    calls = [_written_call(call) for call in message.tool_calls]
+    written = {"role": "assistant", "content": message.text, "tool_calls": calls or None}
+    return [present(written)] if calls or message.text.strip() else []
+
+
+def _unfinished(message: Json, said: str | None) -> Json:
+    """The message of a cut response without its calls."""
+    kept = {name: value for name, value in message.items() if name != "tool_calls"}
+    return kept if said is None else {**kept, "content": said}
+
+
+# --- Scripted responses ---------------------------------------------------------------------------
+
+
+def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """Write a scripted response as the server would: a body, or the lines of a stream.
+
+    Raises:
+        UsageError: the API has no word for the stop reason.
+    """
+    stop = scripted_reason(NAME, response.stop, dialect)
+    if stream:
+        return scripted_events(_lines(response, stop))
+    calls = [_written_call(call) for call in response.tool_calls]
+    message = {
+        "content": response.text,
+        "thinking": response.reasoning or None,
+        "tool_calls": calls or None,
+    }
+    return _line(response, message) | _end(response, stop)
+
+
+def _written_call(call: ToolCall) -> Json:
+    return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
+
+
+def _line(response: ChatResponse, message: Json) -> Json:
+    """A line that is not the last."""
+    written = {"role": "assistant", "content": "", **present(message)}
+    return {
+        "model": scripted_model(response),
+        "created_at": "2026-01-01T00:00:00Z",
+        "message": written,
+        "done": False,
+    }
+
+
+def _end(response: ChatResponse, stop: str | None) -> Json:
+    """The members of a response's end; without an end there are no figures."""
+    if stop is None:
+        return {"done": False}
+    usage = response.usage or Usage()
+    return present(
+        {
+            "done": True,
+            "done_reason": stop or None,
+            "total_duration": 1,
+            "prompt_eval_count": usage.input_tokens,
+            "eval_count": usage.output_tokens,
+        }
+    )
+
+
+def _lines(response: ChatResponse, stop: str | None) -> Iterator[Json]:
+    for block in scripted_blocks(response):
+        if block.call is not None:
+            yield _line(response, {"tool_calls": [_written_call(block.call)]})
+            continue
+        for word in words(block.text):
+            yield _line(response, {"thinking" if block.is_reasoning else "content": word})
+    if response.stop.terminal_seen:
+        yield _line(response, {}) | _end(response, stop)
+
+
+def script_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """Write an error answer's body, or the line of a stream that reports an error."""
+    body = {"error": error_words(NAME, status, code, message).message}
+    return Event(None, body) if stream else body
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    provider="ollama",
+    framing=Framing.NDJSON,
+    voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
+    paths={"": "/api/chat"},
+    routed=routed_by(_PATH),
+    body=encode,
+    resume=resumes_message(NAME, _unfinished),
+    unfinished=unfinished_message(_unfinished),
+    one_message=True,
+    reader=Reader,
+    called=("a response", "a line of a stream"),
+    needs=("message", "response"),
+    objects=("message",),
+    failed=error_beside(),
+    blocks=_blocks,
+    end_words=(*END_WORDS, b"true"),
+    has_end=True,
+    reply=script,
+    reply_error=script_error,
+)

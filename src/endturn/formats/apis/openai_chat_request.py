@@ -1,0 +1,203 @@
+"""Requests of the chat completions format, and those that ask for the rest of a cut response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from endturn.calls import Strategy
+from endturn.formats.answer_blocks import together
+from endturn.formats.encoding import (
+    conversation,
+    function_call,
+    function_tool,
+    output_limit,
+    replays_message,
+    request_body,
+    written_arguments,
+)
+from endturn.formats.next_request import own_blocks, resent, resumes_message, without_lost_calls
+from endturn.formats.reading import member, text
+from endturn.formats.settings import ANY_JSON
+from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request
+
+_NAME: Final = "openai_chat"
+
+# --- Body -----------------------------------------------------------------------------------------
+
+_OLD_LIMIT: Final = frozenset(
+    {"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"}
+)
+"""The dialects whose servers know the limit as `max_tokens` alone."""
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """Write the body of POST /chat/completions in a dialect's names."""
+    tools = [function_tool(tool) for tool in request.tools]
+    members = {
+        "model_id" if dialect == "watsonx" else "model": request.model or None,
+        "messages": _messages(request.messages),
+        "tools": tools,
+        "tool_choice": _tool_choice(request.tool_choice) if tools else None,
+        "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens": output_limit(request),
+        "temperature": request.temperature,
+        "random_seed" if dialect == "mistral" else "seed": request.seed,
+        "response_format": _response_format(request.format),
+        **_stream_members(stream, dialect),
+    }
+    return request_body(members, request.extra, conversation="messages")
+
+
+def _stream_members(stream: bool, dialect: str) -> Json:
+    """What asks for a stream, and for usage at its end; watsonx says it in the path."""
+    if not stream or dialect == "watsonx":
+        return {}
+    return (
+        {"stream": True}
+        if dialect == "mistral"
+        else {"stream": True, "stream_options": {"include_usage": True}}
+    )
+
+
+def _tool_choice(choice: str) -> str | Json | None:
+    match choice:
+        case "auto":
+            return None
+        case "none" | "required":
+            return choice
+        case name:
+            return {"type": "function", "function": {"name": name}}
+
+
+def _response_format(format_: Json | None) -> Json | None:
+    if not format_:
+        return None
+    if format_ == ANY_JSON:
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": format_}}
+
+
+# --- Conversation ---------------------------------------------------------------------------------
+
+
+def _messages(messages: Iterable[Message]) -> list[Json]:
+    written: list[Json] = []
+    for message, own in conversation(messages, _NAME):
+        if message.role == "assistant":
+            written += _answer(message, own)
+        elif own:
+            written += own
+        elif message.role == "tool":
+            id_ = message.tool_call_id or ""
+            written.append({"role": "tool", "tool_call_id": id_, "content": message.content})
+        else:
+            written.append({"role": message.role, "content": message.content})
+    for earlier in written[:-1]:
+        # A prefill that was answered is a message like any other: marked, it may only be the last.
+        earlier.pop("prefix", None)
+    return written
+
+
+def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+    """An assistant's message; nothing where it says nothing."""
+    if own and replays_message(message, own):
+        return _replayed(message, own)
+    says = message.text.strip()
+    written = {"role": "assistant", "content": message.content if says else None}
+    if calls := [function_call(call, written_arguments(call)) for call in message.tool_calls]:
+        return [{**written, "tool_calls": calls}]
+    return [written] if says else []
+
+
+def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
+    written = without_lost_calls(message, own[0])
+    audio = written.pop("audio", None)
+    if id_ := text(member(audio, "id")):
+        written["audio"] = {"id": id_}  # All that OpenAI takes back of an answer that was spoken.
+    elif not written.get("content"):
+        written["content"] = text(member(audio, "transcript")) or written.get("content")
+    content = written.get("content")
+    # Thinking alone says nothing.
+    says = (
+        any(member(part, "type") != "thinking" for part in content)
+        if isinstance(content, list)
+        else content
+    )
+    speaks = "tool_calls" in written or says or written.get("refusal") or holds_media(written)
+    return [written] if speaks else []
+
+
+# --- Continuation ---------------------------------------------------------------------------------
+
+_GOES_ON: Final = {"continue_final_message": True, "add_generation_prompt": False}
+"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
+
+
+def resume(
+    request: Request,
+    cut: ChatResponse,
+    *,
+    prompt: str,
+    strategy: str = Strategy.PROMPT,
+    dialect: str = "",
+) -> Request:
+    """The request that asks for the rest of a cut response.
+
+    The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing
+            whitespace stripped: servers refuse it there); `resend` (the answer verbatim, nothing
+            after it).
+        dialect: how a server is told to go on with a prefill.
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    *before, last = request.messages or (Message(role="user", content=""),)
+    if last.role == "assistant":
+        # The answer that was cut went on with a prefill: both are one message, and servers take no
+        # two in a row.
+        request, cut = request.but(messages=before), _joined(last, cut)
+    request = request.but(
+        extra={name: value for name, value in request.extra.items() if name not in _GOES_ON}
+    )
+    found = resumes_message(_NAME, unfinished)(request, cut, prompt=prompt, strategy=strategy)
+    *before, last = found.messages
+    if strategy != Strategy.PREFILL or last.role != "assistant":
+        return found
+    if dialect in ("mistral", "deepseek"):
+        block = (own_blocks(last, _NAME) or ({"role": "assistant", "content": last.content},))[0]
+        return found.but(
+            messages=(*before, last.but(blocks=Blocks(_NAME, ({**block, "prefix": True},))))
+        )
+    return found.but(extra=found.extra | _GOES_ON) if dialect in ("vllm", "sglang") else found
+
+
+def _joined(prefill: Message, cut: ChatResponse) -> ChatResponse:
+    texts = prefill.text, cut.text
+    return cut.but(text="".join(texts), blocks=together(prefill.blocks, cut.blocks, texts))
+
+
+def unfinished(message: Json, said: str | None) -> Json:
+    """Return the message of a cut response without its calls.
+
+    Thinking that led to visible text goes back with it.
+    """
+    content = message.get("content")
+    if not content:
+        return {"role": "assistant", "content": said or ""}
+    kept = {name: value for name, value in message.items() if name not in ("tool_calls", "refusal")}
+    if isinstance(content, list):
+        before = [part for part in content if member(part, "type") not in ("text", "refusal")]
+        texts = [part for part in content if member(part, "type") == "text"]
+        return {
+            **kept,
+            "content": [*before, *(texts if said is None else [{"type": "text", "text": said}])],
+        }
+    return kept if said is None else {**kept, "content": said}
+
+
+def holds_media(message: Json) -> bool:
+    """Tell whether a message holds sound (OpenAI) or pictures (OpenRouter)."""
+    return bool(message.get("audio") or message.get("images"))

@@ -1,0 +1,573 @@
+"""What the Responses API answers, as parts; and what it says of its end, in one word.
+
+A response is a list of items: messages and reasoning, each of parts; calls of the client's tools;
+calls of the server's own, with their results. A stream tells each item as it begins, its pieces,
+and the item whole; its last event holds the whole response, as a body does. Servers other than
+OpenAI's leave out any of these but one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from endturn.formats import parts
+from endturn.formats.call_arguments import finished_calls
+from endturn.formats.errors import label_of
+from endturn.formats.fold import Fold
+from endturn.formats.parts import Part
+from endturn.formats.reading import (
+    as_arguments,
+    as_text,
+    count,
+    id_text,
+    items,
+    member,
+    minted,
+    only_text,
+    runs,
+    text,
+    text_or_none,
+)
+from endturn.formats.summaries import Context
+from endturn.vocabulary import Json, Row, StopReason, find_row, rank_of, raw_text, rows_of, tables
+
+NAME: Final = "openai_responses"
+REASONS: Final = tables(NAME)
+COMPLETED: Final = "completed"
+RUNNING: Final = ("queued", "in_progress")
+"""The statuses of a response that is still being made."""
+
+_CUT: Final = replace(REASONS[""]["in_progress(foreground EOF)"], terminal=False)
+_KNOWN: Final = rows_of(NAME, "")
+_FOREGROUND: Final = {**_KNOWN, **dict.fromkeys(RUNNING, _CUT)}
+BACKGROUND: Final = {**_KNOWN, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
+"""The table of a response that a job of the server's makes: it goes on when nobody listens."""
+DECLARED: Final = {**REASONS[""], **{raw: BACKGROUND[raw] for raw in RUNNING}}
+"""What the API itself says, without the words that compatible servers share."""
+_NO_ROW: Final = {
+    "failed": REASONS[""]["failed"],
+    "incomplete": Row(StopReason.UNKNOWN, True, mapped=False),
+}
+"""What a status means with a code or a reason that no table has."""
+
+# The last two are not in the SDK: what a cancelled job's stream would say, and what OpenRouter says
+# for all the others.
+ENDS: Final = {
+    "response.completed": COMPLETED,
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+    "response.done": None,
+}
+"""The types of the events that end a response, and the status that each stands for."""
+_BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """Where what events tell in pieces stands.
+
+    Type of item, its list of parts, type of part, and the member.
+    """
+
+    item: str
+    parts: str
+    part: str
+    member: str
+
+
+_PLACES: Final = {
+    "output_text": _Place("message", "content", "output_text", "text"),
+    "refusal": _Place("message", "content", "refusal", "refusal"),
+    "reasoning_summary_text": _Place("reasoning", "summary", "summary_text", "text"),
+    "reasoning_text": _Place("reasoning", "content", "reasoning_text", "text"),
+    "function_call_arguments": _Place("function_call", "", "", "arguments"),
+    "custom_tool_call_input": _Place("custom_tool_call", "", "", "input"),
+}
+_PIECES: Final = {f"response.{event}.delta": place for event, place in _PLACES.items()}
+_WHOLE: Final = {f"response.{event}.done": place for event, place in _PLACES.items()}
+_PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} | {
+    "text": _PLACES["output_text"]
+}
+GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
+"""Calls of the client's own tools: the member that holds what the tool is given."""
+
+
+_OF_CALLS: Final = ("_call", "_output")
+"""How the types of calls end, and of their results."""
+
+APPROVAL: Final = "mcp_approval_request"
+"""An item that asks the client whether the server may run a tool. It is no call: the server makes
+that afterwards."""
+
+
+def client_call(item: Any) -> bool:
+    """Return whether an item is a call of a tool that the client runs.
+
+    The SDK's types of the items describe which ones are.
+    """
+    match member(item, "type"):
+        case "shell_call":
+            return member(member(item, "environment"), "type") in (None, "local")
+        case "tool_search_call":
+            return bool(member(item, "execution") == "client")
+        case (
+            "function_call"
+            | "custom_tool_call"
+            | "computer_call"
+            | "local_shell_call"
+            | "apply_patch_call"
+        ):
+            # xAI shows the searches of its own server as custom tools.
+            return not text(member(item, "call_id")).startswith("xs_call_")
+    return False
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One item of the output while it arrives.
+
+    Attributes:
+        number: how many items began before it.
+        call_id: what a call's result names it by; minted where the server gave none.
+        told: its members, as far as they were told.
+        unfinished: all of it was told, and its own status says that it is not whole.
+    """
+
+    number: int
+    kind: str
+    call_id: str = ""
+    told: Json = field(default_factory=dict)
+    unfinished: bool = False
+
+
+_NO_ITEMS: Final[deque[_Item]] = deque()
+
+
+class Reader:
+    """Reads events, or one whole response.
+
+    The type decides, at the top alone: a tool's output may hold a response.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._rows = rows(ctx)
+        self._id: str | None = None
+        self._items: list[_Item] = []
+        self._finished = 0  # items of which nothing is kept
+        self._named: dict[tuple[str, object], _Item] = {}
+        self._said: set[tuple[int, _Place, int]] = set()
+        self._first_index: dict[tuple[int, _Place], int] = {}
+        self._is_body = False  # one whole response, as a body: no event belongs to it
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        if self._is_body:
+            return iter(())
+        kind = text(member(event, "type"))
+        if kind == "error" or (not kind and failed(event)):
+            # The API's own error is the event itself; gateways, and its websocket, put it in a
+            # member.
+            error = member(event, "error") or {
+                name: member(event, name) for name in ("code", "message")
+            }
+            return iter((parts.Fault(error),))
+        if place := _PIECES.get(kind):
+            item = self._named.get((place.item, text(member(event, "item_id")))) or self._find(
+                event, place.item
+            )
+            return self._piece(
+                item, place, _index(place, event), as_text(member(event, "delta")), event
+            )
+        return self._event(kind, event)
+
+    def _event(self, kind: str, event: Any) -> Iterator[Part]:
+        item, part = member(event, "item"), member(event, "part")
+        if place := _WHOLE.get(kind):
+            yield from self._whole(
+                self._find(event, place.item), place, _index(place, event), event, event
+            )
+        elif kind == "response.content_part.done":
+            if place := _PARTS.get(text(member(part, "type"))):
+                yield from self._whole(
+                    self._find(event, place.item), place, _index(place, event), part, event
+                )
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            if item is not None:  # Servers send it empty, and the SDK reads past that.
+                begins = kind.endswith("added")
+                found = self._find(event, text(member(item, "type")), item, begins=begins)
+                yield from self._learn(found, item, begins=begins)
+        elif kind in _BEGUN:
+            response = member(event, "response")
+            yield from self._head(response)
+            # Until its end, no status of it is an end.
+            status = text(member(response, "status"))
+            yield parts.Running(status if status in RUNNING else "in_progress")
+        elif kind in ENDS:
+            yield from self._end(member(event, "response"), ENDS[kind])
+        elif not kind and is_response(event):
+            self._is_body = True
+            yield from self._end(event, None)
+
+    def _head(self, response: Any) -> Iterator[Part]:
+        self._id = self._id or text_or_none(member(response, "id"))
+        yield parts.Head(self._id, text_or_none(member(response, "model")), replaces=True)
+        if member(response, "background") is True:
+            self._rows = BACKGROUND
+            yield parts.Vocabulary(BACKGROUND)
+
+    def _end(self, response: Any, status: str | None) -> Iterator[Part]:
+        """The response that a terminal event carries, or that a body is."""
+        yield from self._head(response)
+        if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
+            yield parts.Tokens(usage)
+        inner = text_or_none(member(response, "status"))
+        is_contradicted = status == COMPLETED and inner in RUNNING
+        status = self._less_safe(status, inner)
+        if _unreadable(response):
+            yield parts.Unreadable()
+            return
+        streamed = [*self._items]
+        waiting: dict[str, deque[_Item]] = {}
+        for item in streamed:
+            waiting.setdefault(item.kind, deque()).append(item)
+        matched: set[int] = set()
+        output = items(member(response, "output"))
+        if self._is_body and not (self._keep or streamed or is_contradicted):
+            output = yield from self._without_finished(output)
+        for number, raw in enumerate(output):
+            # Not by index: servers leave gaps, and some give their items other ids than in the
+            # stream.
+            kind = text(member(raw, "type"))
+            known = self._named.get((kind, text(member(raw, "id"))))
+            if known is None or known.number in matched:
+                alike = waiting.get(kind, _NO_ITEMS)
+                while alike and alike[0].number in matched:
+                    alike.popleft()
+                known = alike.popleft() if alike else self._begin(kind)
+            matched.add(known.number)
+            yield from self._learn(known, raw, number=number)
+        # Some servers end a call with its arguments, and tell nothing of it here.
+        if status == COMPLETED:
+            left = (item for item in streamed if item.call_id and item.number not in matched)
+            yield from (
+                parts.Call(item.call_id, closed=True) for item in left if not item.unfinished
+            )
+            if is_contradicted:  # No call of a response that is still made is known to be whole.
+                for item in self._items:
+                    if item.call_id:
+                        item.unfinished = True
+                        yield parts.Call(item.call_id, closed=False)
+            if is_contradicted or any(item.unfinished for item in self._items):
+                yield parts.Unfinished()
+        yield parts.Running(status if status in RUNNING else None)
+        if status not in RUNNING:
+            yield from self._reason(response, status)
+        yield parts.End()
+
+    def _without_finished(self, output: Sequence[Any]) -> Generator[Part, None, Sequence[Any]]:
+        """Tell what nothing can change of a response, where no content is kept.
+
+        Returns the other items.
+
+        That are calls, and the first messages, as long as they are nothing but text.
+        """
+        if len(output) < 2:
+            return output
+        found = [*runs(output, _kind)]
+        # Other calls may be among them, or what says that the server runs one.
+        are_calls_alone = sum(kind.endswith(_OF_CALLS) for kind, _ in found) <= 1
+        left: list[Any] = []
+        is_begun = False
+        for kind, run in found:
+            if kind == "message" and not is_begun:
+                said: list[str] = []
+                for item in run:
+                    if (words := _plain_text(item)) is None:
+                        break
+                    said.append(words)
+                self._finished += len(said)
+                yield parts.Text("".join(said))
+                run = run[len(said) :]
+            elif kind == "function_call" and are_calls_alone:
+                finished = finished_calls(map(_plain_call, run[:-1]))
+                ids = {text(member(run[-1], "call_id")), *(call.id for call in finished)}
+                if len(ids) > len(finished) > 0:
+                    self._finished += len(finished)
+                    yield parts.Calls(finished)
+                    run = run[-1:]
+            is_begun = is_begun or kind == "message" or kind.endswith(_OF_CALLS)
+            left += run
+        return left
+
+    def _less_safe(self, event: str | None, inner: str | None) -> str | None:
+        """Return the status that counts: the event's or the response's, whichever claims less.
+
+        vLLM ends with `response.completed` whatever the response says; others copy "completed" into
+        an event that says that the response is cut. A running status is no end beside an event's.
+        """
+        if event is None or inner is None or inner in RUNNING:
+            return event or inner
+        return min(inner, event, key=self._rank)
+
+    def _rank(self, status: str) -> int:
+        return rank_of(_NO_ROW.get(status) or find_row(status, self._rows))
+
+    def _reason(self, response: Any, status: str | None) -> Iterator[Part]:
+        """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
+        error = member(response, "error") if status == "failed" else None
+        details = (
+            member(response, "incomplete_details")
+            if status in ("incomplete", COMPLETED, None)
+            else None
+        )
+        why = (
+            text(raw_text(details)) or id_text(member(error, "code")) or text(member(error, "type"))
+        )
+        raw = f"{status or 'incomplete'}:{why}" if why else status
+        row = find_row(raw or "", self._rows)
+        # The status says more than free text beside it.
+        row = None if row is not None and not row.mapped else row
+        if details is not None and why and status != "incomplete":
+            # Servers that say "completed" although their details say why it is not.
+            row = find_row(f"incomplete:{why}", self._rows) or _NO_ROW["incomplete"]
+            yield parts.Vocabulary({**self._rows, str(raw): row})
+        elif row is None and status in _NO_ROW:
+            yield parts.Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
+        yield parts.Reason(
+            raw, detail=label_of(error) if error and (row is None or row.detail is None) else None
+        )
+
+    def _find(self, event: Any, kind: str, raw: Any = None, *, begins: bool = False) -> _Item:
+        """Return the item that an event is about, by its id, else by its index.
+
+        Some servers give each event an id of its own, others give all items the same index.
+        """
+        id_ = text(member(raw, "id") or member(event, "item_id"))
+        names: list[tuple[str, object]] = [(kind, id_)] if id_ else []
+        names.append((kind, count(member(event, "output_index"))))
+        known = names[:1] if begins else names
+        item = next(
+            (self._named[name] for name in known if name in self._named), None
+        ) or self._begin(kind)
+        self._named |= dict.fromkeys(names, item)
+        return item
+
+    def _begin(self, kind: str) -> _Item:
+        self._items.append(_Item(len(self._items) + self._finished, kind))
+        return self._items[-1]
+
+    def _learn(
+        self, item: _Item, raw: Any, *, begins: bool = False, number: int | None = None
+    ) -> Iterator[Part]:
+        """An item as it begins, or all of it.
+
+        Its number in the whole response, where that holds it.
+        """
+        client = client_call(raw)
+        item.unfinished = not begins and (client or item.kind == "message") and _is_unfinished(raw)
+        if client:
+            item.call_id = (
+                item.call_id or id_text(member(raw, "call_id")) or minted(self._id, item.number)
+            )
+            yield _call(item, raw, begins)
+        elif item.kind == APPROVAL:
+            yield parts.Approval(text(member(raw, "id")), text(member(raw, "name")))
+        elif item.kind.endswith("_output"):
+            yield parts.ServerCall(text(member(raw, "call_id")))
+        if self._keep:
+            item.told |= {
+                name: value
+                for name, value in raw.items()
+                if value is not None or name not in item.told
+            }
+            # The result that answers a call must name the same id.
+            item.told |= {"call_id": item.call_id} if client else {}
+            yield parts.Block(
+                (item.number,) if number is None else (_OUTPUT, number), item.told, begins=True
+            )
+        for name in () if begins else ("summary", "content"):
+            listed = items(member(raw, name))
+            is_last = number is not None and not (self._keep or self._said)
+            if is_last and len(listed) > 1 and (said := only_text(listed, "output_text")):
+                yield parts.Text(said)
+                continue
+            for index, part in enumerate(listed):
+                if place := _PARTS.get(text(member(part, "type"))):
+                    if len(listed) == 1 and (item.number, place, 0) not in self._said:
+                        # Bedrock's pieces of it have the item's index.
+                        index = self._first_index.get((item.number, place), 0)
+                    yield from self._whole(item, place, index, part)
+
+    def _whole(
+        self, item: _Item, place: _Place, index: int, holder: Any, event: Any = None
+    ) -> Iterator[Part]:
+        """All of a part, or of what a call is given: it counts if no piece of it had come."""
+        come = (item.number, place, index) in self._said
+        return self._piece(
+            item, place, index, "" if come else _told(member(holder, place.member), place), event
+        )
+
+    def _piece(
+        self, item: _Item, place: _Place, index: int, piece: str, event: Any = None
+    ) -> Iterator[Part]:
+        """A piece of a part of an item, or of what a call is given.
+
+        The event that tells it, if one does.
+        """
+        if place.item == "message":
+            yield parts.Text(piece, refusal=place.part == "refusal")
+        elif place.item == "reasoning":
+            yield parts.Reasoning(piece)
+        elif piece and item.call_id:
+            yield parts.Call(item.call_id, arguments=piece)
+        if piece:
+            at = (item.number, place, index)
+            self._said.add(at)
+            self._first_index.setdefault(at[:2], at[2])
+            if self._keep:
+                yield parts.Block(at, {"text": piece, "id": member(event, "item_id")})
+
+
+def _plain_text(item: Any) -> str | None:
+    """Return the text of a message that is whole, and nothing but text; None of any other item."""
+    if (
+        item.__class__ is not dict
+        or "summary" in item
+        or item.get("status") not in (None, COMPLETED)
+    ):
+        return None
+    return only_text(items(item.get("content")), "output_text")
+
+
+def _plain_call(item: Json) -> tuple[Any, Any, Any]:
+    """Return the id, name and arguments of a complete call of a client's tool.
+
+    The id is False if the item says that it is incomplete or not the client's.
+    """
+    id_ = item["call_id"]
+    is_plain = (
+        item.get("status", COMPLETED) == COMPLETED
+        and "caller" not in item
+        and id_[:8] != "xs_call_"
+    )
+    return is_plain and id_, item["name"], item["arguments"]
+
+
+def _kind(item: Any) -> str:
+    return text(member(item, "type"))
+
+
+def _told(value: Any, place: _Place) -> str:
+    """Return what a part holds; of a call the arguments, whatever JSON they are."""
+    if place.parts or value is None:
+        return as_text(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _index(place: _Place, where: Any) -> int:
+    return (
+        count(member(where, "summary_index" if place.parts == "summary" else "content_index")) or 0
+    )
+
+
+def _is_unfinished(raw: Any) -> bool:
+    """Return whether a message or a client call says of itself that it is not whole.
+
+    A call that a server's program makes is in progress until its result comes: nothing of it is
+    missing.
+    """
+    waits = member(member(raw, "caller"), "type") == "program"
+    return member(raw, "status") in (("incomplete",) if waits else ("incomplete", "in_progress"))
+
+
+def _call(item: _Item, raw: Any, begins: bool) -> Part:
+    given = (
+        None if begins or item.kind not in GIVEN else as_arguments(member(raw, GIVEN[item.kind]))
+    )
+    # some servers' object
+    said = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else text(given)
+    closed = None if begins else not item.unfinished
+    return parts.Call(
+        item.call_id,
+        item.call_id,
+        text(member(raw, "name")),
+        said,
+        closed=closed,
+        builtin=item.kind not in GIVEN,
+        replaces=not begins,
+        free_text=item.kind == "custom_tool_call",
+    )
+
+
+def rows(ctx: Context) -> Mapping[str, Row]:
+    """Return the stop reasons of a response: in the background, or while the client waits."""
+    return BACKGROUND if ctx.asked.background else _FOREGROUND
+
+
+_OUTPUT: Final = -1
+"""Begins the keys of the blocks of a whole response's items."""
+
+
+def output_of(fold: Fold) -> list[Json]:
+    """The items of a response.
+
+    As it tells them at its end, else as each was told, with what came of it in pieces.
+    """
+    found: dict[int, Json] = {}
+    pieces: dict[int, Json] = {}
+    whole: list[Json] = []
+    for (number, *rest), block in cast(dict[Any, Json], fold.blocks).items():
+        place = rest[0] if rest else None
+        if number == _OUTPUT:
+            whole.append(block)
+        elif place is None:
+            found[number] = block
+        elif place.parts:
+            more: Json = {"annotations": []} if place.part == "output_text" else {}
+            told = pieces.setdefault(number, {}).setdefault(place.parts, [])
+            told.append({"type": place.part, place.member: block["text"], **more})
+            # Where no event said that the item begins.
+            needs: Json = {"role": "assistant"} if place.item == "message" else {"summary": []}
+            found.setdefault(
+                number,
+                {"type": place.item, **needs, **({"id": block["id"]} if block["id"] else {})},
+            )
+        else:
+            pieces.setdefault(number, {})[place.member] = block["text"]
+    return whole or [
+        item | {name: value for name, value in pieces.get(number, {}).items() if not item.get(name)}
+        for number, item in sorted(found.items())
+    ]
+
+
+def is_response(body: Any) -> bool:
+    """Whether something is a whole response, and no event or error."""
+    says = isinstance(member(body, "output"), list) or isinstance(member(body, "status"), str)
+    return not member(body, "type") and (says or member(body, "object") == "response")
+
+
+def faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    """What is wrong with a body that is none."""
+    if whole and not is_response(data):
+        return (
+            f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
+        )
+    return None
+
+
+def _unreadable(response: Any) -> bool:
+    output = member(response, "output")
+    fits = isinstance(response, Mapping | None) and isinstance(output, list | None)
+    return not fits or not all(isinstance(item, Mapping) for item in items(output))
+
+
+def failed(data: Any) -> Any:
+    """The error that stands where an answer should: the event or body itself."""
+    reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
+    return data if reports else None

@@ -1,0 +1,103 @@
+"""Arguments of tool calls: whether they are all there, and what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import from_json
+
+from endturn.calls import RequestedCall
+from endturn.formats.reading import strict
+from endturn.vocabulary import Json
+
+
+def arguments(raw: str | None) -> Json | None:
+    """A call's arguments, parsed strictly.
+
+    One JSON object without NaN, infinities or duplicate keys; else None.
+    """
+    if not raw:
+        return None
+    try:
+        parsed = strict(raw)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def is_json_object(raw: str) -> bool:
+    """Return whether a text is one JSON object, as any parser reads it.
+
+    NaN and repeated keys are no cut.
+    """
+    if not raw.startswith("{"):
+        return False
+    try:
+        from_json(raw)
+    except (ValueError, TypeError):  # TypeError: the text holds half of a surrogate pair
+        try:
+            json.loads(raw)  # takes more, and much longer
+        except (ValueError, RecursionError):
+            return False
+    return True
+
+
+def are_whole(arguments: Any) -> bool:
+    """Return whether a call's arguments are all there.
+
+    An object, the JSON text of one, or nothing.
+    """
+    raw = arguments.strip() if isinstance(arguments, str) else ""
+    return not raw or is_json_object(raw)
+
+
+def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]:
+    """List calls by their ids and names.
+
+    Nothing where one of them is not plain, and has to be read by itself.
+
+    Args:
+        calls: id, name and arguments of each. To look for them may raise what a missing member
+            raises.
+    """
+    found = []
+    try:
+        for id_, name, given in calls:
+            if not (
+                id_.__class__ is name.__class__ is str
+                and id_
+                and name
+                and id_.isascii()
+                and name.isascii()
+            ):
+                return []
+            if (
+                given != ""
+                and (from_json(given) if given.__class__ is str else given).__class__ is not dict
+            ):
+                return []
+            found.append(RequestedCall(id_, name))
+    except (LookupError, TypeError, ValueError):
+        return []
+    return found
+
+
+def is_plain_text(raw: str) -> bool:
+    """Return whether a text is plain, or a JSON string, and not the beginning of other JSON."""
+    if not raw.startswith('"'):
+        return not raw.startswith(("{", "["))
+    try:
+        return isinstance(json.loads(raw), str)
+    except ValueError:
+        return False
+
+
+def object_or_text(raw: str) -> Json | str:
+    """A call's arguments; as text where they are not whole.
+
+    What completed them could be taken for the model's.
+    """
+    parsed = arguments(raw)
+    return raw if parsed is None else parsed

@@ -1,0 +1,50 @@
+"""The choices of a chat completion that say no more than a text and why it ended.
+
+Most are, and many may come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+PLAIN_MEMBERS: Final = frozenset({"role", "content"})
+"""The members of a message, or a delta, that does nothing but speak."""
+USUAL_MEMBERS: Final = frozenset({"index", "message", "delta", "logprobs", "finish_reason"})
+"""The members of a choice that says no more of its end than a reason."""
+NO_REASON: Final = frozenset({"null", "None"})
+"""What some servers write for a reason that has not come: the word, as text."""
+_WHOLE: Final = USUAL_MEMBERS - {"delta"}
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [])
+"""What the other members of a message may hold: it says nothing."""
+
+
+def plain_answers(choices: Sequence[Any]) -> list[tuple[int, str, str]]:
+    """List the choices of a body, up to the first that holds more than a text and a reason.
+
+    Index, text, reason.
+    """
+    answers = []
+    for position, choice in enumerate(choices):
+        if (
+            choice.__class__ is not dict
+            or not choice.keys() <= _WHOLE
+            or choice.get("index") != position
+        ):
+            break
+        message, raw = choice.get("message"), choice.get("finish_reason")
+        if message.__class__ is not dict or raw.__class__ is not str or raw in NO_REASON:
+            break
+        content = message.get("content")
+        if content.__class__ is not str or not (
+            content.isascii() and raw.isascii() and raw.strip()
+        ):
+            break
+        if not message.keys() <= PLAIN_MEMBERS and not _says_nothing_else(message):
+            break
+        answers.append((position, content, raw))
+    return answers
+
+
+def _says_nothing_else(message: dict[str, Any]) -> bool:
+    return all(value in _EMPTY for name, value in message.items() if name not in PLAIN_MEMBERS)

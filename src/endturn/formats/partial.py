@@ -1,0 +1,102 @@
+"""Tool calls and choices of a response while it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+from endturn.formats.call_arguments import arguments, is_json_object, is_plain_text
+from endturn.vocabulary import TEXT_TOOLS, Json, ToolCall, paired
+
+
+@dataclass(slots=True)
+class PartialCall:
+    """A tool call of which pieces may still come."""
+
+    id: str
+    name: str
+    choice: int
+    position: int
+    pieces: list[str] = field(default_factory=list)
+    size: int = 0
+    """Characters of the argument pieces, also of those that were too many to keep."""
+    given: Json | None = None
+    has_arguments: bool = False
+    closed: bool = False
+    builtin: bool = False
+    free_text: bool = False
+
+    def is_whole(self) -> bool:
+        """Return whether the arguments are all there.
+
+        A JSON object, or nothing for a tool that needs nothing.
+        """
+        if self.builtin or self.free_text or not self.pieces:
+            return True
+        # Pieces count before an object: an empty one holds their place, from the block's start on.
+        raw = "".join(self.pieces).strip()
+        return not raw or is_json_object(raw) or (self.name in TEXT_TOOLS and is_plain_text(raw))
+
+    def tool_call(self, half: str) -> ToolCall:
+        """Return the call as far as it came.
+
+        Args:
+            half: what stands for half a character at the end of its arguments; empty where there is
+                none.
+        """
+        raw = "".join(self.pieces) + half
+        return ToolCall(
+            id=self.id,
+            name=self.name,
+            arguments_raw=raw or ("" if self.pieces and self.given is None else None),
+            arguments=arguments(raw) if raw else self.given,
+            closed=self.closed,
+        )
+
+
+@dataclass(slots=True)
+class PartialChoice:
+    """One of several answers: why it stopped, and what it holds."""
+
+    raw: str | None = None
+    own: str | None = None
+    detail: str | None = None
+    early: bool = False  # it stopped, and went on
+    spoke: bool = False
+    refused: bool = False
+    last: PartialCall | None = None
+
+
+_AS_THEY_ARE: Final = ("type", "id", "name", "format")
+"""Members whose text comes whole, in each piece."""
+
+
+def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
+    """The pieces of one object together.
+
+    Texts and lists one after the other, objects joined, of all else the last.
+    """
+    columns: dict[str, list[Any]] = {}
+    for piece in pieces:
+        for name, value in piece.items():
+            column = columns.setdefault(name, [])
+            if value is not None:
+                column.append(value)
+    whole: Json = {}
+    for name, column in columns.items():
+        values = column or [None]
+        if (
+            len(values) > 1
+            and all(isinstance(value, str) for value in values)
+            and name not in _AS_THEY_ARE
+        ):
+            whole[name] = paired("".join(values))
+        elif len(values) > 1 and all(isinstance(value, list) for value in values):
+            whole[name] = [*chain.from_iterable(values)]
+        elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):
+            whole[name] = joined(values)
+        else:
+            whole[name] = values[-1]
+    return whole

@@ -1,0 +1,145 @@
+"""A provider's reply that is already at hand, read as what it says.
+
+From a log, a cache, a queue, a batch's results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from endturn.errors import DecodeError, UsageError
+from endturn.formats import framing
+from endturn.formats.errors import shortened
+from endturn.formats.format import Format
+from endturn.formats.registry import Context, Event, Framing, RequestSummary, dialect_in, format_of
+from endturn.formats.sdk_objects import dumped
+from endturn.vocabulary import ChatResponse, Request
+
+Chunk = str | bytes | bytearray | memoryview
+
+_BLANK: Final = b" \t\r\n\xef\xbb\xbf"
+"""What may stand before a reply; the last three are a byte order mark."""
+
+
+def read(
+    reply: Any,
+    *,
+    format: str,
+    provider: str | None = None,
+    request: Request | Mapping[str, Any] | None = None,
+) -> ChatResponse:
+    """What a provider's reply says.
+
+    Text, tool calls, usage, and the Stop that says whether it is whole.
+
+    Args:
+        reply: a body or a stream, cut or whole: a parsed body; bytes or text of either; an iterable
+            of a stream's events, each parsed JSON or an object of an SDK, or of its bytes or text
+            as they came.
+        format: the API that it is of: "openai_chat", "openai_responses", "anthropic", "gemini", …
+        provider: who sent it, as in `gen_ai.provider.name`; servers of one format use different
+            words. Unknown names are read as any server that speaks the format.
+        request: what was asked, ours or the JSON that was sent: with its limit of output tokens an
+            answer that fills it is suspected to be cut, with its number of choices several are told
+            from one that was split.
+
+    Returns:
+        What arrived. `stop.reason` is `missing` where a stream broke off: an end is never assumed.
+
+    Raises:
+        DecodeError: it is no reply of that format, or its JSON is damaged.
+        ProviderError: the reply is an error; `partial` holds what had arrived before it.
+        UsageError: there is no such format, or the reply is of a kind that cannot be read.
+    """
+    speaks = format_of(format)
+    context = Context(
+        dialect_in(speaks, provider or ""), provider or speaks.provider, _asked(speaks, request)
+    )
+    found = _opened(reply, speaks.framing)
+    if isinstance(found, Mapping):
+        return speaks.decode(found, ctx=context)
+    decoder = speaks.decoder(context)
+    for event in found:
+        for _ in decoder.feed(event):
+            pass
+    return decoder.close()
+
+
+def _asked(speaks: Format, request: Request | Mapping[str, Any] | None) -> RequestSummary:
+    if isinstance(request, Request):
+        request = {"model": request.model, **speaks.encode(request)}
+    return RequestSummary() if request is None else speaks.request_summary(request)
+
+
+def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
+    """A body, or the events of a stream."""
+    reply = dumped(reply)
+    if isinstance(reply, Chunk):
+        parsed = _parsed([reply], stream)
+        # what stands in JSON is an event
+        return parsed if isinstance(parsed, Mapping) else _events(parsed)
+    if isinstance(reply, Mapping):
+        return reply
+    if not isinstance(reply, Iterable):
+        hint = ": collect what it gives first" if hasattr(reply, "__aiter__") else ""
+        raise UsageError(
+            f"a reply must be a body, or an iterable of a stream's events, not "
+            f"{type(reply).__name__}{hint}"
+        )
+    given = list(reply)
+    if not given or not isinstance(given[0], Chunk):
+        return _events(given)
+    for each in given:
+        if not isinstance(each, Chunk):
+            raise UsageError(
+                f"after bytes or text all further items must be of the same type, not "
+                f"{type(each).__name__}"
+            )
+    joined = _parsed(given, stream)
+    return joined if isinstance(joined, Mapping) else _events(joined)
+
+
+def _events(given: Iterable[Any]) -> Iterator[Event]:
+    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in given)
+
+
+def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
+    """Bytes or text, cut anywhere, as the JSON that they are, or as the events of a stream."""
+    chunks = [
+        each.encode("utf-8", "surrogatepass") if isinstance(each, str) else bytes(each)
+        for each in given
+    ]
+    data = lines = b"".join(chunks).lstrip(_BLANK)
+    if b"\n" not in data and b"\r" not in data:
+        # Their ends are gone, as after httpx's `iter_lines()`.
+        lines = b"\n".join(chunks).lstrip(_BLANK)
+    if data[:1] in (b"{", b"["):
+        try:
+            return framing.parse(data)
+        except DecodeError:
+            if b"\n{" not in lines:
+                raise
+        return framing.events([lines], Framing.NDJSON)
+    if not begins_stream(data, stream):
+        readable = shortened(data.decode("utf-8", "replace"))
+        raise DecodeError(
+            f"neither JSON nor a stream of that format: {readable[:80]!r}", body=readable
+        )
+    of_lines = stream is Framing.SSE and all(begins_stream(each, stream) for each in chunks)
+    return framing.events([lines if of_lines else data], stream)
+
+
+def begins_stream(data: bytes, stream: Framing) -> bool:
+    """Whether a stream of that framing may begin so, even one that is cut within its first word."""
+    data = data.lstrip(_BLANK)
+    match stream:
+        case Framing.SSE:
+            field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
+            return any(
+                known.startswith(field) for known in (b"data", b"event", b"id", b"retry", b"error")
+            )
+        case Framing.NDJSON:
+            return not data or data[:1] == b"{"
+        case Framing.EVENTSTREAM:  # a message begins with its length, which is below 16 MiB
+            return not data or data[:1] == b"\0"

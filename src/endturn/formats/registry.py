@@ -1,0 +1,80 @@
+"""The formats by name, and the dialects that a format has."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from endturn.errors import UsageError
+from endturn.formats.summaries import (
+    TAIL as TAIL,
+    Attempt as Attempt,
+    Context as Context,
+    Event as Event,
+    Framing as Framing,
+    RequestSummary as RequestSummary,
+    ResponseSummary as ResponseSummary,
+    Route as Route,
+    Routed as Routed,
+    Voice as Voice,
+)
+from endturn.vocabulary import COMPATIBLE
+
+if TYPE_CHECKING:
+    from endturn.formats.format import Format
+
+FORMATS: Final = (
+    *("anthropic", "bedrock_converse", "bedrock_invoke", "cohere", "completions"),
+    *("gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"),
+)
+"""The formats that endturn speaks."""
+
+
+@cache
+def format_of(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}; the formats are: {', '.join(FORMATS)}")
+    found: Format = import_module(f"endturn.formats.apis.{name}").FORMAT
+    return found
+
+
+def summarize(speaks: Format, ctx: Context, body: Any) -> ResponseSummary:
+    """What telemetry needs of a whole body."""
+    summarizer = speaks.summarizer(ctx)
+    summarizer.feed(body)
+    return summarizer.close()
+
+
+def dialect_in(speaks: Format, provider: str) -> str:
+    """A provider's dialect in a format.
+
+    Its own where the format has it, else anybody's, else the format's home.
+
+    Args:
+        provider: as in `gen_ai.provider.name`; it need not be known.
+    """
+    from endturn.vocabulary import PROVIDERS
+
+    dialect = PROVIDERS[provider].dialect if provider in PROVIDERS else COMPATIBLE
+    # In other formats "mistral" is the family of models on Bedrock.
+    if dialect in speaks.reasons and (dialect != "mistral" or speaks.name == "openai_chat"):
+        return dialect
+    return COMPATIBLE if COMPATIBLE in speaks.reasons else ""
+
+
+def known_dialect(speaks: Format, dialect: str) -> str:
+    """A dialect's name, checked.
+
+    Raises:
+        UsageError: the format has no such dialect.
+    """
+    if dialect not in speaks.reasons:
+        known = ", ".join(filter(None, speaks.reasons)) or "none"
+        raise UsageError(f"{speaks.name} has no dialect {dialect!r}; it has: {known}")
+    return dialect

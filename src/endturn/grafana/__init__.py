@@ -1,0 +1,1 @@
+"""Installing the shipped dashboards and rules into a running Grafana."""

@@ -1,0 +1,123 @@
+"""Where a request goes, in one form, whatever an HTTP client knows of its URL."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv6Address
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+ENDS: Final = {
+    "cancel", "chat", "chat_stream", "chatcompletion_v2", "complete", "completion", "completions",
+    "converse", "converse-stream", "generate", "generate_stream", "generateContent", "generation",
+    "generation_stream", "interactions", "invocations", "invoke", "invoke-with-response-stream",
+    "messages", "rawPredict", "responses", "streamGenerateContent", "streamRawPredict",
+}  # fmt: skip
+"""What the path of a request that asks a model ends with, after its last slash or colon."""
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_MAX_PORT: Final = 65_535
+
+
+class Address(NamedTuple):
+    """The host, port, path and query of a request's URL.
+
+    User name, password and fragment are left out.
+
+    Attributes:
+        host: in lower case, without a trailing dot. An international name is in ASCII; an IPv6
+            address is in its short form, without brackets.
+        port: None for the default port of the scheme.
+        path: without its query, as it is sent.
+        query: without the question mark.
+    """
+
+    host: str
+    port: int | None
+    path: str
+    query: str
+
+
+class Outgoing(NamedTuple):
+    """A request as its HTTP client has it.
+
+    Attributes:
+        address: None if the URL is not valid: nothing is sent.
+        content: bytes, text, or what becomes its JSON; anything else is not in memory.
+        headers: as the client has them, by name in any case; None if it has none.
+    """
+
+    address: Address | None
+    content: object
+    headers: Any = None
+
+
+class ErrorResponse(NamedTuple):
+    """The response that an exception of an HTTP client carries.
+
+    Attributes:
+        status: its status code.
+        headers: by name in any case.
+        body: what of it is in memory.
+    """
+
+    status: int
+    headers: Any
+    body: bytes
+
+
+def address(
+    target: str | bytes,
+    *,
+    scheme: str = "",
+    host: str | bytes | None = None,
+    port: int | str | None = None,
+) -> Address | None:
+    """Return the address of a request, or None if its URL is not valid: its client refuses it.
+
+    Args:
+        target: a whole URL; or a path with its query, if the client knows the host apart from it.
+            Such a client may have a whole URL there, too: a proxy's request has one.
+        scheme, host, port: where a path is sent. A whole URL has its own.
+    """
+    url = _text(target)
+    try:
+        if host is None or not url.startswith("/"):
+            parts = urlsplit(url)
+            if not parts.hostname:
+                return None
+            scheme, host, port = parts.scheme, parts.hostname, parts.port
+            path, query = parts.path, parts.query
+        else:
+            path, _, query = url.partition("#")[0].partition("?")
+        number = None if port is None or port == "" else int(port)
+    except ValueError:
+        return None
+    if number is not None and not 0 <= number <= _MAX_PORT:
+        return None
+    if number == _DEFAULT_PORTS.get(scheme.lower()):
+        number = None
+    return Address(_canonical(_text(host or "")), number, path, query)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+@lru_cache(maxsize=1024)
+def _canonical(host: str) -> str:
+    host = host.strip("[]")
+    if ":" in host:
+        literal, percent, zone = host.replace("%25", "%").partition("%")
+        try:
+            literal = str(IPv6Address(literal))
+        except ValueError:  # the path of a Unix socket, for instance
+            return host
+        return literal + percent + zone
+    host = host.lower().rstrip(".")
+    if not host.isascii():
+        try:
+            return host.encode("idna").decode("ascii")
+        except UnicodeError:
+            return host
+    return host

@@ -1,0 +1,48 @@
+"""The provider that spans are recorded to before it is installed.
+
+Import it only where the SDK is installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+
+from endturn.instrumentation import sdk_providers
+from endturn.instrumentation.held_spans import HeldSpans
+from endturn.telemetry import cleanup, span_processor
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyProvider:
+    """A provider that is not installed yet."""
+
+    tracers: TracerProvider
+    held: HeldSpans
+    begun_with: sdk_providers.ProcessResource
+
+    def resource(self) -> sdk_providers.ProcessResource:
+        """Return the resource of this process, which may be a fork of the one that began."""
+        return self.begun_with.merge(Resource({}))
+
+    def discard(self) -> None:
+        """Forget the spans: the provider will not be installed."""
+        self.held.hand_to(())
+
+
+def begin() -> EarlyProvider | None:
+    """Make a provider as the variables say, whose spans are seen and kept.
+
+    None where no traces are to be exported.
+    """
+    if sdk_providers.is_unwanted("traces"):
+        return None
+    resource = sdk_providers.resource_of({})
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    held = HeldSpans()
+    tracers.add_span_processor(held)
+    span_processor.attach(tracers)
+    cleanup.after_fork(held.forget)
+    return EarlyProvider(tracers, held, resource)

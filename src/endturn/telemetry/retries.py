@@ -1,0 +1,155 @@
+"""Turns whose latest call failed: the next attempt of the same call belongs to the same turn.
+
+An SDK that retries says so in a header of each attempt. Where none does, the same request is a
+retry only if exactly one failed attempt of it waits, and only for a short time: one prompt may be
+asked by many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from endturn.calls import CallEnded, Turn, TurnOutcome
+from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.formats import Attempt, RequestSummary
+from endturn.telemetry.fingerprints import endpoints_hash
+from endturn.telemetry.waiting import WaitingTurns
+from endturn.vocabulary import StopReason
+
+RETRY_S: Final = 10.0
+"""Seconds for which a failed turn waits for the next attempt; SDKs back off for at most eight."""
+
+LONGEST_RETRY_S: Final = 70.0
+"""The most that it waits where the provider says when to come again: SDKs obey up to a minute of
+that."""
+
+FAILED_TURNS: Final = 1_024
+"""How many failed turns may wait at once; the oldest ends first."""
+
+RETRIED_STATUSES: Final = frozenset({408, 409, 429})
+"""Statuses below 500 after which SDKs ask again (openai 3.57 and anthropic 2.12,
+`_should_retry`)."""
+
+Key = tuple[object, ...]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class FailedAttempt:
+    """A turn whose latest call failed.
+
+    Attributes:
+        number: of the call.
+        key: what the next attempt is found by.
+        attempt: which attempt of an SDK's call it was; None where no header said so.
+    """
+
+    turn: Turn
+    number: int
+    key: Key
+    attempt: Attempt | None
+    outcome: TurnOutcome
+    deadline: float
+
+
+class FailedAttempts:
+    """The failed turns that wait for another attempt.
+
+    Not safe for threads: the caller holds a lock.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: WaitingTurns[FailedAttempt] = WaitingTurns(FAILED_TURNS)
+        self._by_key: dict[Key, dict[int, FailedAttempt]] = {}
+
+    def add(self, failed: FailedAttempt) -> list[FailedAttempt]:
+        """Have a turn wait; return the oldest ones beyond the bound."""
+        self._by_key.setdefault(failed.key, {})[failed.number] = failed
+        return self.waiting.add(failed)
+
+    def remove(self, failed: FailedAttempt) -> bool:
+        """Remove a turn; False where it does not wait any more."""
+        if not self.waiting.remove(failed):
+            return False
+        attempts = self._by_key[failed.key]
+        del attempts[failed.number]
+        if not attempts:
+            del self._by_key[failed.key]
+        return True
+
+    def find(self, request: RequestSummary) -> FailedAttempt | None:
+        """Find the failed attempt that a request repeats."""
+        attempt = request.attempt
+        if attempt is not None and attempt.retries == 0:
+            return None  # the first attempt of a new call
+        attempts = self._by_key.get(request_key(request), {}).values()
+        if attempt is None:
+            only = next(iter(attempts), None)
+            return (
+                only if len(attempts) == 1 and only is not None and only.attempt is None else None
+            )
+        return next(
+            (failed for failed in attempts if failed.attempt and _follows(attempt, failed.attempt)),
+            None,
+        )
+
+
+def _follows(attempt: Attempt, before: Attempt) -> bool:
+    if attempt.retries is not None:
+        return before.retries == attempt.retries - 1
+    return before.invocation_id == attempt.invocation_id
+
+
+def request_key(request: RequestSummary) -> Key:
+    """Build what two attempts of one call have in common."""
+    attempt = request.attempt
+    if attempt is not None and attempt.invocation_id is not None:
+        return ("invocation", attempt.invocation_id)
+    facts = request.facts
+    asks = facts.model, facts.max_tokens, facts.stream, request.length, facts.previous_response_id
+    return ("request", *asks, endpoints_hash(request, request.length))
+
+
+def is_retried(ended: CallEnded) -> bool:
+    """Tell whether SDKs ask again after this end of a call.
+
+    A lost connection, an overload, a failure of the server.
+
+    Some failures come under a status of success: as an error inside the stream, or as the reason of
+    the response.
+    """
+    error, stop = ended.error, ended.stop
+    if stop.reason is StopReason.CANCELLED:
+        return False
+    if error is None:
+        from endturn.formats import status_of  # with pydantic's parser, which takes long to import
+
+        word = (stop.raw or "").rpartition(":")[2]  # "failed:server_error"
+        is_stopped = "cancel" in word.lower()
+        return stop.reason is StopReason.ERROR and not is_stopped and _is_passing(status_of(word))
+    if not isinstance(error, Exception) or (
+        isinstance(error, RequestRejected) and error.status is None
+    ):
+        return False
+    status = next(
+        (
+            value
+            for name in ("status", "status_code", "code")
+            if isinstance(value := getattr(error, name, None), int) and value
+        ),
+        None,
+    )
+    # AWS's throttling
+    return _is_passing(status) or (status == 400 and isinstance(error, ProviderUnavailable))
+
+
+def _is_passing(status: int | None) -> bool:
+    return status is None or status in RETRIED_STATUSES or status >= 500
+
+
+def wait_s(error: BaseException | None) -> float:
+    """Choose how many seconds a failed turn waits for the next attempt."""
+    asked = getattr(error, "retry_after_s", None)
+    if not isinstance(asked, int | float):
+        return RETRY_S
+    return min(asked + RETRY_S, LONGEST_RETRY_S)

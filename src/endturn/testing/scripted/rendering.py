@@ -1,0 +1,203 @@
+"""One scripted reply in one format's own words: a body, a stream's events, or an error answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
+from endturn.formats import Context, Event, error_of, format_of, framing, listed, reasons_of
+from endturn.testing.scripted.loopback import Answer
+from endturn.testing.scripted.script import Ending, Failure, Reply, tokens
+from endturn.vocabulary import ChatResponse, Delta, Json, Request, Stop, StopReason, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One request that arrived.
+
+    `headers` are lower case and without credentials; `body` is as it was sent.
+    """
+
+    request: Request
+    format: str
+    stream: bool
+    body: Json
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Rendering:
+    """The reply to one request, ready to be sent.
+
+    Over HTTP (`answer`), or to a controller (`response`, `items`).
+    """
+
+    def __init__(self, reply: Reply, received: Received, number: int, *, dialect: str = "") -> None:
+        self.reply = reply.clipped(received.request.max_tokens)
+        self._received = received
+        self._format = format_of(received.format)
+        self._number = number
+        asked = self._format.request_summary(received.body)
+        self._context = Context(dialect, self._format.provider, asked)
+
+    def answer(self) -> Answer:
+        """Return the reply as an HTTP response."""
+        reply, speaks = self.reply, self._format
+        made = self._error() or self._said()
+        kind = framing.CONTENT_TYPE[speaks.framing] if made.length is None else "application/json"
+        headers = {"content-type": kind, speaks.voice.request_id: f"req_{self._number:08d}"}
+        return replace(
+            made,
+            headers={**headers, **made.headers, **reply.headers},
+            ending=reply.ending,
+            delay_s=reply.delay_s,
+            pace_s=reply.pace_s,
+        )
+
+    def _error(self) -> Answer | None:
+        """Return the error that comes in place of a reply."""
+        failure, begins = self.reply.failure, self.reply.text and self._received.stream
+        return (
+            None
+            if failure is None or begins
+            else refusal(self._format.name, failure, number=self._number)
+        )
+
+    def _said(self) -> Answer:
+        reply, failure, stream = self.reply, self.reply.failure, self._received.stream
+        said = self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
+        if isinstance(said, list):
+            if failure is not None:  # in the middle of the stream
+                error = self._format.reply_error(
+                    failure.status, failure.code, failure.message, number=self._number, stream=True
+                )
+                assert isinstance(error, Event)
+                said = [*said, error]
+            return Answer(
+                chunks=tuple(framing.frame(event, self._format.framing) for event in said)
+            )
+        content = json.dumps(said, separators=(",", ":")).encode()
+        # A body that breaks off announces its whole length; one that is tidily cut announces what
+        # it has.
+        chunk = content if reply.ending is Ending.WHOLE else content[: len(content) // 2]
+        return Answer(
+            chunks=(chunk,), length=len(chunk if reply.ending is Ending.TIDY else content)
+        )
+
+    def response(self) -> ChatResponse:
+        """Return the reply as a client would return it.
+
+        Raises:
+            ProviderError: the reply is a failure, or does not arrive.
+        """
+        answer = self.answer()
+        self._check(answer)
+        if answer.ending is Ending.BROKEN:
+            raise self._lost()
+        try:
+            return self._format.decode(
+                framing.parse(answer.chunks[0]), ctx=self._context, headers=answer.headers
+            )
+        except DecodeError as error:
+            error.provider, error.status = self._context.provider, answer.status
+            raise
+
+    def items(self) -> Iterator[Delta | ChatResponse | float]:
+        """Yield the reply as a client would stream it, the response last.
+
+        Numbers are pauses in seconds.
+
+        Raises:
+            ProviderError: the reply is a failure, or does not begin.
+        """
+        answer = self.answer()
+        yield float(answer.delay_s)
+        self._check(answer)
+        decoder, events = self._format.decoder(self._context), framing.decoder(self._format.framing)
+        for number, chunk in enumerate(answer.chunks):
+            if number and answer.pace_s:
+                yield float(answer.pace_s)
+            for event in events.feed(chunk):
+                yield from decoder.feed(event)
+        response = decoder.close()
+        yield (
+            response.with_stop(detail="connection") if answer.ending is Ending.BROKEN else response
+        )
+
+    def _check(self, answer: Answer) -> None:
+        if answer.ending is Ending.HUNG_UP:
+            raise self._lost()
+        if answer.status != 200:
+            raise error_of(answer.status, answer.headers, answer.chunks[0], ctx=self._context)
+
+    def _lost(self) -> ProviderError:
+        provider = self._context.provider
+        return ProviderUnavailable(f"{provider}: the connection failed", provider=provider)
+
+    def _response(self) -> ChatResponse:
+        reply, voice = self.reply, self._format.voice
+        calls = tuple(
+            call if call.id else call.but(id=f"{voice.call_id}{self._number:08d}_{position}")
+            for position, call in enumerate(reply.calls)
+        )
+        return ChatResponse(
+            text=reply.text,
+            reasoning=reply.reasoning,
+            tool_calls=calls,
+            usage=self._usage(),
+            stop=self._stop(),
+            id=f"{voice.response_id}{self._number:08d}",
+            model=self._received.request.model,
+        )
+
+    def _stop(self) -> Stop:
+        value = self.reply.stop
+        if self.reply.ending is not Ending.WHOLE or self.reply.failure is not None:
+            return Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+        if value is None:
+            return Stop(StopReason.MISSING, incomplete=True)
+        if not isinstance(value, StopReason):
+            return Stop(StopReason.UNKNOWN, value, mapped=False)
+        words, name = self._format.voice.words, self._format.name
+        has = (
+            reasons_of(self._format.reasons.get(self._context.dialect) or self._format.reasons[""])
+            | words.keys()
+        )
+        if value not in has:
+            raise UsageError(
+                f"the {name} format has no word for {value.value!r}, only for {listed(has)}; "
+                f"script what a server of it does say: reason('its own value'), or fail(status)"
+            )
+        shown_by = {
+            StopReason.TOOL_CALL: ("call", self.reply.calls),
+            StopReason.REFUSED: ("refuse", self.reply.text),
+        }
+        function, said = shown_by.get(value, ("", True))
+        if value in words and not said:
+            raise UsageError(
+                f"the {name} format has no word for {value.value!r}, only what the reply says "
+                f"shows it: script it with {function}('…')"
+            )
+        return Stop(value, words.get(value))
+
+    def _usage(self) -> Usage | None:
+        usage, received = self.reply.usage, self._received
+        if received.stream and not self._context.asked.stream_usage:
+            return None
+        if usage != "counted":
+            return usage
+        asked = sum(len(tokens(message.text)) for message in received.request.messages)
+        thought = None if self.reply.reasoning is None else len(tokens(self.reply.reasoning))
+        return Usage(asked, self.reply.output_tokens, thought)
+
+
+def refusal(format_name: str, failure: Failure, *, number: int = 0) -> Answer:
+    """Return an error in the format's shape."""
+    speaks = format_of(format_name)
+    body = speaks.reply_error(failure.status, failure.code, failure.message, number=number)
+    content = json.dumps(body).encode()
+    headers = {"content-type": "application/json", speaks.voice.request_id: f"req_{number:08d}"}
+    if failure.retry_after_s is not None:
+        headers["retry-after"] = f"{failure.retry_after_s:g}"
+    return Answer(status=failure.status, headers=headers, chunks=(content,), length=len(content))

@@ -1,0 +1,114 @@
+"""Limits on received data, applied before it is stored, and safe reading of stored JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from endturn.telemetry import schema
+
+WORD: Final = 256
+"""The longest name, label, id or other word, in characters."""
+TEXT: Final = 16 * 1024
+"""The longest event body, and the longest value of an attribute."""
+CONTENT: Final = 512 * 1024
+"""The longest value of an attribute that holds messages."""
+ROW: Final = 2 * CONTENT
+"""The most that all attributes of one span or event have together."""
+ATTRIBUTES: Final = 256
+"""The most attributes of one span or event; an SDK of OpenTelemetry keeps 128 by default."""
+LINKS: Final = 128
+"""The most links of a span."""
+BUCKETS: Final = 256
+"""The most buckets of a histogram."""
+NUMBER: Final = 1 << 53
+"""Beyond the largest whole number that a column takes; sums of a million of them fit in 128
+bits."""
+VALUE: Final = 1e18
+"""Beyond the largest value of a metric point, so that no sum of stored points is infinite."""
+TIME_NS: Final = 7_258_118_400 * 1_000_000_000
+"""The year 2200. Nanoseconds fit into a column until 2262; the rest is for what pages add to
+times."""
+
+_CONTENT_KEYS: Final = frozenset(
+    attribute.key
+    for attribute in (
+        schema.INPUT_MESSAGES, schema.OUTPUT_MESSAGES, schema.SYSTEM_INSTRUCTIONS,
+        schema.TOOL_DEFINITIONS,
+    )
+)  # fmt: skip
+_OWN: Final = ("endturn.", "gen_ai.")
+"""Attributes that the pages read; they are kept before others."""
+
+
+def word(text: str) -> str:
+    """Return a word of at most `WORD` characters.
+
+    A longer one keeps its beginning and gets a digest of the whole: two that differ stay different,
+    as ids of turns and labels of series have to.
+    """
+    if len(text) <= WORD:
+        return text
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{text[: WORD - 13]}…{digest}"
+
+
+def word_or_none(value: object) -> str | None:
+    """Return a value as a bounded word; None stays None."""
+    return None if value is None else word(str(value))
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; a longer one ends in an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def number_or_none(value: object) -> int | None:
+    """Return a count that a column takes.
+
+    None for anything else, negative and absurd numbers included.
+    """
+    return value if type(value) is int and 0 <= value < NUMBER else None
+
+
+def attributes(found: Mapping[str, Any]) -> str:
+    """Return attributes as JSON within the limits. What does not fit is shortened, or left out."""
+    kept: dict[str, Any] = {}
+    room = ROW
+    for key in sorted(found, key=lambda name: not name.startswith(_OWN))[:ATTRIBUTES]:
+        value = _value(found[key], CONTENT if key in _CONTENT_KEYS else TEXT)
+        room -= len(key) + (len(value) if isinstance(value, str) else len(_json(value)))
+        if room < 0:
+            break
+        kept[word(key)] = value
+    return _json(kept)
+
+
+def _value(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return shortened(value, most)
+    if isinstance(value, list | dict) and len(text := _json(value)) > most:
+        return shortened(text, most)
+    return value
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parsed(text: object) -> Any:
+    """Return JSON that somebody sent and that is stored as text.
+
+    None for what is none, or is nested too deeply.
+    """
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def finite(values: Iterable[float | None]) -> list[float | None]:
+    """Return numbers as JSON can write them: None in place of an infinite one and of NaN."""
+    return [None if value is None or value - value != 0 else value for value in values]

@@ -1,0 +1,122 @@
+"""Stop reasons, the tables of providers and of their stop reasons, and a chat's messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from endturn._exports import lazy_exports
+
+if TYPE_CHECKING:
+    from endturn.vocabulary.characters import (
+        HALF as HALF,
+        Pieces as Pieces,
+        cleaned as cleaned,
+        paired as paired,
+    )
+    from endturn.vocabulary.messages import (
+        TEXT_TOOLS as TEXT_TOOLS,
+        Blocks as Blocks,
+        CallFragment as CallFragment,
+        ChatResponse as ChatResponse,
+        Delta as Delta,
+        Json as Json,
+        Message as Message,
+        Request as Request,
+        Tool as Tool,
+        ToolCall as ToolCall,
+        Usage as Usage,
+    )
+    from endturn.vocabulary.providers import (
+        ALIASES as ALIASES,
+        PROVIDERS as PROVIDERS,
+        Auth as Auth,
+        ProviderEndpoint as ProviderEndpoint,
+        canonical as canonical,
+        provider_at as provider_at,
+        provider_of_path as provider_of_path,
+    )
+    from endturn.vocabulary.stop import (
+        NO_GENERATION as NO_GENERATION,
+        TRUNCATED as TRUNCATED,
+        Resume as Resume,
+        Row as Row,
+        Stop as Stop,
+        StopFacts as StopFacts,
+        StopReason as StopReason,
+        find_row as find_row,
+        find_stop as find_stop,
+        find_word as find_word,
+        rank_of as rank_of,
+        raw_text as raw_text,
+        value_key as value_key,
+        word_shown as word_shown,
+    )
+    from endturn.vocabulary.stop_reason_tables import (
+        CHAT as CHAT,
+        COMPATIBLE as COMPATIBLE,
+        Api as Api,
+        apis as apis,
+        private as private,
+        rows_of as rows_of,
+        shared as shared,
+        tables as tables,
+        with_fallback as with_fallback,
+    )
+    from endturn.vocabulary.tsv import lines as lines, shipped as shipped
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "characters": ("HALF", "Pieces", "cleaned", "paired"),
+            "messages": (
+                "Blocks",
+                "CallFragment",
+                "ChatResponse",
+                "Delta",
+                "Json",
+                "Message",
+                "Request",
+                "TEXT_TOOLS",
+                "Tool",
+                "ToolCall",
+                "Usage",
+            ),
+            "providers": (
+                "ALIASES",
+                "Auth",
+                "PROVIDERS",
+                "ProviderEndpoint",
+                "canonical",
+                "provider_at",
+                "provider_of_path",
+            ),
+            "stop": (
+                "NO_GENERATION",
+                "Resume",
+                "Row",
+                "Stop",
+                "StopFacts",
+                "StopReason",
+                "TRUNCATED",
+                "find_row",
+                "find_stop",
+                "find_word",
+                "rank_of",
+                "raw_text",
+                "value_key",
+                "word_shown",
+            ),
+            "stop_reason_tables": (
+                "Api",
+                "CHAT",
+                "COMPATIBLE",
+                "apis",
+                "private",
+                "rows_of",
+                "shared",
+                "tables",
+                "with_fallback",
+            ),
+            "tsv": ("lines", "shipped"),
+        },
+    )

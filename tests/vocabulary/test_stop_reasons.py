@@ -1,0 +1,300 @@
+"""The vocabulary: every row of the evidence is in the table, and the table is what everything is read by and explained.
+
+A wrong row is refused by file and line.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import endturn
+from endturn.formats import FORMATS, Context, dialect_in, format_of
+from endturn.frameworks import lookup
+from endturn.vocabulary import stop_reason_tables
+from endturn.vocabulary.messages import ChatResponse
+from endturn.vocabulary.providers import PROVIDERS
+from endturn.vocabulary.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.vocabulary.tsv import shipped
+
+DATA = Path(__file__).parents[1] / "data"
+EVIDENCE = list(csv.DictReader((DATA / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t"))
+TABLE = {(entry.api.name, entry.raw): entry for entry in lookup.table()}
+CHAT = format_of("openai_chat")
+
+
+# --- The table ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(2)
+def test_every_row_of_the_evidence_is_in_the_table() -> None:
+    """What was read in the providers' own sources is what the table says, and where it stands."""
+    kept = ("api", "raw", "normalized", "incomplete", "resume", "detail")
+    for row in EVIDENCE:
+        printed = TABLE[row["api"], row["raw"]].as_json()
+        assert {name: printed[name] for name in kept} == {name: row[name] for name in kept}
+    assert len(lookup.apis()) >= 20
+    assert all(entry.api.path and entry.api.stream_path and entry.row.source for entry in lookup.table())
+
+
+def test_every_format_and_meaning_is_spoken_of() -> None:
+    """Each format has rows; each of our words and each way of resuming has its sentence. Only clean reasons are
+    complete; what is complete has nothing to resume.
+    """
+    assert {name for entry in lookup.table() for name, _ in entry.formats} == set(FORMATS)
+    assert set(lookup.MEANING) == set(StopReason)
+    assert set(lookup.RESUMES) == set(Resume)
+    for entry in lookup.table():
+        for name, dialect in entry.formats:
+            row = format_of(name).reasons[dialect][entry.raw]
+            assert row == entry.row
+            # A refusal is whole in some APIs, and cut short in others; what tells nothing does not tell that either.
+            if row.terminal and row.reason not in (StopReason.UNKNOWN, StopReason.REFUSED):
+                assert row.incomplete == (row.reason not in (StopReason.END_TURN, StopReason.TOOL_CALL)), entry
+            assert row.incomplete or row.resume is Resume.NONE, entry
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
+    """Every row of the table that our client of the provider reads."""
+    speaks = format_of(PROVIDERS[provider].format)
+    for raw, row in speaks.reasons[dialect_in(speaks, provider)].items():
+        stop = endturn.normalize(raw, provider=provider)
+        if raw and row.terminal:
+            assert (stop.reason, stop.resume, stop.incomplete) == (row.reason, row.resume, row.incomplete)
+
+
+UPSTREAM = ("anthropic.messages", "google.generateContent", "bedrock.converse", "cohere.v2", "cohere.v1")
+NATIVE = [row for row in EVIDENCE if row["api"] in UPSTREAM]
+
+
+@pytest.mark.parametrize("dialect", ["openrouter", "litellm", "a gateway nobody knows"])
+@pytest.mark.parametrize("row", NATIVE, ids=[f"{row['api']}-{row['raw']}" for row in NATIVE])
+def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: dict[str, str], dialect: str) -> None:
+    """Each upstream's word means through a gateway what it means at home; only its own way of resuming is left out."""
+    native = {"native_finish_reason": row["raw"]}
+    choice = {"message": {"content": "x"}, "finish_reason": "stop", "provider_specific_fields": native}
+    stop = CHAT.decode({"choices": [choice]}, ctx=Context(dialect=dialect)).stop
+    assert (stop.reason, stop.raw) == (row["normalized"], row["raw"])
+    assert stop.incomplete is (row["incomplete"] == "yes")
+    assert stop.resume in {row["resume"], Resume.NONE} - {Resume.NATIVE_TOKEN, Resume.RESEND_UNCHANGED, Resume.SERVER}
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "completions", "bedrock_invoke"])
+def test_no_word_means_two_things(name: str) -> None:
+    """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union.
+
+    Of Bedrock's families some do: under "" stands what no two of them dispute.
+    """
+    every = (
+        format_of(name).reasons[""] if name == "bedrock_invoke" else stop_reason_tables.rows_of(name, "never heard of")
+    )
+    assert {"end_turn", "MAX_TOKENS"} <= every.keys() or name != "bedrock_invoke"
+    for rows in format_of(name).reasons.values():
+        for raw in rows.keys() & every.keys():
+            assert (every[raw].reason, every[raw].incomplete) == (rows[raw].reason, rows[raw].incomplete), raw
+            assert name != "openai_chat" or every[raw].detail == rows[raw].detail, raw
+
+
+def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
+    """`endturn reasons | head -1` ends quietly."""
+    command = f"'{sys.executable}' -m endturn.cli reasons --json | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
+
+
+# --- Stops ------------------------------------------------------------------------------------------------------------
+
+
+class Reason(Enum):
+    """As google-genai and others hold their reasons."""
+
+    LENGTH = "length"
+    BLANK = " "
+
+
+def test_truncated_is_three_reasons() -> None:
+    """Every metric, attribute, alert and sampling rule stands on this set."""
+    assert {reason for reason in StopReason if Stop(reason).truncated} == TRUNCATED
+    assert sorted(TRUNCATED) == ["context_window_exceeded", "max_tokens", "missing"]
+
+
+def test_long_nonsense_is_looked_up_in_reasonable_time() -> None:
+    """A value of 100 000 characters costs no more than a few passes over it."""
+    assert find_row("ab" * 50_000, CHAT.reasons[""]) is None
+
+
+@pytest.mark.behaviour(1)
+@pytest.mark.parametrize(
+    "raw", [Reason.LENGTH, *(SimpleNamespace(**{at: "length"}) for at in ("value", "type", "reason"))]
+)
+def test_a_raw_value_may_be_an_object(raw: object) -> None:
+    """SDKs hold reasons as enums and objects; test_stop.py has the values that JSON can hold."""
+    stop = find_stop(raw, CHAT.reasons[""])
+    assert (stop.reason, stop.raw, raw_text(raw)) == (StopReason.MAX_TOKENS, "length", "length")
+    assert raw_text(Reason.BLANK) is None
+
+
+# --- The files -----------------------------------------------------------------------------------------------------
+
+HEAD = "format\tdialect\traw\tnormalized\tincomplete\tresume\tdetail\tsource\n"
+DIALECTS = "format\tdialect\tincludes\tapi\tpath\tstream_path\n"
+HOME = "acme\t\t\tacme.chat\tbody\tstream\n"
+
+
+def write(folder: Path, dialects: str, rows: str) -> Path:
+    (folder / "dialects.tsv").write_text(DIALECTS + dialects, encoding="utf-8")
+    (folder / "stop_reasons.tsv").write_text(HEAD + rows, encoding="utf-8")
+    return folder
+
+
+def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
+    """They come first; of one value the dialect's own row counts, else the first. Paths left out are the home's."""
+    dialects = HOME + "acme\tplain\tacme\tplain.chat\nacme\town\tacme\nacme\tboth\tacme/own\n"
+    rows = (
+        "# A comment, and an empty line.\n\nacme\t\tend\tend_turn\tno\tnone\t\tthe page\n"
+        "acme\town\tend\trefused\tyes\tnone\tlate\tanother page\nacme\town\twait\tskip\tno\tnone\t\tanother page\n"
+    )
+    found = stop_reason_tables.read(write(tmp_path, dialects, rows))
+    end = Row(StopReason.END_TURN, False, Resume.NONE, None, "the page")
+    late = Row(StopReason.REFUSED, True, Resume.NONE, "late", "another page")
+    wait = Row(StopReason.MISSING, source="another page", terminal=False)
+    assert found.rows["acme"] == {
+        "": {"end": end},
+        "plain": {"end": end},
+        "own": {"end": late, "wait": wait},
+        "both": {"end": late, "wait": wait},
+    }
+    assert found.apis["acme"] == {
+        "": stop_reason_tables.Api("acme.chat", "body", "stream"),
+        "plain": stop_reason_tables.Api("plain.chat", "body", "stream"),
+    }
+
+
+PRIVATE = "openai_chat\tzai\tout_of_ink\terror\tyes\tnone\t\ta test\n"
+
+
+def test_a_private_word_is_one_provider_s(tmp_path: Path) -> None:
+    """A row without `shared` changes its own dialect's table, and no other; marked, no other table prints it either.
+
+    A reply is read by its provider's words, in whatever format it comes; by nobody else's.
+    """
+    folder = Path(str(shipped()))
+    dialects, rows = ((folder / name).read_text("utf-8") for name in ("dialects.tsv", "stop_reasons.tsv"))
+    (tmp_path / "dialects.tsv").write_text(dialects, "utf-8")
+    (tmp_path / "stop_reasons.tsv").write_text(rows + PRIVATE, "utf-8")
+    before, after = stop_reason_tables.read(folder), stop_reason_tables.read(tmp_path)
+    changed = {
+        (name, dialect) for name in after.rows for dialect in after.rows[name]
+        if after.rows[name][dialect] != before.rows[name][dialect]
+    }  # fmt: skip
+    assert changed == {("openai_chat", "zai")}
+    assert after.shared == before.shared
+    knows = {each for each in ALL_DIALECTS if "out_of_ink" in after.lookup(*each)}
+    assert knows == {("openai_chat", "zai")}
+    (tmp_path / "stop_reasons.tsv").write_text(rows + PRIVATE.rstrip() + "\tshared\n", "utf-8")
+    marked = stop_reason_tables.read(tmp_path)
+    assert marked.rows == after.rows
+    assert {each for each in ALL_DIALECTS if "out_of_ink" in marked.lookup(*each)} == {*ALL_DIALECTS}
+
+
+ALL_DIALECTS = [(name, dialect) for name in FORMATS if name != "bedrock_invoke" for dialect in format_of(name).reasons]
+
+# What compatible servers say, whichever format they speak, by their own documentation; z.ai's, DeepSeek's, vLLM's,
+# Moonshot's words, those that gateways pass on, and what Google's OpenAI-compatible endpoint makes of two words.
+BORROWED = {
+    "stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_call", "content_filter": "safety_blocked",
+    "max_tokens": "max_tokens", "MAX_TOKENS": "max_tokens", "SAFETY": "safety_blocked", "end_turn": "end_turn",
+    "sensitive": "safety_blocked", "network_error": "error", "insufficient_system_resource": "error",
+    "model_context_window_exceeded": "context_window_exceeded", "abort": "error", "repeat": "error",
+    "model_length": "context_window_exceeded", "eos_token": "end_turn", "error": "error",
+    "function_call_filter: MALFORMED_FUNCTION_CALL": "error", "content_filter: RECITATION": "safety_blocked",
+}  # fmt: skip
+PLAINLY = ("anthropic", "bedrock_converse", "cohere", "completions", "gemini", "ollama", "openai_chat")
+"""Formats whose reason is one member; a status says more."""
+
+
+@pytest.mark.parametrize("name", PLAINLY)
+def test_a_named_provider_knows_what_an_unnamed_server_knows(name: str) -> None:
+    """In every format, of every provider: each word that compatible servers share is read, and means the same."""
+    speaks = format_of(name)
+    for raw, meant in BORROWED.items():
+        reply = ChatResponse(text="x", stop=Stop(StopReason.UNKNOWN, raw), id="r-1", model="m")
+        body = speaks.reply(reply, stream=False)
+        for provider in ("nobody", *PROVIDERS):
+            stop = endturn.read(body, format=name, provider=provider).stop
+            assert (stop.reason, stop.raw, stop.mapped) == (meant, raw, True), provider
+            assert stop.incomplete is (meant not in ("end_turn", "tool_call")), provider
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_table_has_the_shared_words(name: str) -> None:
+    """No provider's table lacks a word that the table of a server that nobody named has."""
+    speaks = format_of(name)
+    unnamed = speaks.rows(Context(stop_reason_tables.COMPATIBLE)).keys()
+    for provider in PROVIDERS:
+        assert unnamed <= speaks.rows(Context(dialect_in(speaks, provider), provider)).keys(), provider
+
+
+@pytest.mark.parametrize(
+    ("dialects", "rows", "message"),
+    [
+        pytest.param(
+            HOME,
+            "acme\t\tend\tfinished\tno\tnone\t\tpage\n",
+            "stop_reasons.tsv:2: 'finished' is not a valid StopReason",
+            id="an unknown reason",
+        ),
+        pytest.param(
+            HOME,
+            "acme\t\tend\tend_turn\tno\tlater\t\tpage\n",
+            "stop_reasons.tsv:2: 'later' is not a valid Resume",
+            id="an unknown way to resume",
+        ),
+        pytest.param(
+            HOME,
+            ("#\nacme\t\tend\tend_turn\t\tnone\t\tpage\n"),
+            "stop_reasons.tsv:3: incomplete is 'yes' or 'no', not ''",
+            id="no answer to incomplete",
+        ),
+        pytest.param(HOME, "acme\t\tend\tend_turn\tno\n", "stop_reasons.tsv:2: 5 cells, not 9", id="too few cells"),
+        pytest.param(
+            HOME,
+            ("acme\t\tend\tend_turn\tno\tnone\t\tpage\nacme\t\tend\tend_turn\tno\tnone\t\tpage\n"),
+            "stop_reasons.tsv:3: 'end' already has a row",
+            id="a value twice",
+        ),
+        pytest.param(
+            HOME,
+            "acme\tv2\tend\tend_turn\tno\tnone\t\tpage\n",
+            "'acme' has rows of ['v2'], which",
+            id="a dialect without a home",
+        ),
+        pytest.param(HOME + HOME, "", "dialects.tsv:3: 'acme' already has a dialect ''", id="a home twice"),
+        pytest.param(
+            "acme\t\t\tacme.chat\n", "", "dialects.tsv:2: path or stream_path is missing", id="no stream path"
+        ),
+        pytest.param(
+            HOME + "acme\tv2\tacme/v1\tv2\n",
+            "",
+            "dialects.tsv:3: no row of 'acme/v1' above it",
+            id="an unknown dialect to include",
+        ),
+        pytest.param(
+            HOME,
+            "acme\t\tend\tend_turn\tno\tnone\t\tpage\tyes\n",
+            "stop_reasons.tsv:2: shared is 'shared' or nothing, not 'yes'",
+            id="a wrong mark of sharing",
+        ),
+    ],
+)
+def test_rejects_a_wrong_line_by_file_and_number(tmp_path: Path, dialects: str, rows: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        stop_reason_tables.read(write(tmp_path, dialects, rows))
