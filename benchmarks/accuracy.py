@@ -313,7 +313,7 @@ def demo() -> dict[str, Any]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
             "OTEL_EXPORTER_OTLP_ENDPOINT": stack.collector.url
         }
-        command = [sys.executable, "-m", "endturn.cli", "demo", "--once", "--json"]
+        command = [sys.executable, "-m", "endturn", "demo", "--once", "--json"]
         rows = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)["models"]
         time.sleep(30)
         window = f"{math.ceil(time.time() - begun)}s"

@@ -23,9 +23,9 @@ CHECKS: dict[str, Sequence[str]] = {
     "": ("-c", READ),
     "otlp": ("-c", "import endturn\nwith endturn.configure(): pass"),
     "bedrock": ("-c", "import endturn.providers.aws_signing, botocore.auth"),
-    "grafana": ("-m", "endturn.cli", "generate", "--check"),
+    "grafana": ("-m", "endturn", "generate", "--check"),
     "ui": ("-c", "import endturn.ui.report, endturn.ui.server"),
-    "demo": ("-m", "endturn.cli", "demo", "--once"),
+    "demo": ("-m", "endturn", "demo", "--once"),
 }
 """What has to work with an extra alone."""
 TESTS = (

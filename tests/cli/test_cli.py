@@ -19,8 +19,8 @@ from endturn.generate import plan
 
 CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     # command line; the function that it calls; that function's arguments
-    ("demo", "endturn.cli.demo:command", (), {"as_json": False, "once": False, "minutes": 0.0}),
-    ("demo --json --once", "endturn.cli.demo:command", (), {"as_json": True, "once": True, "minutes": 0.0}),
+    ("demo", "endturn.cli.demo:command", (), {"as_json": False, "once": False, "minutes": None}),
+    ("demo --json --once", "endturn.cli.demo:command", (), {"as_json": True, "once": True, "minutes": None}),
     ("demo --minutes 2.5", "endturn.cli.demo:command", (), {"as_json": False, "once": False, "minutes": 2.5}),
     (
         "ui",
@@ -190,7 +190,13 @@ def test_every_option_has_a_help_text(parser: ArgumentParser) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("demo --minutes -1", "--minutes must be positive, not -1"),
+        ("demo --minutes -1", "--minutes must be more than 0 and at most 525600, not -1"),
+        ("demo --minutes 0", "--minutes must be more than 0 and at most 525600, not 0"),
+        ("demo --minutes nan", "--minutes must be more than 0 and at most 525600, not nan"),
+        ("demo --minutes inf", "--minutes must be more than 0 and at most 525600, not inf"),
+        ("ui --traces foo", "--traces must be an http(s) URL that contains {trace_id}, not 'foo'"),
+        ("ui --traces https://grafana.example.com/explore", "contains {trace_id}, not 'https://grafana.example.com/"),
+        ("ui --traces javascript:{trace_id}", "--traces must be an http(s) URL"),
         ("demo --once --minutes 1", "--once and --minutes exclude each other"),
         ("dashboards install --token t --grafana grafana.example.org", "takes an address like"),
         ("dashboards install --token t --grafana http://admin:pw@127.0.0.1", "without credentials"),

@@ -39,7 +39,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
 def test_the_demo_shows_what_its_script_makes_happen() -> None:
     """By model: one-shot agents give up what is cut, loops and the controller do not, a cut tool call is not run."""
     done = subprocess.run(
-        [sys.executable, "-m", "endturn.cli", "demo", "--once", "--json"],
+        [sys.executable, "-m", "endturn", "demo", "--once", "--json"],
         env=without_otel(), cwd=REPOSITORY, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -197,7 +197,7 @@ def demo(endpoint: str, *options: str, **variables: str) -> Any:
     """What the demo prints, of whose agents an endpoint is told."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(
-        [sys.executable, "-m", "endturn.cli", "demo", "--json", *options],
+        [sys.executable, "-m", "endturn", "demo", "--json", *options],
         env=environment | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **variables},
         capture_output=True,
         text=True,

@@ -112,7 +112,7 @@ def test_two_pages_of_one_machine_keep_their_cookies_apart(locked: Served) -> No
 @contextmanager
 def started(*options: str, **variables: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
     """`endturn ui` in a process of its own: its address, and the two or three lines that it prints."""
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", *options]
+    command = [sys.executable, "-m", "endturn", "ui", "--port", "0", "--no-open", *options]
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "ENDTURN_"))}
     with subprocess.Popen(
         command, env=keep | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -66,7 +66,7 @@ def test_what_was_answered_is_kept_however_the_page_ends(tmp_path: Path, told: s
     """A crash loses nothing. Ctrl-C, or who runs it as a service, ends it with status 0, though a page is open; the
     file is whole then and let go of."""
     path, clean = tmp_path / "page.duckdb", told is not signal.SIGKILL
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", "--file", str(path)]
+    command = [sys.executable, "-m", "endturn", "ui", "--port", "0", "--no-open", "--file", str(path)]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
         closing(Store()) as none,
@@ -159,7 +159,7 @@ def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
 def test_another_s_file_is_refused(tmp_path: Path) -> None:
     """One that a second process has open, with its id; one with a table of the same name, which is not written to."""
     held, path, text = tmp_path / "held.duckdb", tmp_path / "page.duckdb", tmp_path / "text"
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", str(held)]
+    command = [sys.executable, "-m", "endturn", "ui", "--port", "0", "--file", str(held)]
     with closing(Store(held)):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
@@ -228,7 +228,7 @@ def test_a_command_ends_with_a_sentence_where_its_file_is_damaged(kept: Path, tm
     for how in ("overwritten 0.000001", "cut 0.3"):
         path = damaged(kept, tmp_path, how)
         for words in (["ui", "--port", "0", "--no-open"], ["report"]):
-            command = [sys.executable, "-m", "endturn.cli", *words, "--file", str(path)]
+            command = [sys.executable, "-m", "endturn", *words, "--file", str(path)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
             assert re.match(r"endturn: .* cannot be used: .*\n .*restore a copy", done.stderr)

@@ -105,7 +105,7 @@ def test_no_word_means_two_things(name: str) -> None:
 
 def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
     """`endturn reasons | head -1` ends quietly."""
-    command = f"'{sys.executable}' -m endturn.cli reasons --json | head -1"
+    command = f"'{sys.executable}' -m endturn reasons --json | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
 

@@ -25,15 +25,19 @@ from endturn.errors import UsageError
 from endturn.instrumentation import configure
 from endturn.ui import Store, server
 
+_MAX_MINUTES: Final = 525_600  # a year
 
-def command(as_json: bool, once: bool, minutes: float) -> int:
-    """`endturn demo`: with a page where somebody looks on."""
-    if minutes < 0:
-        raise UsageError(f"--minutes must be positive, not {minutes:g}")
-    if once and minutes:
+
+def command(as_json: bool, once: bool, minutes: float | None) -> int:
+    """Check the options of `endturn demo`, and run it: with a page on a terminal."""
+    if minutes is not None and not 0 < minutes <= _MAX_MINUTES:
+        raise UsageError(
+            f"--minutes must be more than 0 and at most {_MAX_MINUTES}, not {minutes:g}"
+        )
+    if once and minutes is not None:
         raise UsageError("--once and --minutes exclude each other: use one of them")
     with_page = not (once or as_json or minutes) and sys.stdout.isatty()
-    return run(as_json=as_json, minutes=minutes, with_page=with_page)
+    return run(as_json=as_json, minutes=minutes or 0.0, with_page=with_page)
 
 
 def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False) -> int:

@@ -65,8 +65,8 @@ def run(
             `host` is not loopback, and none where it is.
 
     Raises:
-        UsageError: a number is out of range, the token cannot be sent, the port or the file is
-            another process's, or an input cannot be read.
+        UsageError: a number is out of range, `traces` has no `{trace_id}`, the token cannot be
+            sent, the port or the file is another process's, or an input cannot be read.
     """
     if not host.strip():
         raise UsageError("--host must not be empty: pass an address, such as 127.0.0.1")
@@ -76,6 +76,11 @@ def run(
         raise UsageError(f"--keep must be more than 0 and at most 36500 days, not {keep_days:g}")
     if most_mb < 1:
         raise UsageError(f"--most must be at least 1 megabyte, not {most_mb}")
+    if traces and (not traces.startswith(("http://", "https://")) or "{trace_id}" not in traces):
+        raise UsageError(
+            f"--traces must be an http(s) URL that contains {{trace_id}}, not {traces!r}; for"
+            " example https://grafana.example.com/a/grafana-exploretraces-app/explore?traceId={trace_id}"
+        )
     is_open = not is_loopback(host)
     given = token if token is not None else os.environ.get(TOKEN_VARIABLE) or None
     token = chosen_token(given, is_open=is_open)

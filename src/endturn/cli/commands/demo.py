@@ -37,7 +37,6 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--minutes",
         type=float,
-        default=0.0,
         metavar="N",
         help="repeat the script for N minutes, at a human pace",
     )
