@@ -27,6 +27,12 @@ def run(words: Sequence[str]) -> NoReturn:
     command = resolved(words)
     for warning in zero_code.check():
         print(f"endturn: {warning}", file=sys.stderr)
+    if (name := zero_code.default_service_name(command)) is not None:
+        print(
+            f"endturn: service.name is {name!r}, unless the program sets another; OTEL_SERVICE_NAME"
+            " changes it",
+            file=sys.stderr,
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from endturn.calls import log_exception
 from endturn.errors import UsageError
 from endturn.instrumentation import _instrument as instrumentation, worker_exit
+from endturn.instrumentation.service_name import service_name_of_command
 from endturn.telemetry import Options, OptionsGiven, cleanup, instruments_of
 
 if TYPE_CHECKING:
@@ -176,7 +178,11 @@ class Telemetry:
         # All exporters before any provider: a setting that cannot be used must leave nothing half
         # done.
         made: dict[Signal, list[Any]] = {}
-        resource = sdk_providers.resource_of(attributes) if early is None else early.resource()
+        if early is None:
+            name = service_name_of_command(sys.orig_argv) if self._for_host else None
+            resource = sdk_providers.resource_of(attributes, default_name=name)
+        else:
+            resource = early.resource()
         with sdk_providers.drops_counted():
             for signal, exporter in zip(sdk_providers.SIGNALS, given, strict=True):
                 try:

@@ -5,6 +5,7 @@ Import it only where the SDK is installed.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from opentelemetry.sdk.resources import Resource
@@ -12,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from endturn.instrumentation import sdk_providers
 from endturn.instrumentation.held_spans import HeldSpans
+from endturn.instrumentation.service_name import service_name_of_command
 from endturn.telemetry import cleanup, span_processor
 
 
@@ -39,7 +41,7 @@ def begin() -> EarlyProvider | None:
     """
     if sdk_providers.is_unwanted("traces"):
         return None
-    resource = sdk_providers.resource_of({})
+    resource = sdk_providers.resource_of({}, default_name=service_name_of_command(sys.orig_argv))
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     held = HeldSpans()
     tracers.add_span_processor(held)

@@ -23,7 +23,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.metrics.view import DropAggregation, View
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
@@ -221,10 +221,19 @@ _endings: dict[int, str] = {}
 """By process id: what tells processes apart that are given the same number one after the other."""
 
 
-def resource_of(attributes: Mapping[str, Any]) -> ProcessResource:
-    """The resource of this process, from the variables and these attributes."""
-    described = Resource.create(dict(attributes))
-    return ProcessResource(described.attributes, described.schema_url)
+def resource_of(
+    attributes: Mapping[str, Any], *, default_name: str | None = None
+) -> ProcessResource:
+    """Return the resource of this process, from the variables and these attributes.
+
+    Args:
+        attributes: take the place of what the variables and the SDK's detectors say.
+        default_name: the `service.name` where nothing else gives one.
+    """
+    resource = Resource.create(dict(attributes))
+    if default_name and str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: default_name}))
+    return ProcessResource(resource.attributes, resource.schema_url)
 
 
 def install(

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from importlib import import_module
 from types import ModuleType
@@ -24,6 +25,7 @@ from endturn.calls import Record, listeners, log_exception
 from endturn.errors import UsageError
 from endturn.instrumentation import _configure, _instrument
 from endturn.instrumentation.early_spans import EarlySpans
+from endturn.instrumentation.service_name import is_named, service_name_of_command
 from endturn.telemetry import Options, cleanup
 
 log = logging.getLogger("endturn")
@@ -103,6 +105,29 @@ def check() -> list[str]:
                 f"unless the program sets them up itself, no {signal} are exported: {error}"
             )
     return said
+
+
+def default_service_name(command: Sequence[str]) -> str | None:
+    """Return the `service.name` that a program will have unless it sets one itself.
+
+    Args:
+        command: the program's path and its arguments.
+
+    Returns:
+        None where the variables or a configuration file name it, where nothing is recorded, and
+        where the command does not run a Python script or module.
+    """
+    if is_disabled() or os.environ.get("OTEL_CONFIG_FILE") or is_named(os.environ):
+        return None
+    if command[0] == sys.executable:
+        return service_name_of_command(command)
+    try:
+        with open(command[0], "rb") as program:
+            first_line = program.readline(200)
+    except OSError:
+        return None
+    is_python_script = first_line.startswith(b"#!") and b"python" in first_line
+    return service_name_of_command([sys.executable, command[0]]) if is_python_script else None
 
 
 def _configuration() -> ModuleType:
