@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from endturn.generate.redacted_names import names_of
-from tests.support.otlp import Sent, body, pairs, post, spans
+from tests.support.otlp import Sent, Value, body, pairs, post, spans
 from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, collector_files, eventually
 
 pytestmark = pytest.mark.stack
@@ -153,6 +153,41 @@ def test_credentials_never_pass_where_content_may(config: Sequence[Path], tmp_pa
     )
     assert leaked(written) == []
     assert [key for key in (*KEPT, *CONTENT) if key not in span["attributes"]] == []
+
+
+OWN: dict[str, Value] = {"endturn.span.attribute_count": 2, "gen_ai.request.model": "gpt-5"}
+ADDED = {
+    "input.value": "planted<added>",
+    "openai.api_key": "planted<added>",
+    "url.full": "https://h/?key=planted<added>",
+}
+
+
+def test_a_span_that_endturn_alone_wrote_is_not_searched_and_any_other_is(tmp_path: Path) -> None:
+    """Its scope is endturn's, and it has as many attributes as it says: none was added, and none dropped."""
+    cases: dict[str, tuple[str, dict[str, Value]]] = {
+        "not searched": (
+            "endturn",
+            {**OWN, "gen_ai.request.model": "", "prompt": ""} | {"endturn.span.attribute_count": 3},
+        ),
+        "added to": ("endturn", OWN | ADDED),
+        "one too many": ("endturn", OWN | ADDED | {"endturn.span.attribute_count": 6}),
+        "with content": ("endturn", {**ADDED, "gen_ai.request.model": "gpt-5"}),
+        "of another scope": ("test", OWN | ADDED | {"endturn.span.attribute_count": 5}),
+        "no number": ("endturn", OWN | ADDED | {"endturn.span.attribute_count": "5"}),
+    }
+    with Collector(tmp_path) as collector:
+        for name, (scope, attributes) in cases.items():
+            assert (
+                post(f"{collector.url}/v1/traces", spans([Sent(name=name, attributes=attributes)], scope=scope)) == 200
+            )
+        eventually(lambda: len(collector.spans()) == len(cases), what="the spans")
+        found = {span["name"]: span["attributes"] for span in collector.spans()}
+    assert "prompt" in found.pop("not searched")
+    assert leaked(collector.file("traces").read_text()) == []
+    for name, attributes in found.items():
+        assert attributes.keys().isdisjoint({"input.value", "openai.api_key"}), name
+        assert attributes["url.full"] == "https://h/?key=REDACTED"
 
 
 def test_an_agent_leaves_what_a_gateway_reads(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from endturn.generate import redaction
 from endturn.generate.redacted_names import NAME_SOURCES, Kind, names_of
+from endturn.telemetry import schema
 from tests.support.processes import REPOSITORY
 
 DELETES = re.compile(r'delete_matching_keys\((\w+)\.attributes, (".*")\)')
@@ -120,6 +121,15 @@ def test_secrets_in_a_url_are_replaced_and_the_rest_stays(name: str) -> None:
             replacement = json.loads(match[3]).replace("$$1", r"\g<1>")
             url = re.sub(json.loads(match[2]), replacement, url)
         assert url == left
+
+
+def test_no_attribute_of_endturns_spans_without_content_is_searched_for() -> None:
+    """Spans with the number of their attributes are not searched: what is on them has to be free of such names."""
+    keys = {attribute.key for span in schema.SPANS for attribute in span.attributes if not attribute.opt_in}
+    assert schema.ATTRIBUTE_COUNT.key in keys
+    assert [key for key in keys if any(pattern.match(key) for pattern in patterns("span"))] == []
+    for span in schema.SPANS:
+        assert schema.ATTRIBUTE_COUNT in span.attributes
 
 
 def test_attributes_that_hold_a_stop_reason_are_kept() -> None:

@@ -47,6 +47,11 @@ STATUS: Final = attribute("gen_ai.response.status")
 _OPERATION: Final = attribute(schema.OPERATION)
 FETCHED: Final = f'IsMatch({_OPERATION}, "(?i)^fetch_response$")'
 """The operation repeats the reason of an answer which was counted when it was made."""
+NOT_OWN: Final = (
+    f'scope.name != "{schema.SCOPE}" or {attribute(schema.ATTRIBUTE_COUNT)} != Len(span.attributes)'
+)
+"""A span may hold what its host or another instrumentation put there: it has to be searched."""
+HAS_URLS: Final = " or ".join(f"{attribute(name)} != nil" for name in names_of("urls"))
 
 
 def condition() -> str:
@@ -220,8 +225,8 @@ TEMPLATES.filters.update(scalar=scalar, items=items)
 TEMPLATES.globals.update(
     {each.__name__: each for each in (attribute, matches, there, cut, first_of, condition,
                                       unmapped)},
-    schema=schema, redaction=redaction, genai_events=GENAI_EVENTS, urls=names_of("urls"),
-    sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
+    schema=schema, redaction=redaction, genai_events=GENAI_EVENTS, not_own=NOT_OWN,
+    has_urls=HAS_URLS, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
     reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]',
     fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL,
     states=states, aliases=aliases, by_provider=by_provider, common=common,
