@@ -12,11 +12,12 @@ to is changed: to an HTTP server here, which throws everything away. `pass` is t
                an agent that does nothing but pass on to Kafka, from a queue on disk
     weighing   a gateway of that fleet, while no trace is decided on yet: what each takes of memory
 
-Turns are of three spans, a turn and two calls, as the recorder makes them; one in fifty is cut. A Collector's CPU is
-what it says of itself (`otelcol_process_cpu_seconds`), so that whatever else runs here disturbs little. The first five
-take turns, `--rounds` times: a figure is the median of the rounds, with the least and the most behind it, and
-`of_pass` is how many spans it handles in the time in which `pass` of the same round handles one. `recorder` runs turns
-of the controller over a scripted model in a process of its own, with every signal on, and looks at its memory.
+Ours run with the GOMEMLIMIT and GOGC that Compose sets, `pass` and `disk` with Go's defaults. Turns are of three spans,
+a turn and two calls, as the recorder makes them; one in fifty is cut. A Collector's CPU is what it says of itself
+(`otelcol_process_cpu_seconds`), so that whatever else runs here disturbs little. The first five take turns,
+`--rounds` times: a figure is the median of the rounds, with the least and the most behind it, and `of_pass` is
+how many spans it handles in the time in which `pass` of the same round handles one. `recorder` runs turns of the
+controller over a scripted model in a process of its own, with every signal on, and looks at its memory.
 
     python benchmarks/pipeline.py [--spans 200000] [--rounds 3] [--turns 100000] [--only NAME ...]
 """
@@ -44,6 +45,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from endturn.telemetry import schema
+from tests.support.containers import ONE, of_compose
 from tests.support.fleet import PARTITIONS, Kafka, Member
 from tests.support.otlp import Sent, Value, post, spans
 from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, collector_files, eventually
@@ -99,6 +102,8 @@ VARIANTS: Final[dict[str, tuple[Path, ...]]] = {
 }  # fmt: skip
 LEAST: Final = ("pass", "disk")
 """What the others are compared with."""
+[SHIPPED] = [each.environment for each in of_compose(ONE) if each.name == "collector"]
+"""The variables that Compose sets for a Collector: ours are measured with those of them that Go reads."""
 CPU, MEMORY = "otelcol_process_cpu_seconds", "otelcol_process_memory_rss"
 WEIGHED: Final = "otelcol_processor_tail_sampling_sampling_traces_on_memory"
 TOKEN: Final = "measured"
@@ -117,8 +122,10 @@ class Load:
             turn = {"endturn.turn.id": os.urandom(8).hex()}
             for kind in (CALL | TRUNCATED if number % CUT == 0 else CALL, CALL, TURN):
                 ids = turn if kind is TURN else turn | {"gen_ai.response.id": f"chatcmpl-{os.urandom(12).hex()}"}
-                every.append(Sent(trace=trace, attributes=kind | ids, seconds=2))
-        written = json.loads(spans(every))
+                attributes = {**kind, **ids}
+                attributes[schema.ATTRIBUTE_COUNT.key] = len(attributes) + 1
+                every.append(Sent(trace=trace, attributes=attributes, seconds=2))
+        written = json.loads(spans(every, scope=schema.SCOPE))
         [resource] = written["resourceSpans"]
         self._spans = resource["scopeSpans"][0]["spans"]
         for span in self._spans:  # bytes: JSON's are in hex, and those of protobuf's own JSON are not
@@ -196,6 +203,8 @@ def collector(variant: str, sent: int, folder: Path) -> float:
         "ENDTURN_SAMPLING_TRACES": str(sent),
         "ENDTURN_COLLECTOR_MEMORY_MIB": "2048",
     }
+    if variant not in LEAST:
+        variables |= {name: value for name, value in SHIPPED.items() if name.startswith("GO")}
     with sink() as url:
         below, over = overlay(variant, url, folder / "files")
         config = VARIANTS[variant] or (below,)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from endturn.generate import promql
 from tests.support.otlp import Sent, post, spans
 from tests.support.processes import Collector, Prometheus, eventually, samples, written
 
@@ -92,3 +93,37 @@ def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
         assert {each.labels["instance"]: each.value for each in series} == {"first": 36, "second": 39}
         assert {each.labels["job"] for each in series} == {"agent"}
         assert not any("exported_job" in each.labels for each in series)
+
+
+def test_the_first_responses_of_a_series_are_counted_in_a_window(tmp_path: Path) -> None:
+    """A counter's first sample holds its first responses already; its start time lets Prometheus see a zero before.
+
+    So does that of a Collector that was killed, and has counted more than before when it is next looked at.
+    """
+    row = ROWS["a truncated answer"]
+    collector = Collector(tmp_path / "collector", environment={"ENDTURN_COLLECTOR_ID": "one"})
+    address = {"collector-counts": [collector.counts_address]}
+    with Prometheus(tmp_path / "prometheus", scrapes=address) as prometheus, collector:
+
+        def await_total(value: int) -> None:
+            prometheus.client.wait_for(f'sum({RESPONSES}{{job="agent"}}) == {value}')
+
+        def counted_in_an_hour(query: str) -> float:
+            [series] = prometheus.client.query(query)
+            return series.value
+
+        send(collector, "agent", row | {"times": 30})
+        await_total(30)
+        send(collector, "agent", row | {"times": 10})
+        await_total(40)
+        number = promql.number(RESPONSES, (), "1h")
+        growth = promql.growth(RESPONSES, (), 3600, 900)
+        assert counted_in_an_hour(number) == counted_in_an_hour(growth) == 40
+        zeros = [value for [series] in [prometheus.client.query(f"{RESPONSES}[1h]")] for _, value in series.points]
+        assert zeros[0] == 0
+        collector.kill()
+        collector.start()
+        send(collector, "agent", row | {"times": 50})
+        await_total(50)
+        [series] = prometheus.client.query(f"resets({RESPONSES}[1h])")
+        assert series.value == 1

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -27,6 +26,7 @@ from endturn.generate.config import RuleConfig
 from endturn.telemetry import schema
 from stack import build
 from tests.support import promtool
+from tests.support.containers import FILES, FLEET, LGTM, ONE, composed
 from tests.support.processes import (
     ALL_IN_ONE,
     REPOSITORY,
@@ -44,7 +44,6 @@ from tests.support.processes import (
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
 STAGING = Resource({"deployment.environment.name": "staging"})
 
-ONE, LGTM, FLEET = FILES = ("docker-compose.yml", "docker-compose.lgtm.yml", "docker-compose.fleet.yml")
 KEYS = {
     "image", "command", "entrypoint", "environment", "ports", "volumes", "restart", "security_opt", "healthcheck",
     "depends_on", "mem_limit", "read_only", "user", "cap_drop", "extra_hosts",
@@ -56,8 +55,6 @@ PINS = {
     if "image" in pin
 }
 """Each part's image, as a compose file names it."""
-CONFIG = re.compile(r"(?:--config=/etc/endturn/(?:collector/)?|\./collector/)(\w+\.yaml)")
-
 COLLECTOR = [f"collector/{file.name}" for file in ALL_IN_ONE]
 
 Services = dict[str, dict[str, Any]]
@@ -67,20 +64,6 @@ def pushing(url: str, resource: Resource = RESOURCE, **settings: Any) -> MeterPr
     """A meter provider that exports to a Collector when it is flushed or shut down."""
     exporter = OTLPMetricExporter(endpoint=f"{url}/v1/metrics", **settings)
     return MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)], resource=resource)
-
-
-def composed(name: str) -> dict[str, Any]:
-    """A compose file as it is run: the fleet's is laid over that of one machine."""
-    file = shipped(name)
-    if name != FLEET:
-        return file
-    whole = shipped(ONE)
-    for service, over in file["services"].items():
-        under = whole["services"].get(service, {})
-        environment = under.get("environment", {}) | over.get("environment", {})
-        volumes = [*under.get("volumes", ()), *over.get("volumes", ())]
-        whole["services"][service] = under | over | {"environment": environment, "volumes": volumes}
-    return whole | {"volumes": whole["volumes"] | file["volumes"]}
 
 
 @pytest.fixture(params=FILES)
@@ -130,19 +113,6 @@ def test_a_compose_file_is_made_of_what_there_is(file: str) -> None:
     assert [mount for mount in mounts if mount[0] == "." and not (REPOSITORY / mount.split(":")[0]).exists()] == []
 
 
-def test_every_collector_is_told_what_its_files_read(services: Services) -> None:
-    """No variable of ours that they do not read; those without a default are set, and what differs by machine."""
-    told = {name: CONFIG.findall(settings(service)) for name, service in services.items()}
-    collectors = {name: files for name, files in told.items() if files}
-    assert collectors
-    for name, files in collectors.items():
-        text = "".join((REPOSITORY / "collector" / file).read_text() for file in files)
-        given = services[name]["environment"].keys()
-        assert {key for key in given if "ENDTURN" in key} <= set(re.findall(r"\$\{env:(ENDTURN_\w+)", text)), name
-        assert set(re.findall(r"\$\{env:(\w+)\}", text)) <= given, name
-        assert {"ENDTURN_COLLECTOR_HOST", "ENDTURN_TEMPO_ENDPOINT", "ENDTURN_COLLECTOR_ID"} <= given
-
-
 def test_a_collectors_memory_is_bounded(services: Services) -> None:
     """It refuses before Go frees garbage in a hurry, and that before its container is killed."""
     mib = {"": 1, "MiB": 1, "m": 1, "g": 1024}
@@ -186,21 +156,6 @@ def test_compose_holds_no_password(services: Services) -> None:
     assert set(secrets) == {"GF_SECURITY_ADMIN_PASSWORD"}
     assert re.fullmatch(r"\$\{GRAFANA_ADMIN_PASSWORD:\?.+\}", secrets["GF_SECURITY_ADMIN_PASSWORD"])
     assert told["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_parts_find_each_other(file: str) -> None:
-    """Every host that services, scrapes, data sources and alerts name is a service, or the one container."""
-    services = composed(file)["services"]
-    there = {each.split(":")[0] for service in services.values() for each in service.get("extra_hosts", [])}
-    prometheus = shipped("stack/prometheus-agent.yml" if file == FLEET else "stack/prometheus.yml")
-    groups = [*prometheus["scrape_configs"], *prometheus.get("alerting", {}).get("alertmanagers", [])]
-    targets = [target for group in groups for config in group["static_configs"] for target in config["targets"]]
-    sources = shipped("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
-    urls = [each["url"] for each in (*sources, *prometheus.get("remote_write", []))]
-    named = {target.split(":")[0] for target in targets} | {urlsplit(url).hostname for url in urls}
-    named |= {host for each in services.values() for host in re.findall(r"([a-z]+(?:-\d)?):\d{4,5}\b", settings(each))}
-    assert named - {"localhost"} <= services.keys() | there
 
 
 def test_every_prometheus_takes_what_one_takes() -> None:

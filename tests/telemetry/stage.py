@@ -39,6 +39,7 @@ START = 1_700_000_000 * SECOND
 DONE = Stop(StopReason.END_TURN, "stop")
 CUT = Stop(StopReason.MAX_TOKENS, "length", incomplete=True)
 
+CONTENT = {attribute.key for attribute in schema.CONTENT}
 SPANS = {attribute.key for span in schema.SPANS for attribute in span.attributes}
 EVENTS = {event.name: {attribute.key for attribute in event.attributes} for event in schema.EVENTS}
 METRICS = {metric.name: metric for metric in schema.METRICS}
@@ -273,6 +274,9 @@ def plain(span: ReadableSpan) -> dict[str, Any]:
     """A span as one comparable value."""
     context = span.context
     assert context is not None
+    attributes = dict(span.attributes or {})
+    count = attributes.pop(schema.ATTRIBUTE_COUNT.key, None)
+    assert count == (len(attributes) + 1 if is_own_without_content(span) else None)
     return {
         "name": span.name,
         "kind": span.kind.name,
@@ -283,8 +287,15 @@ def plain(span: ReadableSpan) -> dict[str, Any]:
         "time": (seconds(span.start_time), seconds(span.end_time)),
         "status": span.status.status_code.name,
         "events": [(event.name, seconds(event.timestamp)) for event in span.events],
-        "attributes": dict(span.attributes or {}),
+        "attributes": attributes,
     }
+
+
+def is_own_without_content(span: ReadableSpan) -> bool:
+    """Whether endturn made a span, and recorded no content on it."""
+    scope = span.instrumentation_scope
+    is_own = scope is not None and scope.name == schema.SCOPE
+    return is_own and CONTENT.isdisjoint(span.attributes or {})
 
 
 USAGE = Usage(input_tokens=100, output_tokens=20)

@@ -2,8 +2,8 @@
 
 Most of them are written by hand and stand in `otelcol/` as they are, as templates of Jinja:
 statements that understand spans of others are filled in from the table of stop reasons, counters
-from the schema, keys of message content from `content.yaml`. What several configurations share
-stands in `otelcol/parts/`.
+from the schema, keys of credentials and message content from `redacted_names`. What several
+configurations share stands in `otelcol/parts/`.
 """
 
 from __future__ import annotations

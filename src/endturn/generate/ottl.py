@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
-from itertools import groupby, takewhile
 from typing import Final
 
 import yaml
 
 from endturn import frameworks
 from endturn.frameworks import exceptions, lookup
+from endturn.generate import redaction
 from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, Source
+from endturn.generate.redacted_names import GENAI_EVENTS, names_of
 from endturn.generate.templates import environment
 from endturn.telemetry import Attribute, schema
 from endturn.vocabulary import ALIASES, PROVIDERS, TRUNCATED, StopReason, find_row
@@ -47,6 +47,11 @@ STATUS: Final = attribute("gen_ai.response.status")
 _OPERATION: Final = attribute(schema.OPERATION)
 FETCHED: Final = f'IsMatch({_OPERATION}, "(?i)^fetch_response$")'
 """The operation repeats the reason of an answer which was counted when it was made."""
+NOT_OWN: Final = (
+    f'scope.name != "{schema.SCOPE}" or {attribute(schema.ATTRIBUTE_COUNT)} != Len(span.attributes)'
+)
+"""A span may hold what its host or another instrumentation put there: it has to be searched."""
+HAS_URLS: Final = " or ".join(f"{attribute(name)} != nil" for name in names_of("urls"))
 
 
 def condition() -> str:
@@ -182,7 +187,7 @@ def matches(value: str, words: Iterable[str], *, each: str = "{}", flags: str = 
     With `each`, a word is inserted into that template first.
     """
     pattern = "|".join(each.format(_escaped(str(word))) for word in sorted(words))
-    return f"IsMatch({value}, {quoted(f'{flags}^(?:{pattern})$')})"
+    return f"IsMatch({value}, {redaction.quoted(f'{flags}^(?:{pattern})$')})"
 
 
 def _escaped(text: str) -> str:
@@ -191,11 +196,6 @@ def _escaped(text: str) -> str:
     `re.escape` escapes more than RE2 allows.
     """
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
-
-
-def quoted(text: str) -> str:
-    """The text as a string of OTTL."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def scalar(text: str) -> str:
@@ -209,10 +209,6 @@ def scalar(text: str) -> str:
 
 # --- The templates --------------------------------------------------------------------------------
 
-CONTENT: Final = yaml.safe_load(
-    files(__package__).joinpath("content.yaml").read_text(encoding="utf-8")
-)
-
 
 def statements() -> list[str]:
     """What gives a span its reason, in order."""
@@ -224,84 +220,16 @@ def items(text: str) -> str:
     return "".join(f"{' ' * 10}- {scalar(line)}\n" for line in text.splitlines())
 
 
-ENDS: Final = {"places": r"\s*$", "trees": r"(?:\s*|\.(?s:.*))$"}
-"""What may follow a name: nothing, and with trees what is below it."""
-INSTRUCTION: Final = re.compile(r"\\.|\[[^]]+\]|[^()?:\\\[]")
-INSTRUCTIONS: Final = 970
-"""About so many make a thousand with what Go adds at both ends."""
-
-
-def _names(kind: str) -> list[str]:
-    return [start + end for start, ends in CONTENT[kind].items() for end in ends]
-
-
-def _joined(names: Iterable[tuple[str, str]]) -> str:
-    """One regular expression of sorted names, each with what may follow it.
-
-    Every key of every span is held against it, which is most of what a Collector does. Go's
-    `regexp` reads a key once, up to the first character that no name has there, if no two branches
-    begin alike, each ends with `$`, and there are less than a thousand instructions, each a
-    character or a branch. Otherwise it takes ten times as long.
-    """
-    starts: dict[str, list[str]] = {}  # by what follows them: what names end alike with stands once
-    for _, alike in groupby(names, key=lambda name: name[0][:1]):
-        some = list(alike)
-        pairs = zip(some[0][0], some[-1][0], strict=False)
-        start = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        rest = _joined((name[len(start) :], end) for name, end in some) if start else some[0][1]
-        starts.setdefault(rest, []).append(start.replace(".", r"\."))
-    return _either(_either(some) + rest for rest, some in starts.items())
-
-
-def _either(branches: Iterable[str]) -> str:
-    some = list(branches)
-    return some[0] if len(some) == 1 else f"(?:{'|'.join(some)})"
-
-
-@cache
-def _patterns(*kinds: str) -> list[str]:
-    """The keys of these kinds of content, in any case.
-
-    Below the places where content is said, deeper keys, too.
-    """
-    kinds = (*kinds, "trees") if "places" in kinds else kinds
-    ends = {name.lower(): ENDS.get(kind, ENDS["places"]) for kind in kinds for name in _names(kind)}
-    parts: list[list[tuple[str, str]]] = [[]]
-    for name in sorted(ends.items(), key=lambda each: (not each[0].startswith("gen_ai."), each)):
-        more = sorted([*parts[-1], name])
-        if len(INSTRUCTION.findall(_joined(more))) < INSTRUCTIONS:
-            parts[-1] = more
-        else:
-            parts.append([name])
-    return [rf"(?i)^\s*{_joined(names)}" for names in parts]
-
-
-def delete(name: str, *kinds: str) -> str:
-    """The statements that delete what has a key of these kinds of content."""
-    return "\n".join(
-        f"delete_matching_keys({name}, {quoted(pattern)})" for pattern in _patterns(*kinds)
-    )
-
-
-def kept() -> list[str]:
-    """The attributes that a reason is read from, and that would be deleted as content."""
-    patterns = _patterns("places", "errors")
-    return [
-        each.attribute
-        for each in SOURCES
-        if any(re.match(pattern, each.attribute) for pattern in patterns)
-    ]
-
-
 TEMPLATES: Final = environment("otelcol")
 TEMPLATES.filters.update(scalar=scalar, items=items)
 TEMPLATES.globals.update(
-    {each.__name__: each for each in (attribute, matches, there, cut, first_of, delete, condition,
+    {each.__name__: each for each in (attribute, matches, there, cut, first_of, condition,
                                       unmapped)},
-    schema=schema, content=CONTENT, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
+    schema=schema, redaction=redaction, genai_events=GENAI_EVENTS, not_own=NOT_OWN,
+    has_urls=HAS_URLS, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
     reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]',
-    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL, kept=kept,
-    quoted=quoted, states=states, aliases=aliases, by_provider=by_provider, common=common,
+    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL,
+    states=states, aliases=aliases, by_provider=by_provider, common=common,
     classes=classes, dotted=[name for name in PROVIDERS if "." in name],
     unknown_to_vercel=[raw for raw, row in frameworks.REASONS["vercel.v4"].items()
                        if row.reason is StopReason.UNKNOWN],

@@ -98,6 +98,19 @@ def for_another(found: Attributes) -> Attributes:
     }
 
 
+def with_count(last: Attributes, first: Mapping[str, Value] | None = None) -> Attributes:
+    """Return the last attributes of a span of ours without content, with how many it has in all.
+
+    A Collector need not search such a span for content. Where the host has added attributes to the
+    span, or a limit has dropped some, the number is another, and the span is searched.
+
+    Args:
+        last: What is written at its end.
+        first: What was written at its beginning.
+    """
+    return {**last, s.ATTRIBUTE_COUNT.key: len(last.keys() | (first or {}).keys()) + 1}
+
+
 def of_call(started: records.CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
     endpoint, turn = started.endpoint, started.turn

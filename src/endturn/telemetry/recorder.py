@@ -29,7 +29,7 @@ from endturn.calls import (
     records,
 )
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
-from endturn.telemetry.attributes import Attributes, for_another
+from endturn.telemetry.attributes import Attributes, for_another, with_count
 from endturn.telemetry.cleanup import remember
 from endturn.telemetry.content import as_text
 from endturn.telemetry.foreign_metrics import Watchers
@@ -76,7 +76,7 @@ class OpenSpan:
     """A span that a later record belongs to.
 
     Attributes:
-        request: of a call's span, what is known of the request.
+        request: of a call's or a tool's span, the attributes with which it began.
         ours: we made the span, so we end it.
         scopes: of the instrumentations that make a span of the same call.
         context: log records and measurements are made in it: they lead to the span, without keeping
@@ -325,7 +325,11 @@ class Recorder:
         span, turn, stop = opened.span, ended.started.turn, ended.stop
         if span.is_recording():
             shown = answer if opened.ours else for_another(answer)
-            span.set_attributes({**shown, **content} if content else shown)
+            if content:
+                shown = {**shown, **content}
+            elif opened.ours:
+                shown = with_count(shown, opened.request or {})
+            span.set_attributes(shown)
         if stop.truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
@@ -434,10 +438,12 @@ class Recorder:
                 ended, turn.agent if self._out.agent else None, _context(opened)
             )
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
-            found = _of_turn(turn, outcome)
-            opened.span.set_attributes(found if opened.ours else for_another(found))
+            found, error = _of_turn(turn, outcome), attributes.error_type(ended.error)
             if opened.ours:
-                _end(opened.span, attributes.error_type(ended.error), ended_ns)
+                opened.span.set_attributes(with_count(found | _error(error)))
+                _end(opened.span, error, ended_ns)
+            else:
+                opened.span.set_attributes(for_another(found))
 
     def _turn_event(self, record: attributes.TurnEvent) -> None:
         event = TURN_EVENTS[type(record)]
@@ -461,16 +467,17 @@ class Recorder:
             return None
         name, found = f"execute_tool {started.name}", attributes.of_tool(started)
         parent = foreign_spans.parent_here()
-        opened = OpenSpan(
-            self._out.tracer.start_span(name, parent, attributes=found, start_time=self._clock())
-        )
+        span = self._out.tracer.start_span(name, parent, attributes=found, start_time=self._clock())
+        opened = OpenSpan(span, found)
         remember(self._open, started.number, opened, most=IN_FLIGHT)
         return _activation(opened.span)
 
     def _tool_ended(self, ended: records.ToolEnded) -> None:
         opened = self._open.pop(ended.started.number, None)
         if opened is not None:
-            _end(opened.span, attributes.error_type(ended.error), self._clock())
+            error = attributes.error_type(ended.error)
+            opened.span.set_attributes(with_count(_error(error), opened.request or {}))
+            _end(opened.span, error, self._clock())
 
     # --- What they share --------------------------------------------------------------------------
 
@@ -548,9 +555,13 @@ class _Current:
         detach(self._token)
 
 
+def _error(error: str | None) -> Attributes:
+    """Return what a span of a turn or of a tool says of its error."""
+    return {} if error is None else {schema.ERROR_TYPE.key: error}
+
+
 def _end(span: Span, error: str | None, ended_ns: int) -> None:
     if error is not None:
-        span.set_attribute(schema.ERROR_TYPE.key, error)
         span.set_status(StatusCode.ERROR, error)
     span.end(ended_ns)
 

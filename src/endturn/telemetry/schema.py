@@ -222,6 +222,7 @@ TURN_ID = _attribute("endturn.turn.id", "string", "9f2c4e0d11aa87b3")
 ITERATION = _attribute("endturn.turn.iteration", "int", 1)
 CONTINUATION_INDEX = _attribute("endturn.continuation.index", "int")
 COUNTED = _attribute("endturn.counted", "boolean")
+ATTRIBUTE_COUNT = _attribute("endturn.span.attribute_count", "int", 19)
 OUTCOME = _attribute("endturn.turn.outcome", "string", values=tuple(TurnOutcome))
 COMPLETE = _attribute("endturn.turn.complete", "boolean")
 TRUNCATED = _attribute("endturn.turn.truncated", "boolean", values=("true", "false"))
@@ -480,13 +481,14 @@ EVENTS: Final = _declared(Event)
 # --- Spans ----------------------------------------------------------------------------------------
 
 CHAT_SPAN = _span(
-    "{gen_ai.operation.name} {gen_ai.request.model}", "client", *INFERENCE, COUNTED, *CONTENT
-)
+    "{gen_ai.operation.name} {gen_ai.request.model}", "client",
+    *INFERENCE, COUNTED, ATTRIBUTE_COUNT, *CONTENT,
+)  # fmt: skip
 TURN_SPAN = _span(
     "invoke_agent {gen_ai.agent.name}", "internal",
     OPERATION, *TURN, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED,
     ITERATIONS, CONTINUATIONS, TURN_REPAIRS, INFERRED, INPUT_TOKENS, OUTPUT_TOKENS, ESTIMATED,
-    ERROR_TYPE,
+    ERROR_TYPE, ATTRIBUTE_COUNT,
 )  # fmt: skip
 TOOL_SPAN = _span(
     "execute_tool {gen_ai.tool.name}",
@@ -496,6 +498,7 @@ TOOL_SPAN = _span(
     TOOL_CALL_ID,
     TURN_ID,
     ERROR_TYPE,
+    ATTRIBUTE_COUNT,
 )
 
 SPANS: Final = _declared(Span)
