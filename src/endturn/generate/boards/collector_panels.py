@@ -1,0 +1,400 @@
+"""Panels of the dashboard *Pipeline* about Collectors, and about a fleet's gateways."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana_foundation_sdk.builders import stat, table, timeseries
+from grafana_foundation_sdk.models import units
+from grafana_foundation_sdk.models.common import BigValueTextMode
+
+from endturn.generate import external_metrics as external
+from endturn.generate.boards import panels
+from endturn.generate.boards.palettes import Palette
+from endturn.generate.boards.panels import Step, description, series_name
+from endturn.generate.boards.tables import Column, table_panel
+from endturn.generate.config import RuleConfig
+from endturn.generate.queries import (
+    ALL,
+    INSTANCE,
+    JOB,
+    Labels,
+    Matcher,
+    Window,
+    by_clause,
+    sum_by,
+)
+
+LOSS_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (1, "orange"), (100, "red"))
+SIGNALS: Final[Palette] = {
+    "/spans$/": "purple",
+    "/log records$/": "green",
+    "/metric points$/": "blue",
+}
+"""Regular expression of the series' names -> color."""
+NOT_SCRAPED: Final = "no Collector is scraped"
+LOSSES: Final = Matcher(
+    "__name__",
+    "=~",
+    "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)"
+    "(_total)?",
+)
+DELTA_POINTS: Final = Matcher("__name__", "=~", "otelcol_deltatocumulative_datapoints(_total)?")
+
+
+# --- Collector ------------------------------------------------------------------------------------
+
+
+def collector_targets(config: RuleConfig) -> str:
+    """Return the selector of the Collectors' targets, or nothing if there are none."""
+    if not config.collector:
+        return ""
+    return external.UP.select(Matcher(JOB, "=~", config.collector))
+
+
+def collectors(config: RuleConfig) -> stat.Panel:
+    """Show the number of Collectors that answer, and of those that do not."""
+    up = external.UP.select(Matcher(JOB, "=~", config.collector))
+    silent = f"count(last_over_time({up}[1h])) - (sum({up}) or vector(0))"
+    return (
+        panels.stat_panel(26, "Collectors")
+        .description(
+            description(
+                question="Do all Collectors answer?",
+                formula=(
+                    "Collectors that Prometheus scraped in the last hour, by whether they answer"
+                ),
+                advice=(
+                    "Silent for an hour is also one that was taken away. See the runbook of "
+                    "EndturnCollectorDown."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.NoUnit)
+        .decimals(0)
+        .no_value("none is scraped")
+        .text_mode(BigValueTextMode.VALUE_AND_NAME)
+        .with_target(panels.latest(f"sum({up})", "A").legend_format("answering"))
+        .with_target(panels.latest(silent, "B").legend_format("silent"))
+        .override_by_name("silent", [panels.threshold_property((None, "text"), (1, "red"))])
+    )
+
+
+def _items_per_minute(panel_id: int, title: str) -> timeseries.Panel:
+    panel = (
+        panels.line_chart(panel_id, title, legend=panels.RIGHT)
+        .unit(units.Short)
+        .axis_label("items per minute")
+        .no_value(NOT_SCRAPED)
+    )
+    for pattern, color in SIGNALS.items():
+        panel.override_by_regexp(pattern, [panels.fixed_color(color)])
+    return panels.logarithmic(panel)
+
+
+def _per_minute(metric: external.ExternalMetric, by: Labels) -> str:
+    return f"60 * {sum_by(by, f'rate({metric.name}[{Window.RATE}])')}"
+
+
+def accepted() -> timeseries.Panel:
+    """Show how much comes in."""
+    panel = _items_per_minute(21, "Accepted per minute").description(
+        description(
+            question="How much comes in?",
+            formula=(
+                "items that the Collector's receivers accepted, by signal, on a logarithmic scale"
+            ),
+            advice="None at all, and agents run? They export elsewhere, or are refused.",
+            source=panels.FROM_COLLECTOR,
+        )
+    )
+    return panels.lines(
+        panel,
+        {signal: _per_minute(metric, ALL) for signal, metric in external.ACCEPTED.items()},
+    )
+
+
+def delivered() -> timeseries.Panel:
+    """Show what every back end gets."""
+    panel = _items_per_minute(22, "Delivered per minute").description(
+        description(
+            question="Does every back end get something?",
+            formula="items that each exporter sent, on a logarithmic scale",
+            advice=(
+                "Less than is accepted is no loss by itself: traces are sampled by a gateway, and "
+                "content is dropped. What is lost stands below."
+            ),
+            source=panels.FROM_COLLECTOR,
+        )
+    )
+    by = (external.EXPORTER,)
+    return panels.lines(
+        panel,
+        {
+            f"{series_name(*by)} {signal}": _per_minute(metric, by)
+            for signal, metric in external.SENT.items()
+        },
+    )
+
+
+def lost_by_collectors() -> table.Panel:
+    """List what Collectors gave up or refused."""
+    by = ("__name__", INSTANCE, external.EXPORTER, external.RECEIVER)
+    limited = Matcher(external.ERROR, "=", "limit")
+    counters = f"\n  {{{LOSSES}}} or {{{DELTA_POINTS},{limited}}}\n"
+    columns = [
+        Column(title="Counter", label="__name__", width=330),
+        Column(title="Collector", label=INSTANCE),
+        Column(title="Exporter", label=external.EXPORTER),
+        Column(title="Receiver", label=external.RECEIVER),
+        Column(
+            title="Records",
+            query=f"{sum_by(by, counters)} > 0",
+            decimals=0,
+            steps=LOSS_STEPS,
+        ),
+    ]
+    return (
+        table_panel(24, "Lost or refused by the Collector", columns=columns, sort_by="Records")
+        .description(
+            description(
+                question="What does the Collector give up, or send back?",
+                formula=(
+                    "records since each Collector started: `send_failed` was refused by a back end "
+                    "for good, `enqueue_failed` found no room in a queue, `refused` was sent back "
+                    "to the sender, `deltatocumulative` would have begun another counter"
+                ),
+                advice=(
+                    "`send_failed`: mend the back end. `enqueue_failed`: it is too slow, or the "
+                    "queue too small. See the runbook of EndturnCollectorLosing."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .no_value("nothing lost")
+    )
+
+
+def queues() -> timeseries.Panel:
+    """Show how full the Collector's queues are."""
+    by = (external.EXPORTER, external.DATA_TYPE)
+    fill = f"{external.QUEUE_SIZE.name} / ({external.QUEUE_CAPACITY.name} > 0)"
+    panel = (
+        panels.line_chart(23, "Queues", legend=panels.RIGHT)
+        .description(
+            description(
+                question="How full are the Collector's queues?",
+                formula=(
+                    "queue size ÷ capacity, by exporter and kind of data; of several Collectors' "
+                    "the fullest"
+                ),
+                advice=(
+                    "A queue that fills is a back end that does not keep up: EndturnQueueFilling "
+                    "tells of it at 50%, EndturnQueueFull at 90%. At 100% senders are refused, or "
+                    "data are lost."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.PercentUnit)
+        .no_value(NOT_SCRAPED)
+        .with_target(
+            panels.over_time(f"max{by_clause(by)}({fill})").legend_format(
+                series_name(*by, separator=", ")
+            )
+        )
+    )
+    return panels.threshold_lines(panel, 0.5, 0.9).axis_soft_max(1)
+
+
+def memory() -> timeseries.Panel:
+    """Show the memory of each Collector."""
+    return (
+        panels.line_chart(25, "Collector memory", legend=panels.RIGHT)
+        .description(
+            description(
+                question="Does the Collector come near its limit?",
+                formula="resident memory of each Collector",
+                advice=(
+                    "Near its memory limit it refuses data, and senders keep and retry what they "
+                    "can for two minutes."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.BytesIEC)
+        .no_value(NOT_SCRAPED)
+        .with_target(
+            panels.over_time(f"max by ({INSTANCE}) ({external.MEMORY.name})").legend_format(
+                series_name(INSTANCE)
+            )
+        )
+    )
+
+
+def undecided_traces() -> timeseries.Panel:
+    """Show traces that a gateway dropped before it decided on them."""
+    removed, decided = (
+        sum_by((INSTANCE,), metric.name)
+        for metric in (external.TRACES_REMOVED, external.TRACES_DECIDED)
+    )
+    return (
+        panels.line_chart(27, "Traces without a decision", legend=panels.RIGHT)
+        .description(
+            description(
+                question="Does the gateway let go of traces before it has decided on them?",
+                formula=(
+                    "traces that left its memory less those that it decided on, since it started: "
+                    "there was no room, and what was in memory is gone"
+                ),
+                advice=(
+                    "Raise ENDTURN_SAMPLING_TRACES, and the memory with it. Of a Collector that "
+                    "does not sample there is nothing here."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.LocaleFormat)
+        .axis_label("traces")
+        .no_value("nothing is sampled")
+        .with_target(
+            panels.over_time(f"{removed}\n- {decided}").legend_format(series_name(INSTANCE))
+        )
+    )
+
+
+def dropped_delta_points() -> timeseries.Panel:
+    """Show points of delta counters that could not be added up."""
+    dropped = external.DELTA_POINTS.select(Matcher(external.ERROR, "!=", ""))
+    return (
+        panels.line_chart(28, "Delta points dropped", legend=panels.RIGHT)
+        .description(
+            description(
+                question="Are counters lost because a sender exports deltas?",
+                formula="points that could not be added up, per second, by cause",
+                advice=(
+                    "`limit`: names without end, raise max_streams. Anything else: let the sender "
+                    "export cumulative values."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.Short)
+        .axis_label("points per second")
+        .no_value("none dropped")
+        .with_target(
+            panels.over_time(
+                sum_by((external.ERROR,), f"rate({dropped}[{Window.RATE}])")
+            ).legend_format(series_name(external.ERROR))
+        )
+    )
+
+
+# --- A fleet's gateways, behind Kafka -------------------------------------------------------------
+
+
+def kafka_lag() -> timeseries.Panel:
+    """Show how much of each topic the gateways have not read yet."""
+    return (
+        panels.line_chart(41, "Behind in Kafka", legend=panels.RIGHT)
+        .description(
+            description(
+                question="Do the gateways keep up?",
+                formula=(
+                    "records of each topic that the gateways have not read yet, as each saw it last"
+                ),
+                advice=(
+                    "It grows: a gateway is slow, or its queue towards the back end is full. What "
+                    "Kafka's retention deletes meanwhile nobody reads. A gateway that is down says "
+                    "nothing here: see *Collectors*."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.LocaleFormat)
+        .axis_label("records")
+        .no_value("nothing is read from Kafka")
+        .with_target(
+            panels.over_time(sum_by((external.TOPIC,), external.KAFKA_LAG.name)).legend_format(
+                series_name(external.TOPIC)
+            )
+        )
+    )
+
+
+def kafka_unread() -> stat.Panel:
+    """Show spans that were sent to Kafka and not read."""
+    panel = (
+        panels.stat_panel(42, "Spans in Kafka that were not read")
+        .description(
+            description(
+                question="Has Kafka deleted what nobody had read?",
+                formula=(
+                    "in the whole time range, by topic: spans that Collectors sent to Kafka less "
+                    "those that gateways read. What a Collector counted in its last seconds, "
+                    "before it was killed, is not in it; below zero something was read twice"
+                ),
+                advice=(
+                    "As much as is *behind* is on its way. More is lost: Kafka's retention "
+                    "(`retention.bytes` is of each partition) deleted it. What was cut off is in a "
+                    "topic of its own, and metrics are complete."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .unit(units.LocaleFormat)
+        .decimals(0)
+        .no_value("nothing is sent to Kafka")
+        .text_mode(BigValueTextMode.VALUE_AND_NAME)
+    )
+    for ref_id, topic, name in (("A", "turns", "turns"), ("B", "truncated", "cut off")):
+        sent, read = (
+            sum_by(ALL, f"increase({counter}[{Window.DASHBOARD}])")
+            for counter in (
+                external.SENT["spans"].select(Matcher(external.EXPORTER, "=", f"kafka/{topic}")),
+                external.ACCEPTED["spans"].select(
+                    Matcher(external.RECEIVER, "=", f"kafka/{topic}")
+                ),
+            )
+        )
+        panel.with_target(
+            panels.latest(f"{sent} - ({read} or vector(0))", ref_id).legend_format(name)
+        )
+    return panel
+
+
+def traces_lost_with_gateways() -> timeseries.Panel:
+    """Show traces that a gateway had in memory when it was killed."""
+    in_memory, uptime = external.TRACES_IN_MEMORY.name, external.UPTIME.name
+    lost = (
+        "sum by (instance) (sum_over_time((\n"
+        f"  last_over_time({in_memory}[1d] offset 1m)\n"
+        "  and on (job, instance, cluster)\n"
+        f"    {uptime} < last_over_time({uptime}[1d] offset 1m)\n"
+        f")[{Window.STEP}:1m]))"
+    )
+    return (
+        panels.bar_chart(43, "Traces that ended with a gateway", legend=panels.RIGHT)
+        .description(
+            description(
+                question="What did a gateway that was killed take along?",
+                formula=(
+                    "traces that it had consumed and not decided on, as Prometheus saw it last, "
+                    "when it is back within a day; one that was stopped rather than killed has "
+                    "decided on them"
+                ),
+                advice=(
+                    "The spans of calls that were cut off, events and metrics are not lost with "
+                    "them. Killed for lack of memory? ENDTURN_COLLECTOR_MEMORY_MIB, or fewer "
+                    "traces at once: ENDTURN_SAMPLING_WAIT."
+                ),
+                source=panels.FROM_COLLECTOR,
+            )
+        )
+        .decimals(0)
+        .axis_label("traces per step")
+        .no_value("none")
+        .color_scheme(panels.shades("red"))
+        .with_target(panels.over_time(lost).legend_format(series_name(INSTANCE)))
+    )
