@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from endturn.generate.external_metrics import EXTERNAL_METRICS
 from tests.support.processes import REPOSITORY
-from tests.support.promql import DECLARED, undeclared
+from tests.support.promql import DECLARED, selectors, undeclared
 
 DASHBOARDS = REPOSITORY / "dashboards"
 
@@ -45,6 +47,15 @@ def test_there_are_queries_of_every_kind() -> None:
 def test_a_query_reads_declared_names(name: str) -> None:
     """Its metrics, the labels of its matchers, and the labels that it groups by."""
     assert undeclared(EXPRESSIONS[name]) == []
+
+
+@pytest.mark.parametrize("name", [name for name in EXPRESSIONS if name.startswith("pipeline-")])
+def test_a_query_reads_every_spelling_of_a_collectors_metric(name: str) -> None:
+    """Whether its Prometheus reader adds units and types to names is the Collector's configuration."""
+    patterns = [dict(matchers).get("__name__", re.escape(read)) for read, matchers in selectors(EXPRESSIONS[name])]
+    for metric in EXTERNAL_METRICS:
+        read = {each for each in metric.names if any(re.fullmatch(pattern, each) for pattern in patterns)}
+        assert read in (set(), set(metric.names))
 
 
 @pytest.mark.parametrize(

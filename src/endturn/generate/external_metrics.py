@@ -6,6 +6,7 @@ Sources: the Collector's internal telemetry, the OpenTelemetry SDK's own metrics
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,12 +33,36 @@ class ExternalMetric:
         return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
 
     def select(self, *matchers: Matcher) -> str:
-        """Return the selector of its series."""
-        return selector(self.name, matchers)
+        """Return an instant vector of its series, in whichever spelling."""
+        return _either(selector(name, matchers) for name in self.names)
+
+    def over(self, function: str, window: str, *matchers: Matcher, offset: str = "") -> str:
+        """Return a function of its series over a window, in whichever spelling.
+
+        Args:
+            function: The function's name, such as `rate`.
+            offset: For how long before now the window ends.
+        """
+        ranges = (f"{selector(name, matchers)}[{window}]" for name in self.names)
+        past = f" offset {offset}" if offset else ""
+        return _either(f"{function}({each}{past})" for each in ranges)
+
+
+def _either(expressions: Iterable[str]) -> str:
+    """Return whichever exists, without parentheses.
+
+    One regular expression for all names would be an error while both exist, as after an upgrade:
+    functions drop the name, and the series would be equal.
+    """
+    return " or ".join(expressions)
 
 
 def _counter(name: str, *labels: str) -> ExternalMetric:
-    """Return a counter of the Collector, which its readers show with `_total` or without."""
+    """Return a counter of the Collector.
+
+    The shipped configuration shows it without `_total`; with the Collector's own defaults a
+    Prometheus reader adds it.
+    """
     return ExternalMetric(name, labels, ("", "_total"))
 
 
@@ -77,11 +102,17 @@ QUEUE_SIZE: Final = ExternalMetric("otelcol_exporter_queue_size", (EXPORTER, DAT
 QUEUE_CAPACITY: Final = ExternalMetric("otelcol_exporter_queue_capacity", (EXPORTER, DATA_TYPE))
 MEMORY: Final = ExternalMetric("otelcol_process_memory_rss", (), ("", "_bytes"))
 UPTIME: Final = ExternalMetric("otelcol_process_uptime", (), ("", "_total", "_seconds_total"))
-KAFKA_LAG: Final = ExternalMetric("otelcol_kafka_receiver_offset_lag", (TOPIC, PARTITION))
-KAFKA_OFFSET: Final = ExternalMetric("otelcol_kafka_receiver_current_offset", (TOPIC, PARTITION))
+KAFKA_LAG: Final = ExternalMetric(
+    "otelcol_kafka_receiver_offset_lag", (TOPIC, PARTITION), ("", "_ratio")
+)
+KAFKA_OFFSET: Final = ExternalMetric(
+    "otelcol_kafka_receiver_current_offset", (TOPIC, PARTITION), ("", "_ratio")
+)
 KAFKA_MESSAGES: Final = _counter("otelcol_kafka_receiver_messages", TOPIC, PARTITION)
 _SAMPLING: Final = "otelcol_processor_tail_sampling"
-TRACES_REMOVED: Final = ExternalMetric(f"{_SAMPLING}_sampling_trace_removal_age_count")
+TRACES_REMOVED: Final = ExternalMetric(
+    f"{_SAMPLING}_sampling_trace_removal_age", (), ("_count", "_seconds_count")
+)
 TRACES_IN_MEMORY: Final = ExternalMetric(f"{_SAMPLING}_sampling_traces_on_memory")
 TRACES_DECIDED: Final = _counter(f"{_SAMPLING}_global_count_traces_sampled", "sampled", "decision")
 

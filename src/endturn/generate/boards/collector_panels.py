@@ -22,6 +22,7 @@ from endturn.generate.queries import (
     Matcher,
     Window,
     by_clause,
+    selector,
     sum_by,
 )
 
@@ -94,7 +95,7 @@ def _items_per_minute(panel_id: int, title: str) -> timeseries.Panel:
 
 
 def _per_minute(metric: external.ExternalMetric, by: Labels) -> str:
-    return f"60 * {sum_by(by, f'rate({metric.name}[{Window.RATE}])')}"
+    return f"60 * {sum_by(by, metric.over('rate', Window.RATE))}"
 
 
 def accepted() -> timeseries.Panel:
@@ -141,8 +142,8 @@ def delivered() -> timeseries.Panel:
 def lost_by_collectors() -> table.Panel:
     """List what Collectors gave up or refused."""
     by = ("__name__", INSTANCE, external.EXPORTER, external.RECEIVER)
-    limited = Matcher(external.ERROR, "=", "limit")
-    counters = f"\n  {{{LOSSES}}} or {{{DELTA_POINTS},{limited}}}\n"
+    limited = selector("", (DELTA_POINTS, Matcher(external.ERROR, "=", "limit")))
+    counters = f"\n  {selector('', (LOSSES,))} or {limited}\n"
     columns = [
         Column(title="Counter", label="__name__", width=330),
         Column(title="Collector", label=INSTANCE),
@@ -226,7 +227,7 @@ def memory() -> timeseries.Panel:
         .unit(units.BytesIEC)
         .no_value(NOT_SCRAPED)
         .with_target(
-            panels.over_time(f"max by ({INSTANCE}) ({external.MEMORY.name})").legend_format(
+            panels.over_time(f"max by ({INSTANCE}) ({external.MEMORY.select()})").legend_format(
                 series_name(INSTANCE)
             )
         )
@@ -236,7 +237,7 @@ def memory() -> timeseries.Panel:
 def undecided_traces() -> timeseries.Panel:
     """Show traces that a gateway dropped before it decided on them."""
     removed, decided = (
-        sum_by((INSTANCE,), metric.name)
+        sum_by((INSTANCE,), metric.select())
         for metric in (external.TRACES_REMOVED, external.TRACES_DECIDED)
     )
     return (
@@ -266,7 +267,8 @@ def undecided_traces() -> timeseries.Panel:
 
 def dropped_delta_points() -> timeseries.Panel:
     """Show points of delta counters that could not be added up."""
-    dropped = external.DELTA_POINTS.select(Matcher(external.ERROR, "!=", ""))
+    is_dropped = Matcher(external.ERROR, "!=", "")
+    dropped = external.DELTA_POINTS.over("rate", Window.RATE, is_dropped)
     return (
         panels.line_chart(28, "Delta points dropped", legend=panels.RIGHT)
         .description(
@@ -284,9 +286,9 @@ def dropped_delta_points() -> timeseries.Panel:
         .axis_label("points per second")
         .no_value("none dropped")
         .with_target(
-            panels.over_time(
-                sum_by((external.ERROR,), f"rate({dropped}[{Window.RATE}])")
-            ).legend_format(series_name(external.ERROR))
+            panels.over_time(sum_by((external.ERROR,), dropped)).legend_format(
+                series_name(external.ERROR)
+            )
         )
     )
 
@@ -316,7 +318,7 @@ def kafka_lag() -> timeseries.Panel:
         .axis_label("records")
         .no_value("nothing is read from Kafka")
         .with_target(
-            panels.over_time(sum_by((external.TOPIC,), external.KAFKA_LAG.name)).legend_format(
+            panels.over_time(sum_by((external.TOPIC,), external.KAFKA_LAG.select())).legend_format(
                 series_name(external.TOPIC)
             )
         )
@@ -349,29 +351,27 @@ def kafka_unread() -> stat.Panel:
         .text_mode(BigValueTextMode.VALUE_AND_NAME)
     )
     for ref_id, topic, name in (("A", "turns", "turns"), ("B", "truncated", "cut off")):
-        sent, read = (
-            sum_by(ALL, f"increase({counter}[{Window.DASHBOARD}])")
-            for counter in (
-                external.SENT["spans"].select(Matcher(external.EXPORTER, "=", f"kafka/{topic}")),
-                external.ACCEPTED["spans"].select(
-                    Matcher(external.RECEIVER, "=", f"kafka/{topic}")
-                ),
-            )
+        exporter, receiver = (
+            Matcher(label, "=", f"kafka/{topic}")
+            for label in (external.EXPORTER, external.RECEIVER)
         )
+        sent = external.SENT["spans"].over("increase", Window.DASHBOARD, exporter)
+        read = external.ACCEPTED["spans"].over("increase", Window.DASHBOARD, receiver)
         panel.with_target(
-            panels.latest(f"{sent} - ({read} or vector(0))", ref_id).legend_format(name)
+            panels.latest(f"sum({sent}) - (sum({read}) or vector(0))", ref_id).legend_format(name)
         )
     return panel
 
 
 def traces_lost_with_gateways() -> timeseries.Panel:
     """Show traces that a gateway had in memory when it was killed."""
-    in_memory, uptime = external.TRACES_IN_MEMORY.name, external.UPTIME.name
+    in_memory = external.TRACES_IN_MEMORY.over("last_over_time", "1d", offset="1m")
+    uptime_before = external.UPTIME.over("last_over_time", "1d", offset="1m")
     lost = (
         "sum by (instance) (sum_over_time((\n"
-        f"  last_over_time({in_memory}[1d] offset 1m)\n"
+        f"  {in_memory}\n"
         "  and on (job, instance, cluster)\n"
-        f"    {uptime} < last_over_time({uptime}[1d] offset 1m)\n"
+        f"    ({external.UPTIME.select()}) < ({uptime_before})\n"
         f")[{Window.STEP}:1m]))"
     )
     return (

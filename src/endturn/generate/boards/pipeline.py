@@ -147,7 +147,7 @@ def silent_services() -> table.Panel:
 def dropped_by_sdks(config: RuleConfig) -> timeseries.Panel:
     """Show what agents lose before it is sent."""
     by = (JOB, ENVIRONMENT, external.ERROR_TYPE)
-    drops = f"{{{SDK_RECORDS},{selector('', (IS_LOSS, *MATCHERS))[1:]}"
+    drops = selector("", (SDK_RECORDS, IS_LOSS, *MATCHERS))
     dropped = losses(
         drops, by=by, over=Window.STEP, observed=collector_panels.collector_targets(config), on=ALL
     )
