@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 import yaml
 
 from endturn.generate import dashboards
-from endturn.generate.boards import frame, palettes, panels
+from endturn.generate.boards import frame, palettes, panels, stop_reasons
 from endturn.generate.config import RuleConfig
 from endturn.generate.dashboards import BOARDS
 from endturn.generate.queries import SERVICE, VARIABLES, Queries
@@ -35,7 +36,7 @@ from grafana_foundation_sdk.models import dashboard as models  # noqa: E402
 
 SOURCES = {each.type_val: each.to_json() for each in (panels.PROMETHEUS, panels.TEMPO, panels.LOKI)}
 
-UNITS = {"percentunit", "s", "short", "locale", "currencyUSD", "bytes", "none"}
+UNITS = {"percentunit", "s", "short", "currencyUSD", "bytes", "none"}
 BUILT_IN = re.compile("1|__(rate_interval|interval|range|range_s|all|url_time_range|field|data|value)")
 """Names of Grafana's own variables; 1 is the first group of a label_replace."""
 BY_NAME: dict[str, dict[str, Any]] = {
@@ -65,6 +66,15 @@ def strings(node: Any) -> Iterator[str]:
             yield from strings(each)
 
 
+def shows(panel: Panel, target: dict[str, Any]) -> bool:
+    """Whether the panel shows a query's values; it may only sort rows by them."""
+    columns: dict[str, str] = {}
+    for step in panel.get("transformations", []):
+        columns |= step["options"].get("renameByName", {})
+    dropped = [step["options"].get("excludeByName", {}) for step in panel.get("transformations", [])]
+    return not any(columns.get(f"Value #{target['refId']}") in names for names in dropped)
+
+
 @pytest.fixture(params=NAMES)
 def board(request: pytest.FixtureRequest) -> dict[str, Any]:
     name: str = request.param
@@ -81,7 +91,9 @@ def test_there_are_six() -> None:
     assert len({board["uid"] for board in BY_NAME.values()}) == len(NAMES) == 6
     assert len(drawn(BY_NAME["overview"])) <= 16
     titles = Counter(panel["title"] for panel in PANELS)
-    asked = Counter((each["expr"], each["instant"]) for _, each in QUERIES)
+    asked = Counter(
+        (each["expr"], each["instant"]) for panel in PANELS for each in targets(panel) if shows(panel, each)
+    )
     assert {*titles.values(), *asked.values()} == {1}
 
 
@@ -211,7 +223,7 @@ def test_filters_reach_every_search_of_events_and_spans() -> None:
 def test_recorded_series_are_read_by_the_budget_alone_and_exemplars_are_of_buckets() -> None:
     """Everything else works without any rule; only buckets as they were exported have exemplars."""
     reading = {title for title, each in QUERIES for name, _ in selectors(each["expr"]) if name.startswith("endturn:")}
-    assert reading == {"Error budget left", "Services, worst first"}
+    assert reading == {"Budget left", "Services, worst first"}
     shown = [each["expr"] for _, each in QUERIES if each.get("exemplar")]
     assert ["_bucket{" in expr for expr in shown] == [True, True]
 
@@ -226,7 +238,7 @@ def test_what_the_collector_fills_says_so() -> None:
             claims.add(panel["title"])
             assert read, panel["title"]
             assert read <= filled, panel["title"]
-    assert "Truncation rate" in claims
+    assert "Truncated" in claims
 
 
 def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
@@ -277,6 +289,83 @@ def test_each_value_of_a_closed_set_has_its_own_color(name: str) -> None:
 def test_outcomes_have_colors_of_their_own() -> None:
     assert set(palettes.OUTCOMES) <= set(schema.OUTCOME.values)
     assert len(set(palettes.OUTCOMES.values())) == len(palettes.OUTCOMES)
+
+
+PALETTE_OF_NAMES = {**palettes.PROVIDERS, "other": palettes.OTHER_PROVIDERS, "services": palettes.SERVICES}
+
+
+@pytest.mark.parametrize("name", PALETTE_OF_NAMES)
+def test_the_color_of_a_model_or_service_is_no_verdict(name: str) -> None:
+    """It is neither red nor orange nor green."""
+    red, green, blue = (int(PALETTE_OF_NAMES[name][place : place + 2], 16) / 255 for place in (1, 3, 5))
+    hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
+    assert saturation < 0.2 or 170 < 360 * hue < 340
+
+
+def test_charts_of_models_and_services_use_those_colors() -> None:
+    """Beside lines of thresholds, the classic palette would paint some model red."""
+    for panel in PANELS:
+        legends = " ".join(each.get("legendFormat", "") for each in targets(panel))
+        thresholds = panel["fieldConfig"]["defaults"].get("custom", {}).get("thresholdsStyle")
+        if thresholds and "{{" in legends and "vllm" not in panel["title"].lower():
+            mode = panel["fieldConfig"]["defaults"]["color"]
+            assert mode["mode"] == "shades", panel["title"]
+            assert mode["fixedColor"] in PALETTE_OF_NAMES.values(), panel["title"]
+
+
+def test_each_stop_reason_is_in_one_part_of_a_models_bar() -> None:
+    parts = Counter(str(reason) for reasons in stop_reasons.REASON_GROUPS.values() for reason in reasons)
+    assert parts == dict.fromkeys(schema.REASON.values, 1)
+    colors = [palettes.STOP_REASONS[reasons[0]] for reasons in stop_reasons.REASON_GROUPS.values()]
+    assert len(set(colors)) == len(colors)
+
+
+# --- On a laptop --------------------------------------------------------------------------------------------------
+
+COLUMN = 40.3
+"""Width in pixels of one of the grid's 24 columns, on a page 1000 pixels wide."""
+
+
+def title_width(title: str) -> float:
+    """The pixels of a title in Grafana's font, roughly."""
+    narrow, wide = set("ijlrtfI ,.:;·'|()"), set("mwMW_")
+    return 7.8 * sum(0.55 if each in narrow else 1.35 if each in wide else 1 for each in title)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_title_fits(panel: Panel) -> None:
+    """Beside the icon of the description, which it would otherwise push into an ellipsis."""
+    assert title_width(panel["title"]) + 64 <= COLUMN * panel["gridPos"]["w"] - 8
+
+
+TABLES = [panel for panel in PANELS if panel["type"] == "table" and targets(panel)]
+
+
+@pytest.mark.parametrize("panel", TABLES, ids=lambda panel: panel["title"])
+def test_a_tables_columns_fit(panel: Panel) -> None:
+    """No column is out of sight: Grafana gives 150 pixels to one without a width."""
+    [columns] = [
+        step["options"]["renameByName"] for step in panel["transformations"] if "renameByName" in step["options"]
+    ]
+    overrides = {each["matcher"]["options"]: each["properties"] for each in panel["fieldConfig"]["overrides"]}
+    properties = [{each["id"]: each["value"] for each in overrides.get(name, [])} for name in columns.values()]
+    widths = [each.get("custom.width", 150) for each in properties if not each.get("custom.hidden")]
+    assert len(widths) <= 8
+    assert sum(widths) <= COLUMN * panel["gridPos"]["w"] - 10
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_what_has_no_value_is_grey(panel: Panel) -> None:
+    """The first step is the color of the words for nothing; green needs a value."""
+    steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])
+    assert [each["color"] for each in steps if each["value"] is None] in ([], ["text"], ["transparent"], ["blue"])
+
+
+def test_numbers_of_things_have_one_style() -> None:
+    """1.39 K, not 1,390 beside it; exact is what somebody types: a limit."""
+    plain = {panel["title"] for panel in PANELS if panel["fieldConfig"]["defaults"].get("unit") == "none"}
+    assert plain - {panel["title"] for panel in PANELS if not targets(panel)} == {
+        "Alerts firing", "Collectors", "Limit needed", "Limit now"}  # fmt: skip
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:

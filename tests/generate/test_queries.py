@@ -63,6 +63,15 @@ def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:
     assert 'label_replace(rate(gen_ai_client_inference_operation_input_tokens_sum{job=~"$job"}' in both
 
 
+def test_a_condition_on_what_a_later_name_says_selects_names() -> None:
+    output = queries.has_value(schema.TOKEN_TYPE, "output")
+    rate = Queries().rate(schema.TOKEN_USAGE, HistogramPart.SUM, output, over="1h")
+    assert list(selectors(rate)) == [
+        ("gen_ai_client_token_usage_sum", [("gen_ai_token_type", "output")]),
+        ("gen_ai_client_inference_operation_output_tokens_sum", []),
+    ]
+
+
 # --- What expressions give ----------------------------------------------------------------------------------------
 
 

@@ -349,17 +349,21 @@ class Queries:
         """Return a GenAI histogram's rate per second, under its old and its new metric names.
 
         Emitters move to the later names of the conventions at their own time. Where a new name
-        says what was a label, the label is added.
+        says what was a label, the label is added; a condition on it selects names.
         """
         rates = [f"rate({self.histogram(metric, part, *where)}[{over}])"]
         for successor, labels in schema.SUCCESSORS.get(metric, ()):
-            renamed = selector(f"{successor.prometheus}_{part}", (*self.matchers, *where))
+            replaced = {attribute.label: value for attribute, value in labels.items()}
+            if any(each.value != replaced.get(each.label, each.value) for each in where):
+                continue
+            kept = (each for each in where if each.label not in replaced)
+            renamed = selector(f"{successor.prometheus}_{part}", (*self.matchers, *kept))
             rate = f"rate({renamed}[{over}])"
             for attribute, value in labels.items():
                 rate = f'label_replace({rate}, "{attribute.label}", "{value}", "", "")'
             rates.append(rate)
-        kept = (BUCKET_BOUND, *by) if part is HistogramPart.BUCKET else by
-        return sum_by(kept, " or ".join(rates))
+        grouped = (BUCKET_BOUND, *by) if part is HistogramPart.BUCKET else by
+        return sum_by(grouped, " or ".join(rates))
 
     def rate_quantile(
         self, quantile: float, metric: Metric, *, by: Labels = ALL, over: str = Window.DASHBOARD

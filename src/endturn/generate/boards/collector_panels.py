@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models.common import BigValueTextMode
 
 from endturn.generate import external_metrics as external
 from endturn.generate.boards import panels
-from endturn.generate.boards.palettes import Palette
+from endturn.generate.boards.palettes import SERVICES, Palette
 from endturn.generate.boards.panels import Step, description, series_name
 from endturn.generate.boards.tables import Column, table_panel
 from endturn.generate.config import RuleConfig
@@ -62,11 +62,9 @@ def collectors(config: RuleConfig) -> stat.Panel:
         .description(
             description(
                 question="Do all Collectors answer?",
-                formula=(
-                    "Collectors that Prometheus scraped in the last hour, by whether they answer"
-                ),
+                formula="Collectors that Prometheus scraped in the last hour",
                 advice=(
-                    "Silent for an hour is also one that was taken away. See the runbook of "
+                    "A Collector that was removed counts as silent for an hour. See the runbook of "
                     "EndturnCollectorDown."
                 ),
                 source=panels.FROM_COLLECTOR,
@@ -84,8 +82,8 @@ def collectors(config: RuleConfig) -> stat.Panel:
 
 def _items_per_minute(panel_id: int, title: str) -> timeseries.Panel:
     panel = (
-        panels.line_chart(panel_id, title, legend=panels.RIGHT)
-        .unit(units.Short)
+        panels.line_chart(panel_id, title, legend=panels.BOTTOM)
+        .unit(panels.COUNT)
         .axis_label("items per minute")
         .no_value(NOT_SCRAPED)
     )
@@ -102,11 +100,9 @@ def accepted() -> timeseries.Panel:
     """Show how much comes in."""
     panel = _items_per_minute(21, "Accepted per minute").description(
         description(
-            question="How much comes in?",
-            formula=(
-                "items that the Collector's receivers accepted, by signal, on a logarithmic scale"
-            ),
-            advice="None at all, and agents run? They export elsewhere, or are refused.",
+            question="How much telemetry do Collectors receive?",
+            formula="items that receivers accepted, by signal, on a logarithmic scale",
+            advice="None, although agents run: they export elsewhere, or are refused.",
             source=panels.FROM_COLLECTOR,
         )
     )
@@ -120,11 +116,11 @@ def delivered() -> timeseries.Panel:
     """Show what every back end gets."""
     panel = _items_per_minute(22, "Delivered per minute").description(
         description(
-            question="Does every back end get something?",
+            question="Does every back end receive telemetry?",
             formula="items that each exporter sent, on a logarithmic scale",
             advice=(
-                "Less than is accepted is no loss by itself: traces are sampled by a gateway, and "
-                "content is dropped. What is lost stands below."
+                "Fewer than are accepted is no loss by itself: gateways sample traces, and content "
+                "is dropped. The table below shows losses."
             ),
             source=panels.FROM_COLLECTOR,
         )
@@ -152,7 +148,7 @@ def lost_by_collectors() -> table.Panel:
         Column(
             title="Records",
             query=f"{sum_by(by, counters)} > 0",
-            decimals=0,
+            width=100,
             steps=LOSS_STEPS,
         ),
     ]
@@ -160,14 +156,14 @@ def lost_by_collectors() -> table.Panel:
         table_panel(24, "Lost or refused by the Collector", columns=columns, sort_by="Records")
         .description(
             description(
-                question="What does the Collector give up, or send back?",
+                question="Which records do Collectors lose or refuse?",
                 formula=(
-                    "records since each Collector started: `send_failed` was refused by a back end "
-                    "for good, `enqueue_failed` found no room in a queue, `refused` was sent back "
-                    "to the sender, `deltatocumulative` would have begun another counter"
+                    "records since each Collector started: `send_failed` was rejected by a back "
+                    "end, `enqueue_failed` did not fit into a queue, `refused` was returned to the "
+                    "sender, `deltatocumulative` exceeded the number of counters"
                 ),
                 advice=(
-                    "`send_failed`: mend the back end. `enqueue_failed`: it is too slow, or the "
+                    "`send_failed`: repair the back end. `enqueue_failed`: it is too slow, or the "
                     "queue too small. See the runbook of EndturnCollectorLosing."
                 ),
                 source=panels.FROM_COLLECTOR,
@@ -182,24 +178,24 @@ def queues() -> timeseries.Panel:
     by = (external.EXPORTER, external.DATA_TYPE)
     fill = f"{external.QUEUE_SIZE.name} / ({external.QUEUE_CAPACITY.name} > 0)"
     panel = (
-        panels.line_chart(23, "Queues", legend=panels.RIGHT)
+        panels.line_chart(23, "Queues", legend=panels.BOTTOM)
         .description(
             description(
                 question="How full are the Collector's queues?",
                 formula=(
-                    "queue size ÷ capacity, by exporter and kind of data; of several Collectors' "
-                    "the fullest"
+                    "queue size ÷ capacity, by exporter and kind of data, of the Collector with "
+                    "the fullest queue"
                 ),
                 advice=(
-                    "A queue that fills is a back end that does not keep up: EndturnQueueFilling "
-                    "tells of it at 50%, EndturnQueueFull at 90%. At 100% senders are refused, or "
-                    "data are lost."
+                    "A queue fills: the back end is too slow. EndturnQueueFilling fires at 50%, "
+                    "EndturnQueueFull at 90%. At 100% senders are refused, or data are lost."
                 ),
                 source=panels.FROM_COLLECTOR,
             )
         )
         .unit(units.PercentUnit)
         .no_value(NOT_SCRAPED)
+        .color_scheme(panels.shades(SERVICES))
         .with_target(
             panels.over_time(f"max{by_clause(by)}({fill})").legend_format(
                 series_name(*by, separator=", ")
@@ -212,20 +208,18 @@ def queues() -> timeseries.Panel:
 def memory() -> timeseries.Panel:
     """Show the memory of each Collector."""
     return (
-        panels.line_chart(25, "Collector memory", legend=panels.RIGHT)
+        panels.line_chart(25, "Collector memory", legend=panels.BOTTOM)
         .description(
             description(
-                question="Does the Collector come near its limit?",
+                question="Do Collectors approach their memory limit?",
                 formula="resident memory of each Collector",
-                advice=(
-                    "Near its memory limit it refuses data, and senders keep and retry what they "
-                    "can for two minutes."
-                ),
+                advice=("Near its limit a Collector refuses data; senders retry for two minutes."),
                 source=panels.FROM_COLLECTOR,
             )
         )
         .unit(units.BytesIEC)
         .no_value(NOT_SCRAPED)
+        .color_scheme(panels.shades(SERVICES))
         .with_target(
             panels.over_time(f"max by ({INSTANCE}) ({external.MEMORY.select()})").legend_format(
                 series_name(INSTANCE)
@@ -241,22 +235,22 @@ def undecided_traces() -> timeseries.Panel:
         for metric in (external.TRACES_REMOVED, external.TRACES_DECIDED)
     )
     return (
-        panels.line_chart(27, "Traces without a decision", legend=panels.RIGHT)
+        panels.line_chart(27, "Traces without a decision", legend=panels.BOTTOM)
         .description(
             description(
-                question="Does the gateway let go of traces before it has decided on them?",
+                question="Does a gateway drop traces before it decides on them?",
                 formula=(
-                    "traces that left its memory less those that it decided on, since it started: "
-                    "there was no room, and what was in memory is gone"
+                    "traces that left the gateway's memory minus those that it decided on, since "
+                    "it started"
                 ),
                 advice=(
-                    "Raise ENDTURN_SAMPLING_TRACES, and the memory with it. Of a Collector that "
-                    "does not sample there is nothing here."
+                    "Raise ENDTURN_SAMPLING_TRACES, and the memory with it. A Collector that does "
+                    "not sample has no value."
                 ),
                 source=panels.FROM_COLLECTOR,
             )
         )
-        .unit(units.LocaleFormat)
+        .unit(panels.COUNT)
         .axis_label("traces")
         .no_value("nothing is sampled")
         .with_target(
@@ -270,19 +264,19 @@ def dropped_delta_points() -> timeseries.Panel:
     is_dropped = Matcher(external.ERROR, "!=", "")
     dropped = external.DELTA_POINTS.over("rate", Window.RATE, is_dropped)
     return (
-        panels.line_chart(28, "Delta points dropped", legend=panels.RIGHT)
+        panels.line_chart(28, "Delta points dropped", legend=panels.BOTTOM)
         .description(
             description(
                 question="Are counters lost because a sender exports deltas?",
-                formula="points that could not be added up, per second, by cause",
+                formula="delta points that could not be added up, per second, by cause",
                 advice=(
-                    "`limit`: names without end, raise max_streams. Anything else: let the sender "
+                    "`limit`: too many series, raise max_streams. Other causes: make the sender "
                     "export cumulative values."
                 ),
                 source=panels.FROM_COLLECTOR,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("points per second")
         .no_value("none dropped")
         .with_target(
@@ -299,22 +293,20 @@ def dropped_delta_points() -> timeseries.Panel:
 def kafka_lag() -> timeseries.Panel:
     """Show how much of each topic the gateways have not read yet."""
     return (
-        panels.line_chart(41, "Behind in Kafka", legend=panels.RIGHT)
+        panels.line_chart(41, "Behind in Kafka", legend=panels.BOTTOM)
         .description(
             description(
                 question="Do the gateways keep up?",
-                formula=(
-                    "records of each topic that the gateways have not read yet, as each saw it last"
-                ),
+                formula="records of each topic that the gateways have not read, as last reported",
                 advice=(
-                    "It grows: a gateway is slow, or its queue towards the back end is full. What "
-                    "Kafka's retention deletes meanwhile nobody reads. A gateway that is down says "
-                    "nothing here: see *Collectors*."
+                    "It grows: a gateway is slow, or its queue to the back end is full. Kafka's "
+                    "retention deletes records that nobody read. A gateway that is down reports "
+                    "nothing: see *Collectors*."
                 ),
                 source=panels.FROM_COLLECTOR,
             )
         )
-        .unit(units.LocaleFormat)
+        .unit(panels.COUNT)
         .axis_label("records")
         .no_value("nothing is read from Kafka")
         .with_target(
@@ -331,22 +323,21 @@ def kafka_unread() -> stat.Panel:
         panels.stat_panel(42, "Spans in Kafka that were not read")
         .description(
             description(
-                question="Has Kafka deleted what nobody had read?",
+                question="Did Kafka delete records that nobody had read?",
                 formula=(
-                    "in the whole time range, by topic: spans that Collectors sent to Kafka less "
-                    "those that gateways read. What a Collector counted in its last seconds, "
-                    "before it was killed, is not in it; below zero something was read twice"
+                    "spans that Collectors sent to Kafka minus spans that gateways read, in the "
+                    "time range, by topic. The last seconds of a killed Collector are not counted; "
+                    "below zero, spans were read twice"
                 ),
                 advice=(
-                    "As much as is *behind* is on its way. More is lost: Kafka's retention "
-                    "(`retention.bytes` is of each partition) deleted it. What was cut off is in a "
-                    "topic of its own, and metrics are complete."
+                    "Up to *Behind in Kafka* they are still to be read. More: Kafka's retention "
+                    "deleted them (`retention.bytes` applies to each partition). Truncated "
+                    "responses have a topic of their own; metrics are complete."
                 ),
                 source=panels.FROM_COLLECTOR,
             )
         )
-        .unit(units.LocaleFormat)
-        .decimals(0)
+        .unit(panels.COUNT)
         .no_value("nothing is sent to Kafka")
         .text_mode(BigValueTextMode.VALUE_AND_NAME)
     )
@@ -375,24 +366,22 @@ def traces_lost_with_gateways() -> timeseries.Panel:
         f")[{Window.STEP}:1m]))"
     )
     return (
-        panels.bar_chart(43, "Traces that ended with a gateway", legend=panels.RIGHT)
+        panels.bar_chart(43, "Traces that ended with a gateway", legend=panels.BOTTOM)
         .description(
             description(
-                question="What did a gateway that was killed take along?",
+                question="How many traces did a killed gateway lose?",
                 formula=(
-                    "traces that it had consumed and not decided on, as Prometheus saw it last, "
-                    "when it is back within a day; one that was stopped rather than killed has "
-                    "decided on them"
+                    "undecided traces in a gateway's memory at its last scrape, if it is back "
+                    "within a day. A gateway that is stopped, not killed, decides on them first"
                 ),
                 advice=(
-                    "The spans of calls that were cut off, events and metrics are not lost with "
-                    "them. Killed for lack of memory? ENDTURN_COLLECTOR_MEMORY_MIB, or fewer "
-                    "traces at once: ENDTURN_SAMPLING_WAIT."
+                    "Spans of truncated responses, events and metrics are not lost. Killed for "
+                    "lack of memory: raise ENDTURN_COLLECTOR_MEMORY_MIB, or keep fewer traces with "
+                    "ENDTURN_SAMPLING_WAIT."
                 ),
                 source=panels.FROM_COLLECTOR,
             )
         )
-        .decimals(0)
         .axis_label("traces per step")
         .no_value("none")
         .color_scheme(panels.shades("red"))

@@ -6,6 +6,7 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import bargauge, dashboard, stat, timeseries
 from grafana_foundation_sdk.models import units
+from grafana_foundation_sdk.models.common import LegendPlacement
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
 from endturn.generate.boards import frame, links, palettes, panels
@@ -45,8 +46,8 @@ def continuations(config: RuleConfig) -> dashboard.Dashboard:
         uid="endturn-continuations",
         title="Continuations",
         description=(
-            "What became of cut answers, and what did finishing them take, in further calls, "
-            "tokens, money and time?"
+            "How did truncated turns end, and what do continuations cost in calls, tokens, money "
+            "and time?"
         ),
         config=config,
     ).with_variable(frame.window_variable())
@@ -59,18 +60,18 @@ def continuations(config: RuleConfig) -> dashboard.Dashboard:
     board.with_panel(added_wait().span(5).height(5))
 
     board.with_row(dashboard.Row("Endings").id(30))
-    board.with_panel(unfinished_by_outcome().span(12).height(8))
-    board.with_panel(unfinished_share_by_model().span(12).height(8))
+    board.with_panel(unfinished_by_outcome().span(12).height(9))
+    board.with_panel(unfinished_share_by_model().span(12).height(9))
 
     board.with_row(dashboard.Row("Number").id(20))
-    board.with_panel(continuations_per_turn().span(8).height(8))
-    board.with_panel(continuations_by_strategy().span(8).height(8))
-    board.with_panel(tokens_by_type().span(8).height(8))
+    board.with_panel(continuations_per_turn().span(8).height(9))
+    board.with_panel(continuations_by_strategy().span(8).height(9))
+    board.with_panel(tokens_by_type().span(8).height(9))
 
     board.with_row(dashboard.Row("Tools").id(60))
-    board.with_panel(repairs().span(7).height(8))
-    board.with_panel(repair_failures().span(10).height(8))
-    board.with_panel(blocked_calls().span(7).height(8))
+    board.with_panel(repairs().span(8).height(9))
+    board.with_panel(repair_failures().span(8).height(9))
+    board.with_panel(blocked_calls().span(8).height(9))
     return board
 
 
@@ -81,7 +82,7 @@ def total(panel_id: int, indicator: Indicator) -> stat.Panel:
     """Show the number of an indicator's events in the time range."""
     return (
         panels.indicator_stat(panel_id, indicator)
-        .no_value("0")
+        .no_value("none")
         .with_target(panels.latest(QUERIES.events(indicator.count)))
     )
 
@@ -95,8 +96,8 @@ def tokens_spent() -> stat.Panel:
             indicator_description(
                 CONTINUATION_TOKENS,
                 advice=(
-                    "The input part is the prompt, paid again with each continuation: a larger "
-                    "max_tokens saves it."
+                    "Each continuation sends the prompt again as input. A larger max_tokens saves "
+                    "these calls."
                 ),
             )
         )
@@ -128,14 +129,13 @@ def added_wait() -> stat.Panel:
             description(
                 question="How much longer does a continued turn take?",
                 formula=(
-                    "in the whole time range: median duration of continued turns minus that of "
-                    "turns without a continuation, from a turn's first call to the end of its "
-                    "last, the time in which tools run included"
+                    "median duration of continued turns minus that of turns without a "
+                    "continuation, in the time range, from a turn's first call to the end of its "
+                    "last, tools included"
                 ),
                 advice=(
-                    "What truncation costs people in time, even where every answer is finished; "
-                    "and where agents run tools, also that turns of more calls take longer and are "
-                    "cut off more often."
+                    "The time that truncation costs users, even if every answer is finished. With "
+                    "tools, turns of more calls take longer and are truncated more often."
                 ),
                 source=panels.FROM_TURNS,
             )
@@ -157,7 +157,7 @@ def _bars(
     *,
     noun: str,
     title: str = "",
-    is_wide: bool = True,
+    legend: LegendPlacement = panels.BOTTOM,
 ) -> timeseries.Panel:
     """Start a bar chart of an indicator by one attribute."""
     return panels.indicator_bars(
@@ -165,7 +165,7 @@ def _bars(
         indicator,
         title=title,
         noun=noun,
-        legend=panels.RIGHT if is_wide else panels.BOTTOM,
+        legend=legend,
     ).with_target(
         panels.over_time(
             QUERIES.events_per_step(indicator.count, by=(attribute.label,))
@@ -181,6 +181,7 @@ def unfinished_by_outcome() -> timeseries.Panel:
         schema.OUTCOME,
         title="Unfinished turns by outcome",
         noun="turns",
+        legend=panels.RIGHT,
     )
     return panels.paint(panel, palettes.OUTCOMES)
 
@@ -188,18 +189,19 @@ def unfinished_by_outcome() -> timeseries.Panel:
 def unfinished_share_by_model() -> timeseries.Panel:
     """Show the share of truncated turns that nobody finished, by model."""
     trend = QUERIES.ratio_trend(UNFINISHED_SHARE, by=CALL, over=Window.CHOSEN)
-    return (
+    panel = (
         panels.indicator_lines(
             33,
             UNFINISHED_SHARE,
-            title="Truncation without continuation by model",
+            title="Not continued, by model",
             scope="over the chosen window, by provider and model",
-            legend=panels.RIGHT,
+            legend=panels.BOTTOM,
         )
         .no_value("nothing truncated")
         .data_links(panels.data_links(links.model_links()))
         .with_target(panels.over_time(trend).legend_format(series_name(*CALL)))
     )
+    return panels.paint_models(panel)
 
 
 # --- Number ---------------------------------------------------------------------------------------
@@ -214,12 +216,12 @@ def continuations_per_turn() -> bargauge.Panel:
             description(
                 question="How many continuations does a truncated turn take?",
                 formula=(
-                    "truncated turns in the whole time range, by the calls that asked for the rest "
-                    "of an answer or for a cut tool call again"
+                    "truncated turns in the time range, by the number of calls that asked for the "
+                    "rest of an answer, or again for a truncated tool call"
                 ),
                 advice=(
-                    "Mostly one: fine. Often three or more: max_tokens is far too small for what "
-                    "is asked."
+                    "Mostly one: fine. Often three or more: max_tokens is far too small for these "
+                    "requests."
                 ),
                 source=panels.FROM_TURNS,
             )
@@ -257,7 +259,7 @@ def tokens_by_type() -> timeseries.Panel:
 
 def repairs() -> timeseries.Panel:
     """Show repairs of truncated tool payloads over time by result."""
-    panel = _bars(61, INDICATORS["repairs"], schema.REPAIR_RESULT, noun="repairs", is_wide=False)
+    panel = _bars(61, INDICATORS["repairs"], schema.REPAIR_RESULT, noun="repairs")
     return panels.paint(panel, palettes.REPAIR_RESULTS)
 
 
@@ -265,22 +267,23 @@ def repair_failures() -> timeseries.Panel:
     """Show the share of repairs that fail, by model."""
     indicator = INDICATORS["repair_failure"]
     trend = QUERIES.ratio_trend(indicator, by=CALL, over=Window.CHOSEN)
-    return (
+    panel = (
         panels.indicator_lines(
             62,
             indicator,
             title=indicator.title,
             scope="over the chosen window, by provider and model",
-            legend=panels.RIGHT,
+            legend=panels.BOTTOM,
         )
         .no_value("nothing repaired")
         .data_links(panels.data_links(links.model_links()))
         .with_target(panels.over_time(trend).legend_format(series_name(*CALL)))
     )
+    return panels.paint_models(panel)
 
 
 def blocked_calls() -> timeseries.Panel:
     """Show tool calls that the gate blocked, over time by reason."""
-    return _bars(
-        63, INDICATORS["blocked"], schema.BLOCK_REASON, noun="calls", is_wide=False
-    ).color_scheme(panels.shades("orange"))
+    return _bars(63, INDICATORS["blocked"], schema.BLOCK_REASON, noun="calls").color_scheme(
+        panels.shades("orange")
+    )

@@ -138,7 +138,7 @@ def window_variable() -> dashboard.CustomVariable:
     return (
         dashboard.CustomVariable("window")
         .label("Shares over the last")
-        .description("How much each point of a share or quantile looks back on. Longer is calmer.")
+        .description("How far back each point of a share or quantile looks. Longer is smoother.")
         .values(",".join(WINDOWS))
         .options(options)
         .current(options[0])

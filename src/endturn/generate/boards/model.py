@@ -6,17 +6,20 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard, stat, timeseries
 from grafana_foundation_sdk.models import units
+from grafana_foundation_sdk.models.dashboard import GridPos
 
 from endturn.generate.boards import frame, palettes, panels
 from endturn.generate.boards.panels import description, series_name
 from endturn.generate.config import RuleConfig
 from endturn.generate.queries import (
+    ALL,
     HistogramPart,
     Matcher,
     Queries,
     Window,
     has_value,
     is_set,
+    sum_by,
     variable_matchers,
 )
 from endturn.telemetry import INDICATORS, Metric, schema
@@ -25,6 +28,8 @@ QUERIES: Final = Queries(variable_matchers())
 COMPLETE: Final = has_value(schema.COMPLETE, "true")
 LIMIT_MIN_TURNS: Final = 100
 """No limit is recommended below this many turns: a 99th percentile needs them."""
+LIMITED_SHARE: Final = 0.95
+"""The limit of requests is derived if this share of the calls sets one."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 TOKEN_TYPE: Final = schema.TOKEN_TYPE.label
 
@@ -34,20 +39,21 @@ def model(config: RuleConfig) -> dashboard.Dashboard:
     board = frame.new_dashboard(
         uid="endturn-model",
         title="Model",
-        description="One provider and model: what limits its answers, and how fast they come.",
+        description="One provider and model: is its limit large enough, and how fast is it?",
         config=config,
         single=("provider", "model"),
     ).with_variable(frame.window_variable())
 
     board.with_row(dashboard.Row("Limit").id(10))
-    board.with_panel(recommended_limit().span(5).height(6))
-    board.with_panel(incomplete_turns().span(4).height(6))
-    board.with_panel(budget_used().span(15).height(6))
+    board.with_panel(recommended_limit().span(5).height(4))
+    board.with_panel(present_limit().grid_pos(GridPos(h=4, w=5, x=0, y=5)))
+    board.with_panel(incomplete_turns().grid_pos(GridPos(h=4, w=5, x=0, y=9)))
+    board.with_panel(budget_used().grid_pos(GridPos(h=12, w=19, x=5, y=1)))
 
-    board.with_row(dashboard.Row("Answers").id(20))
-    board.with_panel(output_tokens().span(12).height(8))
-    board.with_panel(tokens_per_minute().span(6).height(8))
-    board.with_panel(tokens_per_call().span(6).height(8))
+    board.with_row(dashboard.Row("Answers").id(20).grid_pos(GridPos(h=1, w=24, x=0, y=13)))
+    board.with_panel(output_tokens().span(8).height(9))
+    board.with_panel(tokens_per_minute().span(8).height(9))
+    board.with_panel(tokens_per_call().span(8).height(9))
 
     board.with_row(dashboard.Row("Speed").id(40))
     board.with_panel(call_duration().span(8).height(8))
@@ -64,31 +70,71 @@ def recommended_limit() -> stat.Panel:
     longest = QUERIES.quantile(0.99, schema.TURN_OUTPUT, COMPLETE, over=Window.DASHBOARD)
     turns = QUERIES.histogram(schema.TURN_OUTPUT, HistogramPart.COUNT, COMPLETE)
     return (
-        panels.stat_panel(13, "max_tokens that would do")
+        panels.stat_panel(13, "Limit needed")
         .description(
             description(
-                question="What limit would have let answers finish?",
+                question="Which max_tokens would let answers finish?",
                 formula=(
-                    "in the whole time range: 99th percentile of the output tokens of each "
-                    "complete turn's longest answer, its continuations included, where there are "
-                    f"{LIMIT_MIN_TURNS} or more"
+                    "99th percentile of the output tokens of each complete turn's longest answer, "
+                    f"continuations included, in the time range, from {LIMIT_MIN_TURNS} turns"
                 ),
                 advice=(
-                    "Set max_tokens to at least this, reasoning tokens included. A lower bound "
-                    "where more than 1% of the turns are incomplete: the longest answers are then "
-                    "among those. The calls of a turn that asked for tools count one by one, as "
-                    "max_tokens limits them."
+                    "Set max_tokens to at least this value; reasoning tokens are included. If more "
+                    "than 1% of the turns are incomplete it is a lower bound, because the longest "
+                    "answers are among those."
                 ),
                 source=panels.FROM_TURNS,
             )
         )
-        .unit(units.LocaleFormat)
+        .unit(units.NoUnit)
         .decimals(0)
         .no_value(f"below {LIMIT_MIN_TURNS} turns")
         .with_target(
             panels.latest(
                 f"{longest}\n"
                 f"and on () sum(increase({turns}[{Window.DASHBOARD}])) >= {LIMIT_MIN_TURNS}"
+            )
+        )
+    )
+
+
+def present_limit() -> stat.Panel:
+    """Show the limit that requests set."""
+    tokens = QUERIES.rate(
+        schema.TOKEN_USAGE,
+        HistogramPart.SUM,
+        has_value(schema.TOKEN_TYPE, "output"),
+        over=Window.DASHBOARD,
+    )
+    calls = QUERIES.rate(
+        schema.TOKEN_USAGE,
+        HistogramPart.COUNT,
+        has_value(schema.TOKEN_TYPE, "output"),
+        over=Window.DASHBOARD,
+    )
+    used, limited_calls = (
+        sum_by(ALL, f"rate({QUERIES.histogram(schema.BUDGET_USED, part)}[{Window.DASHBOARD}])")
+        for part in (HistogramPart.SUM, HistogramPart.COUNT)
+    )
+    return (
+        panels.stat_panel(15, "Limit now")
+        .description(
+            description(
+                question="Which max_tokens do requests set?",
+                formula=(
+                    "output tokens ÷ token budget used, in the time range: a mean if requests set "
+                    f"different limits. Shown if at least {LIMITED_SHARE:.0%} of the calls set one"
+                ),
+                advice="Below *Limit needed*: raise max_tokens.",
+                source=panels.FROM_PROCESS,
+            )
+        )
+        .unit(units.NoUnit)
+        .decimals(0)
+        .no_value("not set by all")
+        .with_target(
+            panels.latest(
+                f"{tokens} / ({used} > 0)\nand {limited_calls} >= {LIMITED_SHARE} * {calls}"
             )
         )
     )
@@ -120,14 +166,14 @@ def budget_used() -> timeseries.Panel:
         panels.line_chart(32, "Token budget used", legend=panels.RIGHT)
         .description(
             description(
-                question="How close to the limit do answers come, before any is cut?",
+                question="How close do answers come to the limit?",
                 formula=(
-                    "output tokens ÷ the request's max_tokens, quantiles over the chosen window"
+                    "output tokens ÷ the request's max_tokens: quantiles over the chosen window"
                 ),
                 advice=(
-                    "p90 at 100% means that one answer in ten uses up its limit. A crowd that "
-                    "moves towards 100% is truncation that begins tomorrow: raise max_tokens now. "
-                    "Calls that set no limit are not in it."
+                    "p90 at 100%: one answer in ten uses its entire limit. Quantiles that approach "
+                    "100% announce truncation: raise max_tokens now. Calls without a limit are not "
+                    "included."
                 ),
                 source=panels.FROM_PROCESS,
             )
@@ -145,22 +191,21 @@ def budget_used() -> timeseries.Panel:
 def output_tokens() -> timeseries.Panel:
     """Show how long whole answers are."""
     panel = (
-        panels.line_chart(33, "Output tokens of whole answers", legend=panels.RIGHT)
+        panels.line_chart(33, "Output tokens of complete answers", legend=panels.BOTTOM)
         .description(
             description(
-                question="How long are whole answers?",
+                question="How long are complete answers?",
                 formula=(
-                    "output tokens of each complete turn's longest answer, its continuations "
-                    "included: quantiles over the chosen window"
+                    "output tokens of each complete turn's longest answer, continuations included: "
+                    "quantiles over the chosen window"
                 ),
                 advice=(
-                    "The limit of one call should be above p99: below it, one turn in a hundred "
-                    "needs a continuation."
+                    "Set max_tokens above p99. At p99, one turn in a hundred needs a continuation."
                 ),
                 source=panels.FROM_TURNS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("tokens")
     )
     return _quantiles(panel, schema.TURN_OUTPUT, COMPLETE)
@@ -176,16 +221,16 @@ def tokens_per_minute() -> timeseries.Panel:
         panels.line_chart(43, "Tokens per minute", legend=panels.BOTTOM)
         .description(
             description(
-                question="How many tokens go in and come out?",
+                question="How many input and output tokens does the model process?",
                 formula="input and output tokens per minute, over the chosen window",
                 advice=(
-                    "Input that grows while calls do not is a history that is never shortened; the "
-                    "context window ends it."
+                    "Input grows and calls do not: the history is never shortened, and will exceed "
+                    "the context window."
                 ),
                 source=panels.FROM_CALLS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("tokens per minute")
     )
     panels.lines(panel, {series_name(TOKEN_TYPE): f"60 * {_tokens(HistogramPart.SUM)}"})
@@ -200,12 +245,12 @@ def tokens_per_call() -> timeseries.Panel:
         .description(
             description(
                 question="How large are prompts and answers?",
-                formula="tokens ÷ calls, by input and output, over the chosen window",
-                advice="An average: the quantiles of whole answers say more about limits.",
+                formula="tokens ÷ calls, for input and output, over the chosen window",
+                advice="This is a mean. For limits, use the quantiles of complete answers.",
                 source=panels.FROM_CALLS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("tokens")
     )
     panels.lines(panel, {series_name(TOKEN_TYPE): average})
@@ -217,7 +262,7 @@ def tokens_per_call() -> timeseries.Panel:
 
 def _seconds(panel_id: int, title: str) -> timeseries.Panel:
     return (
-        panels.line_chart(panel_id, title, legend=panels.RIGHT)
+        panels.line_chart(panel_id, title, legend=panels.BOTTOM)
         .unit(units.Seconds)
         .axis_label("seconds")
         .no_value("no such calls")
@@ -236,12 +281,12 @@ def call_duration() -> timeseries.Panel:
             description(
                 question="How long does one call take?",
                 formula=(
-                    "quantiles over the chosen window; the points are single calls whose traces "
-                    "can be opened"
+                    "quantiles over the chosen window. Points are single calls; click one for its "
+                    "trace"
                 ),
                 advice=(
-                    "Compare p50 and p95: a gap that widens is a provider under load, or answers "
-                    "that got longer."
+                    "The gap between p50 and p95 widens: the provider is under load, or answers "
+                    "became longer."
                 ),
                 source=panels.FROM_CALLS,
             )
@@ -256,9 +301,9 @@ def first_chunk() -> timeseries.Panel:
     """Show how long until something is seen."""
     panel = _seconds(42, "Time to the first chunk").description(
         description(
-            question="How long until something is seen?",
-            formula="quantiles over the chosen window, of calls that stream",
-            advice="A long wait before a short answer is the provider's queue, or a long prompt.",
+            question="How long do users wait for the first text?",
+            formula="quantiles over the chosen window, of streamed calls",
+            advice="A long wait before a short answer: the provider's queue, or a long prompt.",
             source=panels.FROM_CALLS,
         )
     )
@@ -283,21 +328,21 @@ def failed_calls() -> timeseries.Panel:
         over=Window.CHOSEN,
     )
     panel = (
-        panels.line_chart(44, "Failed calls per hour", legend=panels.RIGHT)
+        panels.line_chart(44, "Failed calls per hour", legend=panels.BOTTOM)
         .description(
             description(
-                question="Which calls give no answer at all?",
+                question="Which calls fail?",
                 formula=(
-                    "calls that ended in an error, per hour, by its class, over the chosen window"
+                    "calls that ended in an error, per hour, by error class, over the chosen window"
                 ),
                 advice=(
-                    "No truncation, but the next thing that people notice. RateLimitError: spread "
-                    "the load, or ask for more."
+                    "These are no truncations. RateLimitError: spread the load, or request a "
+                    "higher rate limit."
                 ),
                 source=panels.FROM_CALLS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("calls per hour")
         .no_value("none")
         .color_scheme(panels.shades("red"))

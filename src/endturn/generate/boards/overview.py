@@ -7,6 +7,7 @@ from typing import Final
 from grafana_foundation_sdk.builders import dashboard, stat, table, timeseries
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.common import BigValueTextMode
+from grafana_foundation_sdk.models.dashboard import GridPos
 
 from endturn.generate.boards import error_budget, frame, links, palettes, panels
 from endturn.generate.boards.links import cell, dashboard_link
@@ -28,7 +29,7 @@ from endturn.generate.queries import (
     or_zero,
     variable_matchers,
 )
-from endturn.telemetry import INDICATORS, Metric, schema
+from endturn.telemetry import INDICATORS, schema
 
 QUERIES: Final = Queries(variable_matchers())
 UNFINISHED_SHARE: Final = INDICATORS["unfinished_share"]
@@ -45,7 +46,6 @@ BUDGET_STEPS: Final[tuple[Step, ...]] = (
 )
 TRUNCATION_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (0.05, "orange"), (0.2, "red"))
 UNFINISHED_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (1, "orange"), (10, "red"))
-UNFINISHED_SHARE_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (0.01, "orange"), (0.05, "red"))
 CONTINUED_COLOR: Final = "orange"
 PLAIN_COLOR: Final = "#8ab8ff"
 
@@ -55,19 +55,20 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
     board = frame.new_dashboard(
         uid="endturn-overview",
         title="Overview",
-        description="Did the model end its turn, or was it cut off? Is everything all right?",
+        description="Did the model end its turn, or was it cut off? What needs attention?",
         config=config,
     ).with_variable(frame.window_variable())
 
     board.with_row(dashboard.Row("State").id(10))
-    board.with_panel(unfinished_share().span(5).height(6))
-    board.with_panel(unfinished_share_trend().span(7).height(6))
-    board.with_panel(truncation_rate().span(3).height(6))
-    board.with_panel(unfinished_turns().span(3).height(6))
-    board.with_panel(worst_error_budget(config).span(3).height(6))
-    board.with_panel(firing_alerts(config).span(3).height(6))
+    board.with_panel(unfinished_share().span(6).height(8))
+    board.with_panel(unfinished_share_trend().span(10).height(8))
+    # Two by two, so that titles fit on a laptop: the SDK's own layout knows only whole lines.
+    board.with_panel(truncation_rate().grid_pos(GridPos(h=4, w=4, x=16, y=1)))
+    board.with_panel(unfinished_turns().grid_pos(GridPos(h=4, w=4, x=20, y=1)))
+    board.with_panel(worst_error_budget(config).grid_pos(GridPos(h=4, w=4, x=16, y=5)))
+    board.with_panel(firing_alerts(config).grid_pos(GridPos(h=4, w=4, x=20, y=5)))
 
-    board.with_row(dashboard.Row("Services").id(20))
+    board.with_row(dashboard.Row("Services").id(20).grid_pos(GridPos(h=1, w=24, x=0, y=9)))
     board.with_panel(services(config).span(24).height(8))
 
     board.with_row(dashboard.Row("Answers").id(30))
@@ -85,7 +86,7 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
 def unfinished_share() -> stat.Panel:
     """Show the share of truncated turns that nobody finished."""
     return (
-        panels.indicator_stat(11, UNFINISHED_SHARE)
+        panels.indicator_stat(11, UNFINISHED_SHARE, title="Not continued")
         .no_value("nothing truncated")
         .with_target(panels.latest(QUERIES.ratio(UNFINISHED_SHARE)))
     )
@@ -98,7 +99,7 @@ def unfinished_share_trend() -> timeseries.Panel:
         panels.indicator_lines(
             18,
             UNFINISHED_SHARE,
-            title=f"{UNFINISHED_SHARE.title}, trend",
+            title="Not continued, over time",
             scope="over the chosen window",
             legend=None,
         )
@@ -110,34 +111,33 @@ def unfinished_share_trend() -> timeseries.Panel:
 
 def truncation_rate() -> stat.Panel:
     """Show the share of responses that were truncated."""
-    return panels.indicator_stat(12, TRUNCATION).with_target(
+    return panels.indicator_stat(12, TRUNCATION, title="Truncated").with_target(
         panels.latest(QUERIES.ratio(TRUNCATION))
     )
 
 
 def unfinished_turns() -> stat.Panel:
-    """Show the number of unfinished turns."""
-    return (
-        panels.indicator_stat(13, UNFINISHED)
-        .no_value("0")
-        .with_target(panels.latest(QUERIES.events(UNFINISHED.count)))
+    """Show the number of unfinished turns; without any turn there is no number."""
+    turns = QUERIES.events(TURNS.count)
+    unfinished = or_zero(QUERIES.events(UNFINISHED.count), turns)
+    return panels.indicator_stat(13, UNFINISHED, title="Unfinished").with_target(
+        panels.latest(f"({unfinished})\nand on () {turns} > 0")
     )
 
 
 def worst_error_budget(config: RuleConfig) -> stat.Panel:
     """Show the error budget of the service that has the least left."""
     return (
-        panels.stat_panel(14, "Error budget left")
+        panels.stat_panel(14, "Budget left")
         .description(
             description(
-                question="Is the objective kept?",
+                question="Do the services meet their objective?",
                 formula=(
-                    "of the service that is worst off: what is left of the turns that may be "
-                    "handed over unfinished, by an objective of "
+                    "the error budget that the worst service has left, for an objective of "
                     f"{error_budget.objectives(config)} over {duration(config.period)}. "
-                    f"Shown from {error_budget.MIN_TURNS} turns on"
+                    f"Shown from {error_budget.MIN_TURNS} turns"
                 ),
-                advice="Nothing left: the objective is missed. The table below says by whom.",
+                advice="At 0% the objective is missed. The table below names the service.",
                 source=panels.FROM_RULES,
             )
         )
@@ -155,14 +155,12 @@ def firing_alerts(config: RuleConfig) -> stat.Panel:
         panels.stat_panel(17, "Alerts firing")
         .description(
             description(
-                question="Does anything need somebody?",
+                question="Which alerts need attention?",
                 formula=(
-                    "our alerts that fire at the end of the time range, for the chosen services "
-                    "and about the Collector"
+                    "endturn alerts that fire at the end of the time range, of the selected "
+                    "services and of the Collector"
                 ),
-                advice=(
-                    "Each has a runbook. Which they are stands in the annotations of every chart."
-                ),
+                advice="Click for the list. Each alert has a runbook; charts mark when it fired.",
                 source=panels.FROM_PROMETHEUS,
             )
         )
@@ -171,7 +169,7 @@ def firing_alerts(config: RuleConfig) -> stat.Panel:
         .no_value("none")
         .text_mode(BigValueTextMode.VALUE_AND_NAME)
         .data_links(
-            [dashboard.DashboardLink("What watches over this").url("/alerting/list?search=Endturn")]
+            [dashboard.DashboardLink("The alert rules").url("/alerting/list?search=Endturn")]
         )
     )
     for ref_id, severity, color in (("A", "critical", "red"), ("B", "warning", "orange")):
@@ -195,17 +193,16 @@ def services(config: RuleConfig) -> table.Panel:
         21, "Services, worst first", columns=columns, sort_by="Unfinished"
     ).description(
         description(
-            question="Which service should be looked at first?",
+            question="Which service needs attention first?",
             formula=(
-                f"everything over the whole time range; the budget over {duration(config.period)}, "
-                f"from {error_budget.MIN_TURNS} turns on; the worst model is the one that left "
-                "most turns unfinished"
+                "one row per service, environment and cluster, over the time range. The budget is "
+                f"that of {duration(config.period)}, from {error_budget.MIN_TURNS} turns. The "
+                "worst model has most unfinished turns"
             ),
             advice=(
-                "Responses lead to their stop reasons, unfinished turns to how they ended, the "
-                "worst model to its own dashboard. Services without endturn in the process have "
-                "responses, counted one by one by the Collector, but no turns: nothing tells which "
-                "responses answer one question."
+                "Click the responses for their stop reasons, the unfinished turns for how they "
+                "ended, the model for its limits. Services without endturn in the process have "
+                "responses, but no turns."
             ),
             source=panels.FROM_PROCESS,
         )
@@ -217,13 +214,12 @@ def _service_columns(config: RuleConfig) -> list[Column]:
     unfinished = QUERIES.events(UNFINISHED.count, by=SERVICE)
     return [
         Column(title="Service", label=JOB),
-        Column(title="Environment", label=ENVIRONMENT),
-        Column(title="Cluster", label=CLUSTER),
+        Column(title="Environment", label=ENVIRONMENT, width=120),
+        Column(title="Cluster", label=CLUSTER, is_hidden=True),
         Column(
             title="Responses",
             width=105,
             query=QUERIES.events(RESPONSES.count, by=SERVICE),
-            decimals=0,
             link=dashboard_link(
                 "Its stop reasons", "endturn-stops", sets=links.ROW_SERVICE, keeps=links.SOURCE
             ),
@@ -236,12 +232,10 @@ def _service_columns(config: RuleConfig) -> list[Column]:
             decimals=1,
             steps=TRUNCATION_STEPS,
         ),
-        Column(title="Turns", width=90, query=turns, decimals=0),
         Column(
             title="Unfinished",
             width=110,
             query=or_zero(unfinished, turns),
-            decimals=0,
             steps=UNFINISHED_STEPS,
             link=dashboard_link(
                 "Its continuations",
@@ -249,14 +243,6 @@ def _service_columns(config: RuleConfig) -> list[Column]:
                 sets=links.ROW_SERVICE,
                 keeps=links.SOURCE,
             ),
-        ),
-        Column(
-            title="Unfinished share",
-            width=135,
-            query=QUERIES.ratio(UNFINISHED_SHARE, by=SERVICE),
-            unit=units.PercentUnit,
-            decimals=1,
-            steps=UNFINISHED_SHARE_STEPS,
         ),
         Column(
             title="Budget left",
@@ -284,12 +270,11 @@ def _worst_model_columns() -> list[Column]:
                 keeps=links.SOURCE,
             ),
         ),
-        Column(title="Its provider", width=120, label=schema.PROVIDER.label),
+        Column(title="Its provider", label=schema.PROVIDER.label, is_hidden=True),
         Column(
             title="Unfinished of it",
-            width=135,
             query=f"topk by ({', '.join(SERVICE)}) (1, {unfinished_by_model} > 0)",
-            decimals=0,
+            is_hidden=True,
         ),
     ]
 
@@ -305,15 +290,14 @@ def stop_reasons() -> timeseries.Panel:
         .description(
             description(
                 question="Why do models stop?",
-                formula="responses in each step (a minute or more), by normalised reason",
+                formula="responses in each step (a minute or more), by normalised stop reason",
                 advice=(
-                    "Green and blue is a model that finished or wants a tool. Orange and red is an "
-                    "answer that was cut off."
+                    "Green and blue: the model finished, or calls a tool. Orange and red: the "
+                    "response was truncated."
                 ),
                 source=panels.FROM_RESPONSES,
             )
         )
-        .decimals(0)
         .axis_label("responses per step")
         .with_target(
             panels.over_time(by_reason).legend_format(panels.series_name(schema.REASON.label))
@@ -325,19 +309,17 @@ def stop_reasons() -> timeseries.Panel:
 def turn_duration() -> timeseries.Panel:
     """Compare the duration of continued turns with that of plain turns."""
     panel = (
-        panels.line_chart(32, "Turn duration, continued and plain", legend=panels.RIGHT)
+        panels.line_chart(32, "Turn duration, continued and plain", legend=panels.BOTTOM)
         .description(
             description(
-                question="How long do people wait, and how much longer for continued turns?",
+                question="How much longer do users wait for continued turns?",
                 formula=(
-                    "from a turn's first call to the end of its last, the time in which tools run "
-                    "included: quantiles over the chosen window, interpolated within the "
-                    "histogram's buckets"
+                    "time from a turn's first call to the end of its last, tools included: "
+                    "quantiles over the chosen window, interpolated within the histogram's buckets"
                 ),
                 advice=(
-                    "The gap between the two is what truncation costs in time; a larger max_tokens "
-                    "closes it. Where agents run tools, turns of more calls take longer, and are "
-                    "cut off more often."
+                    "The gap is the time that truncation costs; a larger max_tokens closes it. "
+                    "With tools, turns of more calls take longer and are truncated more often."
                 ),
                 source=panels.FROM_TURNS,
             )
@@ -374,12 +356,12 @@ def models() -> table.Panel:
         description(
             question="How do the models compare?",
             formula=(
-                "everything over the whole time range; durations are quantiles of single calls, "
-                "tokens go in and come out"
+                "over the time range, by provider and model. Durations are quantiles of single "
+                "calls; tokens are input and output"
             ),
             advice=(
-                "A model that is cut off more often than others at the same work has too small a "
-                "limit: its name leads to what would do."
+                "A model that is truncated more often than others at the same work has too low a "
+                "limit. Click its name for the limit that it needs."
             ),
             source=panels.FROM_CALLS,
         )
@@ -397,7 +379,7 @@ def _model_columns() -> list[Column]:
     )
     tokens = QUERIES.rate(schema.TOKEN_USAGE, HistogramPart.SUM, by=CALL, over=Window.DASHBOARD)
     return [
-        Column(title="Provider", label=schema.PROVIDER.label),
+        Column(title="Provider", label=schema.PROVIDER.label, width=110),
         Column(
             title="Model",
             label=schema.REQUEST_MODEL.label,
@@ -405,38 +387,35 @@ def _model_columns() -> list[Column]:
                 "This model", "endturn-model", sets=links.ROW_MODEL, keeps=links.SERVICE
             ),
         ),
-        Column(title="Responses", query=QUERIES.events(RESPONSES.count, by=CALL), decimals=0),
+        Column(title="Responses", query=QUERIES.events(RESPONSES.count, by=CALL), width=105),
         Column(
             title="Truncated",
             query=QUERIES.ratio(TRUNCATION, by=CALL),
             unit=units.PercentUnit,
             decimals=1,
+            width=100,
             steps=TRUNCATION_STEPS,
         ),
         Column(
             title="Unfinished",
             query=or_zero(unfinished, turns),
-            decimals=0,
+            width=110,
             steps=UNFINISHED_STEPS,
         ),
-        _seconds_column("Call p50", schema.OPERATION_DURATION, quantile=0.5),
-        _seconds_column("Call p95", schema.OPERATION_DURATION, quantile=0.95),
-        _seconds_column("First chunk p95", schema.FIRST_CHUNK, quantile=0.95),
-        Column(title="Tokens", query=f"$__range_s * {tokens}", unit=units.Short, decimals=1),
+        Column(
+            title="Call p95",
+            query=QUERIES.rate_quantile(0.95, schema.OPERATION_DURATION, by=CALL),
+            unit=units.Seconds,
+            decimals=1,
+            width=100,
+        ),
+        Column(title="Tokens", query=f"$__range_s * {tokens}", width=95),
         Column(
             title="Failed calls",
             query=f"{failed_calls} / {calls}",
             unit=units.PercentUnit,
             decimals=1,
+            width=110,
             steps=TRUNCATION_STEPS,
         ),
     ]
-
-
-def _seconds_column(title: str, metric: Metric, *, quantile: float) -> Column:
-    return Column(
-        title=title,
-        query=QUERIES.rate_quantile(quantile, metric, by=CALL),
-        unit=units.Seconds,
-        decimals=1,
-    )

@@ -20,8 +20,8 @@ STOP_REASONS: Final[Palette] = {
     StopReason.MAX_TOKENS: "orange",
     StopReason.CONTEXT_WINDOW_EXCEEDED: "dark-orange",
     StopReason.MISSING: "red",
-    StopReason.SAFETY_BLOCKED: "purple",
-    StopReason.REFUSED: "light-purple",
+    StopReason.SAFETY_BLOCKED: "dark-purple",
+    StopReason.REFUSED: "super-light-purple",
     StopReason.PAUSED: "light-blue",
     StopReason.CANCELLED: "#8e8e8e",
     StopReason.ERROR: "dark-red",
@@ -60,3 +60,16 @@ VLLM_FINISHED_REASONS: Final[Palette] = {
     "error": "dark-red",
     "repetition": "purple",
 }
+PROVIDERS: Final[Palette] = {
+    "openai": "#5794f2",
+    "anthropic": "#b877d9",
+    r"gcp\..+": "#3fb8b0",
+    r"aws\..+": "#9aa5b1",
+    r"azure\..+": "#4169c9",
+    "mistral_ai": "#e48fc0",
+    "deepseek": "#8a7bd1",
+    "x_ai": "#6f7680",
+}
+"""Regular expression of a provider -> the hue of its models. None is a verdict's color."""
+OTHER_PROVIDERS: Final[Color] = "#7fa3b8"
+SERVICES: Final[Color] = "#5b7fd6"

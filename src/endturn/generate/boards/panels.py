@@ -12,6 +12,7 @@ from string import ascii_uppercase
 from typing import Final
 
 from grafana_foundation_sdk.builders import (
+    barchart,
     bargauge,
     common as build,
     dashboard,
@@ -48,6 +49,7 @@ from grafana_foundation_sdk.models.common import (
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardLink,
+    DataTransformerConfig,
     DynamicConfigValue,
     FieldColorModeId,
     Threshold,
@@ -56,7 +58,7 @@ from grafana_foundation_sdk.models.loki import QueryEditorMode as LogQueryEditor
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
 from grafana_foundation_sdk.models.tempo import SearchTableType
 
-from endturn.generate.boards.palettes import Color, Palette
+from endturn.generate.boards.palettes import OTHER_PROVIDERS, PROVIDERS, Color, Palette
 from endturn.telemetry import Count, Indicator, schema
 
 Step = tuple[float | None, Color]
@@ -69,29 +71,32 @@ LOKI: Final = DataSourceRef(type_val="loki", uid="${loki_datasource}")
 RIGHT: Final = LegendPlacement.RIGHT
 BOTTOM: Final = LegendPlacement.BOTTOM
 
+COUNT: Final = units.Short
+"""The unit of every number of things: 53, 1.39 K, 1.39 Mil. (`sishort` writes 0.5 as 500 m.)"""
+
 # Where a panel's data come from, so that a reader understands an empty one.
 FROM_RESPONSES: Final = (
-    "Works without endturn in the process too: the Collector counts the responses of any language, "
-    "each model call for itself."
+    "Works without endturn in the agent's process: the Collector counts the responses of agents in "
+    "any language. Each model call counts as one response."
 )
 FROM_PROCESS: Final = "Needs endturn in the agent's process."
 FROM_TURNS: Final = (
-    "Needs endturn in the agent's process: a turn is what an agent does for one user input, and "
-    "what the Collector counts of other languages are single responses."
+    "Needs endturn in the agent's process. A turn is what an agent does for one user input; of "
+    "agents in other languages the Collector counts responses only."
 )
 FROM_CALLS: Final = (
-    "From the GenAI conventions' metrics, whoever records them: endturn, or another "
+    "Source: the metrics of the GenAI conventions, recorded by endturn or by another "
     "instrumentation."
 )
-FROM_RULES: Final = "From the recorded counts of `dashboards/rules`."
-FROM_PROMETHEUS: Final = "From Prometheus itself."
-FROM_COLLECTOR: Final = "From the Collector's own metrics."
-FROM_SDK: Final = "From the OpenTelemetry SDK's own metrics, which `configure()` switches on."
-FROM_SERVERS: Final = "From what servers and gateways expose, where Prometheus scrapes them."
+FROM_RULES: Final = "Needs the recording rules of `dashboards/rules`."
+FROM_PROMETHEUS: Final = "Source: Prometheus itself."
+FROM_COLLECTOR: Final = "Source: the Collector's own metrics."
+FROM_SDK: Final = "Source: the OpenTelemetry SDK's own metrics, which `configure()` switches on."
+FROM_SERVERS: Final = "Source: metrics of model servers and gateways that Prometheus scrapes."
 FROM_SPANS: Final = (
-    "From spans; of agents without endturn those whose stop reason the Collector normalises."
+    "Source: spans. Of agents without endturn, those whose stop reason the Collector normalises."
 )
-FROM_EVENTS: Final = "From events of endturn in the agent's process."
+FROM_EVENTS: Final = "Source: events of endturn in the agent's process."
 SOURCES: Final = (
     FROM_RESPONSES,
     FROM_PROCESS,
@@ -118,7 +123,7 @@ def description(*, question: str, formula: str, advice: str, source: str) -> str
 def indicator_description(
     indicator: Indicator,
     *,
-    scope: str = "in the whole time range",
+    scope: str = "in the time range",
     question: str = "",
     advice: str = "",
 ) -> str:
@@ -163,11 +168,11 @@ def warning_steps(look: float, act: float, *, base: Color) -> tuple[Step, ...]:
     return (None, base), (look, "orange"), (act, "red")
 
 
-def indicator_steps(indicator: Indicator, *, base: Color) -> tuple[Step, ...]:
-    """Return the steps of an indicator's thresholds; without any, the base color alone."""
+def indicator_steps(indicator: Indicator) -> tuple[Step, ...]:
+    """Return the steps of an indicator: grey without data, green from zero, orange, red."""
     if (limits := indicator.thresholds) is None:
-        return ((None, base),)
-    return warning_steps(limits.look, limits.act, base=base)
+        return ((None, "text"),)
+    return (None, "text"), (0, "green"), (limits.look, "orange"), (limits.act, "red")
 
 
 def threshold_property(*steps: Step) -> DynamicConfigValue:
@@ -186,7 +191,10 @@ def dashed() -> DynamicConfigValue:
 
 
 def shades(color: Color) -> dashboard.FieldColor:
-    """Return a color scheme of one color's shades, for charts about one bad thing."""
+    """Return a color scheme of one color's shades.
+
+    Blue for models and services, whose colors are no verdict; orange and red for bad events.
+    """
     return dashboard.FieldColor().mode(FieldColorModeId.SHADES).fixed_color(color)
 
 
@@ -194,6 +202,15 @@ def paint(panel: timeseries.Panel, palette: Palette) -> timeseries.Panel:
     """Give each series the color of its name."""
     for name, color in palette.items():
         panel.override_by_name(str(name), [fixed_color(color)])
+    return panel
+
+
+def paint_models(panel: timeseries.Panel) -> timeseries.Panel:
+    """Give each model a shade of its provider's hue; the legend begins with the provider."""
+    panel.color_scheme(shades(OTHER_PROVIDERS))
+    for provider, hue in PROVIDERS.items():
+        shaded = DynamicConfigValue("color", {"mode": "shades", "fixedColor": hue})
+        panel.override_by_regexp(f"/^{provider} ·/", [shaded])
     return panel
 
 
@@ -260,12 +277,9 @@ def indicator_stat(panel_id: int, indicator: Indicator, *, title: str = "") -> s
     panel = (
         stat_panel(panel_id, title or indicator.title)
         .description(indicator_description(indicator))
-        .unit(units.PercentUnit if indicator.whole else units.LocaleFormat)
-        .decimals(1 if indicator.whole else 0)
+        .thresholds(thresholds(*indicator_steps(indicator)))
     )
-    if indicator.thresholds is None:
-        return panel
-    return panel.thresholds(thresholds(*indicator_steps(indicator, base="green")))
+    return panel.unit(units.PercentUnit).decimals(1) if indicator.whole else panel.unit(COUNT)
 
 
 # --- Charts over time -----------------------------------------------------------------------------
@@ -330,7 +344,7 @@ def area_chart(panel_id: int, title: str, *, legend: LegendPlacement) -> timeser
         .fill_opacity(60)
         .show_points(VisibilityMode.NEVER)
         .stacking(_stacked())
-        .thresholds(thresholds((None, "green")))
+        .thresholds(thresholds((None, "text")))
         .legend(_legend(legend, calculation="lastNotNull", sort_by="Last *"))
     )
 
@@ -339,7 +353,7 @@ def bar_chart(panel_id: int, title: str, *, legend: LegendPlacement | None) -> t
     """Start a chart of stacked bars; a bar ends at its time and holds what happened before it."""
     return (
         _chart(panel_id, title)
-        .unit(units.LocaleFormat)
+        .unit(COUNT)
         .max_data_points(72)  # five minutes each in six hours
         .draw_style(GraphDrawStyle.BARS)
         .bar_alignment(BarAlignment.BEFORE)
@@ -348,7 +362,7 @@ def bar_chart(panel_id: int, title: str, *, legend: LegendPlacement | None) -> t
         .line_width(0)
         .stacking(_stacked())
         .axis_soft_max(4)
-        .thresholds(thresholds((None, "green")))
+        .thresholds(thresholds((None, "text")))
         .legend(_legend(legend, calculation="sum", sort_by="Total"))
     )
 
@@ -400,10 +414,8 @@ def indicator_bars(
     return (
         bar_chart(panel_id, title or indicator.title, legend=legend)
         .description(indicator_description(indicator, scope="in each step (a minute or more)"))
-        .decimals(0)
         .axis_label(f"{noun} per step")
         .no_value("none")
-        .thresholds(thresholds(*indicator_steps(indicator, base="green")))
     )
 
 
@@ -424,8 +436,7 @@ def bucket_gauge(panel_id: int, title: str) -> bargauge.Panel:
         .title(title)
         .datasource(PROMETHEUS)
         .no_value("no traffic")
-        .unit(units.LocaleFormat)
-        .decimals(0)
+        .unit(COUNT)
         .min(0)
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.FIXED).fixed_color("blue"))
         .thresholds(thresholds((None, "blue")))
@@ -440,6 +451,50 @@ def bucket_gauge(panel_id: int, title: str) -> bargauge.Panel:
         .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
         .show_unfilled(False)
         .value_mode(BarGaugeValueMode.TEXT)
+    )
+
+
+def share_bars(panel_id: int, title: str, *, category: str) -> barchart.Panel:
+    """Start a chart of horizontal bars of equal length, whose parts are shares.
+
+    Args:
+        category: The column whose values name the bars.
+    """
+    return (
+        barchart.Panel()
+        .id(panel_id)
+        .title(title)
+        .datasource(PROMETHEUS)
+        .no_value("no traffic")
+        .unit(COUNT)
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.FIXED).fixed_color("#8e8e8e"))
+        .thresholds(thresholds((None, "text")))
+        .orientation(VizOrientation.HORIZONTAL)
+        .stacking(StackingMode.PERCENT)
+        .x_field(category)
+        .show_value(VisibilityMode.NEVER)
+        .fill_opacity(80)
+        .line_width(0)
+        .bar_width(0.8)
+        .legend(
+            build.VizLegendOptions()
+            .show_legend(True)
+            .placement(LegendPlacement.BOTTOM)
+            .display_mode(LegendDisplayMode.LIST)
+        )
+        .tooltip(build.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.NONE))
+    )
+
+
+def sorted_rows(panel: barchart.Panel, *, by: str, limit: int) -> barchart.Panel:
+    """Sort rows by a column, largest first, keep the first ones, and drop the column."""
+    sort = {"fields": {}, "sort": [{"field": by, "desc": True}]}
+    return (
+        panel.with_transformation(DataTransformerConfig("sortBy", options=sort))
+        .with_transformation(DataTransformerConfig("limit", options={"limitField": limit}))
+        .with_transformation(
+            DataTransformerConfig("organize", options={"excludeByName": {by: True}})
+        )
     )
 
 

@@ -53,8 +53,8 @@ def pipeline(config: RuleConfig) -> dashboard.Dashboard:
     )
 
     board.with_row(dashboard.Row("Agents").id(10))
-    board.with_panel(silent_services().span(12).height(9))
-    board.with_panel(dropped_by_sdks(config).span(12).height(9))
+    board.with_panel(silent_services().span(14).height(9))
+    board.with_panel(dropped_by_sdks(config).span(10).height(9))
     board.with_panel(
         own_failures(
             12,
@@ -79,23 +79,27 @@ def pipeline(config: RuleConfig) -> dashboard.Dashboard:
     )
 
     board.with_row(dashboard.Row("Collector").id(20))
-    board.with_panel(collector_panels.collectors(config).span(4).height(8))
-    board.with_panel(collector_panels.accepted().span(10).height(8))
-    board.with_panel(collector_panels.delivered().span(10).height(8))
-    board.with_panel(collector_panels.lost_by_collectors().span(14).height(8))
-    board.with_panel(collector_panels.queues().span(10).height(8))
-    board.with_panel(collector_panels.memory().span(8).height(6))
-    board.with_panel(collector_panels.undecided_traces().span(8).height(6))
-    board.with_panel(collector_panels.dropped_delta_points().span(8).height(6))
-
-    board.with_row(dashboard.Row("A fleet's gateways, behind Kafka").id(40))
-    board.with_panel(collector_panels.kafka_lag().span(8).height(8))
-    board.with_panel(collector_panels.kafka_unread().span(6).height(8))
-    board.with_panel(collector_panels.traces_lost_with_gateways().span(10).height(8))
+    board.with_panel(collector_panels.collectors(config).span(4).height(9))
+    board.with_panel(collector_panels.accepted().span(10).height(9))
+    board.with_panel(collector_panels.delivered().span(10).height(9))
+    board.with_panel(collector_panels.lost_by_collectors().span(24).height(6))
+    board.with_panel(collector_panels.queues().span(12).height(8))
+    board.with_panel(collector_panels.memory().span(12).height(8))
+    board.with_panel(collector_panels.undecided_traces().span(12).height(6))
+    board.with_panel(collector_panels.dropped_delta_points().span(12).height(6))
 
     board.with_row(dashboard.Row("Prometheus").id(30))
     board.with_panel(rule_evaluations().span(12).height(6))
     board.with_panel(series_in_prometheus().span(12).height(6))
+
+    # Collapsed: few installations have Kafka.
+    board.with_row(
+        dashboard.Row("A fleet's gateways, behind Kafka")
+        .id(40)
+        .with_panel(collector_panels.kafka_lag().span(8).height(8))
+        .with_panel(collector_panels.kafka_unread().span(8).height(8))
+        .with_panel(collector_panels.traces_lost_with_gateways().span(8).height(8))
+    )
     return board
 
 
@@ -110,8 +114,8 @@ def silent_services() -> table.Panel:
     processes = f"count{by_clause((*SERVICE, INSTANCE))}(last_over_time({turns}[15m]))"
     columns = [
         Column(title="Service", label=JOB),
-        Column(title="Environment", label=ENVIRONMENT),
-        Column(title="Cluster", label=CLUSTER),
+        Column(title="Environment", label=ENVIRONMENT, width=110),
+        Column(title="Cluster", label=CLUSTER, is_hidden=True),
         Column(
             title="Silent for",
             query=(
@@ -121,23 +125,24 @@ def silent_services() -> table.Panel:
                 ")"
             ),
             unit=units.Seconds,
+            width=100,
             steps=SILENCE_STEPS,
         ),
-        Column(title="Processes", query=f"count{by}({processes})"),
-        Column(title="Series", query=f"count{by}(last_over_time({responses}[1d]))"),
+        Column(title="Processes", width=95, query=f"count{by}({processes})"),
+        Column(title="Series", width=75, query=f"count{by}(last_over_time({responses}[1d]))"),
     ]
     return table_panel(
         11, "Services, the longest silent first", columns=columns, sort_by="Silent for"
     ).description(
         description(
-            question="Who has stopped reporting?",
+            question="Which services have stopped reporting?",
             formula=(
-                "services with counters in the last day: time since the newest, processes, series "
-                "of responses"
+                "services with counters in the last day: time since their last sample, number of "
+                "processes, number of series of responses"
             ),
             advice=(
-                "Silent for longer than the export interval: the process ended, or its way to here "
-                "is broken. No processes: the Collector counts it."
+                "Silent for longer than the export interval: the process ended, or its telemetry "
+                "does not arrive. No processes: the Collector counts the responses."
             ),
             source=panels.FROM_PROCESS,
         )
@@ -154,25 +159,25 @@ def dropped_by_sdks(config: RuleConfig) -> timeseries.Panel:
     total = f"count{by_clause(by)}(last_over_time({drops}[{Window.DASHBOARD}] @ end()))"
     legend = f"{series_name(JOB, ENVIRONMENT, separator=' ')}, {series_name(external.ERROR_TYPE)}"
     return (
-        panels.bar_chart(14, "Dropped by SDKs", legend=panels.RIGHT)
+        panels.bar_chart(14, "Dropped by SDKs", legend=panels.BOTTOM)
         .description(
             description(
-                question="What do agents lose before it is sent?",
+                question="Which spans and events do agents lose before they are sent?",
                 formula=(
-                    "spans and events that an SDK's queue had no room for, or that the Collector "
-                    "did not take for two minutes, in each step (a minute or more), by service, "
-                    "environment and cause"
+                    "spans and events that an SDK dropped because its queue was full, or because "
+                    "the Collector refused them or did not answer for two minutes, in each step (a "
+                    "minute or more), by service, environment and cause"
                 ),
                 advice=(
                     "`queue_full`: raise OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE, or "
-                    "put a Collector beside the agent. Anything else is the Collector's answer."
+                    "run a Collector beside the agent. Other causes are the Collector's answers."
                 ),
                 source=panels.FROM_SDK,
             )
         )
-        .decimals(0)
         .axis_label("records per step")
         .no_value("nothing dropped")
+        .color_scheme(panels.shades("red"))
         .with_target(panels.over_time(f"{dropped}\nor 0 * {total}").legend_format(legend))
     )
 
@@ -202,19 +207,18 @@ def rule_evaluations() -> timeseries.Panel:
         panels.bar_chart(31, "Rule evaluations missed or failed", legend=panels.RIGHT)
         .description(
             description(
-                question="Were the rules evaluated each time?",
+                question="Does Prometheus evaluate the rules?",
                 formula=(
-                    "missed and failed evaluations of our rule groups, in each step (a minute or "
-                    "more)"
+                    "missed and failed evaluations of endturn's rule groups, in each step (a "
+                    "minute or more)"
                 ),
                 advice=(
-                    "What happens in such a minute is missing from both sides of a recorded share. "
-                    "Prometheus is overloaded, or was restarted."
+                    "Prometheus is overloaded, or was restarted. Recorded counts lack the events "
+                    "of such a minute; shares stay right."
                 ),
                 source=panels.FROM_PROMETHEUS,
             )
         )
-        .decimals(0)
         .axis_label("evaluations per step")
         .no_value("none")
     )
@@ -234,22 +238,22 @@ def rule_evaluations() -> timeseries.Panel:
 def series_in_prometheus() -> timeseries.Panel:
     """Show how many series Prometheus holds."""
     return (
-        panels.line_chart(33, "Series in Prometheus", legend=panels.RIGHT)
+        panels.line_chart(33, "Series in Prometheus", legend=panels.BOTTOM)
         .description(
             description(
                 question="Does the number of series grow without end?",
                 formula=(
-                    "series in the head block, of everything that each Prometheus, or each "
-                    "receiver of a fleet, holds"
+                    "all series in the head block of each Prometheus, or of each receiver of a "
+                    "fleet"
                 ),
                 advice=(
-                    "Growing with each restart: process ids in labels. Ours are in `instance` "
-                    "alone."
+                    "It grows with each restart: labels contain process ids. Of endturn's labels, "
+                    "only `instance` does."
                 ),
                 source=panels.FROM_PROMETHEUS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("series")
         .with_target(
             panels.over_time(sum_by((INSTANCE,), external.HEAD_SERIES.name)).legend_format(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana_foundation_sdk.builders import dashboard, table, timeseries
+from grafana_foundation_sdk.builders import barchart, dashboard, timeseries
 from grafana_foundation_sdk.models import units
 
 from endturn.generate import external_metrics as external
 from endturn.generate.boards import frame, links, palettes, panels
 from endturn.generate.boards.panels import description, series_name
-from endturn.generate.boards.tables import Column, table_panel
+from endturn.generate.boards.tables import Column, fill
 from endturn.generate.config import RuleConfig
 from endturn.generate.queries import (
     CALL,
@@ -21,12 +21,14 @@ from endturn.generate.queries import (
     sum_by,
     variable_matchers,
 )
-from endturn.telemetry import INDICATORS, Indicator, schema
+from endturn.telemetry import INDICATORS, Count, Indicator, schema
+from endturn.vocabulary import StopReason
 
 QUERIES: Final = Queries(variable_matchers())
 RESPONSES: Final = INDICATORS["responses"]
 TRUNCATION: Final = INDICATORS["truncation"]
 REASON: Final = schema.REASON.label
+TRUNCATED_SHARE: Final = "Truncated share"
 
 
 def stop_reasons(config: RuleConfig) -> dashboard.Dashboard:
@@ -35,8 +37,7 @@ def stop_reasons(config: RuleConfig) -> dashboard.Dashboard:
         uid="endturn-stops",
         title="Stop reasons",
         description=(
-            "Why do models stop, and does that change? Most of it works for agents without endturn "
-            "too."
+            "Why do models stop, and does that change? Most panels work for agents without endturn."
         ),
         config=config,
     ).with_variable(frame.window_variable())
@@ -46,10 +47,10 @@ def stop_reasons(config: RuleConfig) -> dashboard.Dashboard:
     board.with_panel(by_model().span(12).height(9))
 
     board.with_row(dashboard.Row("Truncation").id(30))
-    board.with_panel(truncation_by_model().span(12).height(8))
-    board.with_panel(truncation_by_service().span(12).height(8))
-    board.with_panel(truncated_responses().span(12).height(8))
-    board.with_panel(withheld_responses().span(12).height(8))
+    board.with_panel(truncation_by_model().span(12).height(10))
+    board.with_panel(truncation_by_service().span(12).height(10))
+    board.with_panel(truncated_responses().span(12).height(10))
+    board.with_panel(withheld_responses().span(12).height(10))
 
     board.with_row(dashboard.Row("Change").id(40))
     board.with_panel(compared_with_yesterday().span(12).height(8))
@@ -75,14 +76,14 @@ def shares() -> timeseries.Panel:
     part = QUERIES.increase(RESPONSES.count, by=(REASON,), over=Window.CHOSEN)
     whole = QUERIES.increase(RESPONSES.count, over=Window.CHOSEN)
     panel = (
-        panels.area_chart(21, "Stop reasons, shares", legend=panels.RIGHT)
+        panels.area_chart(21, "Stop reasons over time", legend=panels.RIGHT)
         .description(
             description(
                 question="Does the mix of reasons shift?",
-                formula="each reason's part of the responses over the chosen window",
+                formula="share of each stop reason in the responses of the chosen window",
                 advice=(
-                    "A band that widens while traffic does not change is a new prompt, model or "
-                    "limit. Compare with the marks of deployments."
+                    "A band widens while traffic stays the same: a prompt, model or limit changed. "
+                    "Compare with the blue marks of deployments."
                 ),
                 source=panels.FROM_RESPONSES,
             )
@@ -98,40 +99,60 @@ def shares() -> timeseries.Panel:
     return panels.paint(panel, palettes.STOP_REASONS)
 
 
-def by_model() -> table.Panel:
-    """List models and their stop reasons, most responses first."""
-    responses = QUERIES.events(RESPONSES.count, by=(*CALL, REASON))
-    of_model = QUERIES.events(RESPONSES.count, by=CALL)
+REASON_GROUPS: Final = {
+    "end_turn": (StopReason.END_TURN,),
+    "tool_call": (StopReason.TOOL_CALL,),
+    "max_tokens": (StopReason.MAX_TOKENS,),
+    "context window": (StopReason.CONTEXT_WINDOW_EXCEEDED,),
+    "missing": (StopReason.MISSING,),
+    "withheld": (StopReason.SAFETY_BLOCKED, StopReason.REFUSED),
+    "error": (StopReason.ERROR,),
+    "other": (StopReason.PAUSED, StopReason.CANCELLED, StopReason.UNKNOWN),
+}
+"""Part of a bar -> its stop reasons; the part has the color of the first."""
+MOST_MODELS: Final = 12
+
+
+def by_model() -> barchart.Panel:
+    """Show one bar per model with its stop reasons, most truncated first."""
     columns = [
-        Column(title="Provider", label=schema.PROVIDER.label, width=110),
-        Column(
-            title="Model",
-            label=schema.REQUEST_MODEL.label,
-            link=links.dashboard_link(
-                "This model", "endturn-model", sets=links.ROW_MODEL, keeps=links.SERVICE
-            ),
+        Column(title="Provider", label=schema.PROVIDER.label),
+        Column(title="Model", label=schema.REQUEST_MODEL.label),
+        *(
+            Column(title=title, query=QUERIES.events(_responses(*reasons), by=CALL))
+            for title, reasons in REASON_GROUPS.items()
         ),
-        Column(title="Stop reason", label=REASON, palette=palettes.STOP_REASONS),
-        Column(title="Responses", query=f"{responses} > 0", decimals=0, width=100),
-        Column(
-            title="Share",
-            query=f"{responses}\n/ on ({', '.join(CALL)}) group_left ()\n{of_model} > 0",
-            unit=units.PercentUnit,
-            decimals=1,
-        ),
+        Column(title=TRUNCATED_SHARE, query=QUERIES.ratio(TRUNCATION, by=CALL)),
     ]
-    return table_panel(
-        22, "Stop reasons by provider and model", columns=columns, sort_by="Responses"
-    ).description(
-        description(
-            question="Who stops for which reason?",
-            formula="responses in the whole time range; the share is of that model's responses",
-            advice=(
-                "Look for a model that is cut off much more often than others at the same work."
-            ),
-            source=panels.FROM_RESPONSES,
-        )
+    panel = fill(
+        panels.share_bars(22, "Stop reasons by model", category="Model").description(
+            description(
+                question="Which models are truncated most?",
+                formula=(
+                    "share of each stop reason in the responses of the time range, most truncated "
+                    f"model first, {MOST_MODELS} models at most"
+                ),
+                advice=(
+                    "Look for a model that is truncated much more often than others at the same "
+                    "work. Click its bar for the limit that it needs."
+                ),
+                source=panels.FROM_RESPONSES,
+            )
+        ),
+        columns,
     )
+    model = links.dashboard_link(
+        "This model", "endturn-model", sets=links.ROW_MODEL, keeps=links.SERVICE
+    )
+    panel.data_links(panels.data_links([model]))
+    for title, reasons in REASON_GROUPS.items():
+        color = palettes.STOP_REASONS[reasons[0]]
+        panel.override_by_name(title, [panels.fixed_color(color)])
+    return panels.sorted_rows(panel, by=TRUNCATED_SHARE, limit=MOST_MODELS)
+
+
+def _responses(*reasons: StopReason) -> Count:
+    return Count(schema.RESPONSES, only=((schema.REASON, frozenset(map(str, reasons))),))
 
 
 # --- Truncation -----------------------------------------------------------------------------------
@@ -140,41 +161,45 @@ def by_model() -> table.Panel:
 def truncation_by_model() -> timeseries.Panel:
     """Show the truncation rate of each model over time."""
     trend = QUERIES.ratio_trend(TRUNCATION, by=CALL, over=Window.CHOSEN)
-    return (
+    panel = (
         panels.indicator_lines(
             31,
             TRUNCATION,
             title="Truncation rate by model",
             scope="over the chosen window, by provider and model",
-            legend=panels.RIGHT,
+            legend=panels.BOTTOM,
         )
         .data_links(panels.data_links(links.model_links()))
         .with_target(panels.over_time(trend).legend_format(series_name(*CALL)))
     )
+    return panels.paint_models(panel)
 
 
 def truncation_by_service() -> timeseries.Panel:
     """Show the truncation rate of each service over time."""
     trend = QUERIES.ratio_trend(TRUNCATION, by=SERVICE, over=Window.CHOSEN)
-    return panels.indicator_lines(
+    panel = panels.indicator_lines(
         32,
         TRUNCATION,
         title="Truncation rate by service",
         scope="over the chosen window, by service",
-        legend=panels.RIGHT,
-    ).with_target(panels.over_time(trend).legend_format(series_name(*SERVICE, separator=" ")))
+        legend=panels.BOTTOM,
+    )
+    return panel.color_scheme(panels.shades(palettes.SERVICES)).with_target(
+        panels.over_time(trend).legend_format(series_name(*SERVICE, separator=" "))
+    )
 
 
 def truncated_responses() -> timeseries.Panel:
     """Show truncated responses over time by model."""
     indicator = INDICATORS["truncated_responses"]
-    return (
+    panel = (
         panels.indicator_bars(
             33,
             indicator,
             title="Truncated responses by model",
             noun="responses",
-            legend=panels.RIGHT,
+            legend=panels.BOTTOM,
         )
         .data_links(panels.data_links(links.model_links()))
         .with_target(
@@ -183,6 +208,7 @@ def truncated_responses() -> timeseries.Panel:
             )
         )
     )
+    return panels.paint_models(panel)
 
 
 def withheld_responses() -> timeseries.Panel:
@@ -205,9 +231,9 @@ def compared_with_yesterday() -> timeseries.Panel:
     panel = panels.indicator_lines(
         41,
         TRUNCATION,
-        title="Truncation rate, now and a day before",
-        scope="over the chosen window, and the same a day before",
-        question="Is it worse than it was?",
+        title="Truncation rate, compared with yesterday",
+        scope="over the chosen window, and over the same window a day before",
+        question="Is it worse than yesterday?",
         legend=panels.RIGHT,
     ).override_by_name("a day before", [panels.dashed()])
     panels.lines(
@@ -244,21 +270,19 @@ def _per_minute(metric: external.ExternalMetric, label: str) -> str:
 def vllm_reasons() -> timeseries.Panel:
     """Show the requests that vLLM finished, by its own reason."""
     panel = (
-        panels.area_chart(51, "vLLM, requests by finished reason", legend=panels.RIGHT)
+        panels.area_chart(51, "vLLM: requests by finished reason", legend=panels.RIGHT)
         .description(
             description(
                 question="Why did the server stop?",
-                formula=(
-                    "vLLM's own count of finished requests, per minute, over the chosen window"
-                ),
+                formula="finished requests per minute as vLLM counts them, over the chosen window",
                 advice=(
-                    "`length` is a truncation, whatever became of it on its way to the agent. More "
-                    "of it here than above: somebody between hides it, or is not instrumented."
+                    "`length` is a truncation. More of it here than above: a gateway hides it, or "
+                    "an agent is not instrumented."
                 ),
                 source=panels.FROM_SERVERS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("requests per minute")
         .no_value("no vLLM is scraped")
     )
@@ -281,15 +305,15 @@ def vllm_truncation() -> timeseries.Panel:
         for where in ((Matcher(external.FINISHED_REASON, "=", "length"),), ())
     )
     panel = (
-        panels.line_chart(52, "vLLM, truncation rate", legend=panels.RIGHT)
+        panels.line_chart(52, "vLLM: truncation rate", legend=panels.RIGHT)
         .description(
             description(
-                question="How many responses does the server itself cut off?",
+                question="What share of responses does the server truncate?",
                 formula=(
                     "requests with finished_reason length ÷ all finished requests over the chosen "
                     "window, by served model"
                 ),
-                advice="Compare with the truncation rate above, which is what agents saw.",
+                advice="Compare with the truncation rate above, which agents observed.",
                 source=panels.FROM_SERVERS,
             )
         )
@@ -308,22 +332,19 @@ def sglang_requests() -> timeseries.Panel:
     """Show SGLang's requests and those that were aborted."""
     model = external.SGLANG_MODEL
     panel = (
-        panels.line_chart(53, "SGLang, requests and aborted ones", legend=panels.RIGHT)
+        panels.line_chart(53, "SGLang: requests, aborted requests", legend=panels.RIGHT)
         .description(
             description(
-                question="How much does the server do, and how much of it in vain?",
+                question="How many requests does the server receive, and how many are aborted?",
                 formula=(
-                    "SGLang's own counts, per minute, over the chosen window; it does not count by "
-                    "finish reason"
+                    "requests per minute as SGLang counts them, over the chosen window; it does "
+                    "not count by finish reason"
                 ),
-                advice=(
-                    "Aborted requests are clients that went away: streams that nobody read to "
-                    "their end."
-                ),
+                advice="Aborted requests: the client disconnected before the stream ended.",
                 source=panels.FROM_SERVERS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("requests per minute")
         .no_value("no SGLang is scraped")
     )
@@ -340,22 +361,19 @@ def gateway_requests() -> timeseries.Panel:
     """Show what gateways pass on."""
     litellm, agentgateway = external.LITELLM_MODEL, schema.REQUEST_MODEL.label
     panel = (
-        panels.line_chart(54, "Gateways, requests and failures", legend=panels.RIGHT)
+        panels.line_chart(54, "Gateways: requests and failures", legend=panels.RIGHT)
         .description(
             description(
-                question="What do gateways pass on?",
+                question="How much traffic do gateways forward?",
                 formula=(
                     "LiteLLM's requests and failed responses per minute, and agentgateway's tokens "
                     "per minute, over the chosen window; neither counts by finish reason"
                 ),
-                advice=(
-                    "A gateway that shows traffic where nothing stands above it has agents that "
-                    "are not instrumented."
-                ),
+                advice="Traffic here and none above: its agents are not instrumented.",
                 source=panels.FROM_SERVERS,
             )
         )
-        .unit(units.Short)
+        .unit(panels.COUNT)
         .axis_label("per minute")
         .no_value("no gateway is scraped")
     )

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import TypeVar
 
-from grafana_foundation_sdk.builders import common as build, table
-from grafana_foundation_sdk.models import units
+from grafana_foundation_sdk.builders import barchart, common as build, table
 from grafana_foundation_sdk.models.common import FieldTextAlignment
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from endturn.generate.boards import panels
 from endturn.generate.boards.palettes import Palette
+
+Filled = TypeVar("Filled", table.Panel, barchart.Panel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Column:
         width: In pixels. Defaults to an equal part of what the others leave.
         steps: Thresholds that color the text.
         palette: Colors of the text by value.
+        is_hidden: It is not shown; links and sorting read it.
         link: Where a click on a cell leads.
     """
 
@@ -38,10 +41,16 @@ class Column:
     steps: Sequence[panels.Step] = ()
     palette: Palette | None = None
     link: Mapping[str, str] | None = None
+    is_hidden: bool = False
 
     def properties(self) -> list[DynamicConfigValue]:
         """Return the override properties of the column."""
         properties = []
+        if self.is_hidden:
+            # Grafana 12 reads the first, Grafana 13 the second.
+            properties.append(DynamicConfigValue("custom.hidden", True))
+            hide_from = {"legend": False, "tooltip": False, "viz": True}
+            properties.append(DynamicConfigValue("custom.hideFrom", hide_from))
         if self.unit is not None:
             properties.append(DynamicConfigValue("unit", self.unit))
         if self.decimals is not None:
@@ -72,7 +81,7 @@ def empty_table(panel_id: int, title: str) -> table.Panel:
         .title(title)
         .datasource(panels.PROMETHEUS)
         .no_value("–")
-        .unit(units.LocaleFormat)
+        .unit(panels.COUNT)
         .align(FieldTextAlignment.AUTO)
         .thresholds(panels.thresholds((None, "text")))
     )
@@ -89,6 +98,11 @@ def table_panel(
     panel = empty_table(panel_id, title).sort_by(
         [build.TableSortByFieldState().display_name(sort_by).desc(True)]
     )
+    return fill(panel, columns)
+
+
+def fill(panel: Filled, columns: Sequence[Column]) -> Filled:
+    """Add the columns to a panel that shows rows: their queries, joined by the labels."""
     letters = iter(ascii_uppercase)
     is_alone = sum(column.query is not None for column in columns) == 1
     fields: dict[str, str] = {}
@@ -108,6 +122,6 @@ def table_panel(
         "indexByName": {field: index for index, field in enumerate(fields)},
         "renameByName": fields,
     }
-    return panel.with_transformation(
-        DataTransformerConfig("merge", options={})
-    ).with_transformation(DataTransformerConfig("organize", options=organize))
+    panel.with_transformation(DataTransformerConfig("merge", options={}))
+    panel.with_transformation(DataTransformerConfig("organize", options=organize))
+    return panel

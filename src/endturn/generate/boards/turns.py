@@ -34,7 +34,7 @@ SPANS: Final = (
 )
 """TraceQL conditions of the selected services; spans that lack an attribute are kept, which `.*`
 does not match."""
-SHOW_BELOW: Final = "Click a trace's id to see it in the last row, with its events beside it."
+SHOW_BELOW: Final = "Click a trace's id to draw it in the last row, with its events."
 
 
 def turns(config: RuleConfig) -> dashboard.Dashboard:
@@ -43,7 +43,7 @@ def turns(config: RuleConfig) -> dashboard.Dashboard:
     board = frame.new_dashboard(
         uid="endturn-turns",
         title="Turns",
-        description="Which answers were cut off, one by one, as events and as traces.",
+        description="Truncated turns, one by one, as events and as traces.",
         config=config,
         sources=("prometheus", "tempo", "loki"),
     )
@@ -107,14 +107,14 @@ def endings() -> logs.Panel:
         panels.log_panel(41, "Endings")
         .description(
             description(
-                question="What became of each truncated turn?",
+                question="How did each truncated turn end?",
                 formula=(
-                    "one event for each turn that was truncated: model, outcome, continuations, "
-                    "output tokens and the turn's id"
+                    "one event for each truncated turn: model, outcome, continuations, output "
+                    "tokens and the turn's id"
                 ),
                 advice=(
-                    "`completed` was finished all the same; everything else was handed over cut. "
-                    "Open a line for all that the event holds, and for the link to its trace."
+                    "`completed`: a continuation finished the answer. Other outcomes: the user got "
+                    "a truncated answer. Open a line for all attributes and the link to its trace."
                 ),
                 source=panels.FROM_EVENTS,
             )
@@ -162,8 +162,8 @@ def truncated_responses() -> table.Panel:
         ),
     ).description(
         description(
-            question="Which calls were cut off?",
-            formula="spans of calls whose response was truncated, of what is chosen above",
+            question="Which responses were truncated?",
+            formula="spans of calls with a truncated response, for the selected variables",
             advice=SHOW_BELOW,
             source=panels.FROM_SPANS,
         )
@@ -185,8 +185,8 @@ def continuing_calls() -> table.Panel:
         ),
     ).description(
         description(
-            question="Which calls asked for the rest of an answer?",
-            formula="spans of calls that continue another, of what is chosen above",
+            question="Which calls continued an answer?",
+            formula="spans of calls that continue another, for the selected variables",
             advice=SHOW_BELOW,
             source=panels.FROM_SPANS,
         )
@@ -206,14 +206,11 @@ def continuation_events() -> logs.Panel:
         panels.log_panel(32, "Continuations, one by one")
         .description(
             description(
-                question="What was asked for, and what was left of the budget?",
-                formula=(
-                    "one event for each continuation: its number, its strategy, and how many are "
-                    "left"
-                ),
+                question="Which continuations were made?",
+                formula="one event for each: its number, its strategy, and how many are left",
                 advice=(
-                    "None is left, and the turn is unfinished: the policy's limit is too low, or "
-                    "max_tokens is."
+                    "None is left and the turn is unfinished: the policy's limit or max_tokens is "
+                    "too low."
                 ),
                 source=panels.FROM_EVENTS,
             )
@@ -226,13 +223,13 @@ def tool_events() -> logs.Panel:
     """List repairs of tool payloads, and tool calls that were blocked."""
     line = f"{{{{.event_name}}}} {MODEL} {_field(schema.ISSUE)}{_field(schema.BLOCK_REASON)} {TURN}"
     return (
-        panels.log_panel(42, "Cut tool payloads")
+        panels.log_panel(42, "Truncated tool calls")
         .description(
             description(
-                question="Which tool calls were cut, and were they mended?",
-                formula="events of repairs and of calls that were not run",
+                question="Which tool calls were truncated, and were they repaired?",
+                formula="events of repairs, and of tool calls that were not run",
                 advice=(
-                    "A tool that appears again and again takes more than fits: split it, or raise "
+                    "A tool that appears often needs longer arguments than fit: split it, or raise "
                     "max_tokens."
                 ),
                 source=panels.FROM_EVENTS,
@@ -252,14 +249,14 @@ def unknown_reasons() -> logs.Panel:
     """List stop reasons that are in no table."""
     line = f"{_field(schema.PROVIDER)} {MODEL} {_field(schema.RAW)}"
     return (
-        panels.log_panel(51, "Stop reasons without a row")
+        panels.log_panel(51, "Unmapped stop reasons")
         .description(
             description(
-                question="What did a provider say that nobody knows?",
-                formula="one event for each provider, model and raw value that is new",
+                question="Which stop reasons are in no table?",
+                formula="one event for each new combination of provider, model and raw value",
                 advice=(
-                    "The raw value needs a row in the provider's table. Until then such a turn "
-                    "counts as not completed."
+                    "Add the raw value to the provider's table. Until then such a turn counts as "
+                    "not completed."
                 ),
                 source=panels.FROM_EVENTS,
             )
@@ -277,11 +274,11 @@ def trace() -> dashboard.Panel:
         panels.trace_panel(61, "The trace")
         .description(
             description(
-                question="What happened in this one?",
+                question="What happened in this trace?",
                 formula="the trace whose id was clicked above",
                 advice=(
-                    "A continuation is linked to the call that it continues. Nothing here: choose "
-                    "a trace above."
+                    "A continuation is linked to the call that it continues. Empty: click a trace "
+                    "above."
                 ),
                 source=panels.FROM_SPANS,
             )
@@ -301,9 +298,9 @@ def trace_events() -> logs.Panel:
         panels.log_panel(62, "Its events")
         .description(
             description(
-                question="What was said meanwhile?",
-                formula="every event that carries this trace's id",
-                advice="Nothing here: choose a trace above.",
+                question="Which events belong to the trace?",
+                formula="every event with this trace's id",
+                advice="Empty: click a trace above.",
                 source=panels.FROM_EVENTS,
             )
         )
