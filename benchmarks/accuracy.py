@@ -30,7 +30,8 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from endturn.generate import promql  # noqa: E402
+from endturn.generate.queries import JOB, Matcher, Queries  # noqa: E402
+from endturn.telemetry import INDICATORS, Indicator  # noqa: E402
 from tests.support import conversations, faster  # noqa: E402
 from tests.support.processes import Collector, Prometheus, eventually  # noqa: E402
 
@@ -72,14 +73,15 @@ with httpx.Client(transport=httpx.MockTransport(answer)) as client:
         os.replace(truth + ".new", truth)  # whole, whenever this process is killed
 """
 
-ASKED: Final = {
-    "responses": "number(responses, all, RANGE)",
-    "turns": "number(turns, all, RANGE)",
-    "truncated": "number(truncated_turns, all, RANGE)",
-    "unfinished": "number(unfinished, all, RANGE)",
-    "truncation": "portion(truncation, all, RANGE)",
-    "unfinished share": "portion(unfinished_share, all, RANGE)",
+SHOWN: Final = {
+    "responses": "responses",
+    "turns": "turns",
+    "truncated": "truncated_turns",
+    "unfinished": "unfinished",
+    "truncation": "truncation",
+    "unfinished share": "unfinished_share",
 }
+"""What the panels show -> the indicator."""
 RECORDED: Final = {"turns": "turns", "truncated": "truncated", "unfinished": "unfinished"}
 
 
@@ -273,6 +275,14 @@ def running(folder: Path, times: float) -> Iterator[Stack]:
         yield Stack(folder, prometheus, collector, times, [])
 
 
+def shown(indicator: Indicator, window: str, *where: Matcher) -> str:
+    """The query of a panel that shows an indicator over a window."""
+    queries = Queries(where)
+    if indicator.whole is None:
+        return queries.events(indicator.count, over=window)
+    return queries.ratio(indicator, over=window)
+
+
 def measure(name: str, times: float = 1) -> dict[str, Any]:
     """Play one situation; what happened, what panels say, what `increase` would say, what is recorded."""
     with tempfile.TemporaryDirectory() as folder, running(Path(folder), times) as stack:
@@ -285,10 +295,7 @@ def measure(name: str, times: float = 1) -> dict[str, Any]:
         def ask(text: str) -> float:
             return sum(each.value for each in stack.prometheus.client.query(text))
 
-        said = {
-            key: ask(promql.expand(f"@{form.replace('RANGE', window)}@", {}, ['job="agent"']))
-            for key, form in ASKED.items()
-        }
+        said = {key: ask(shown(INDICATORS[name], window, Matcher(JOB, "=", "agent"))) for key, name in SHOWN.items()}
         guessed = ask(f'sum(increase(endturn_turns_total{{job="agent"}}[{window}]))')
         stack.wait(330)  # a turn stands in the counts for five minutes and one export
         since = f"{math.ceil(time.time() - begun)}s"
@@ -318,11 +325,8 @@ def demo() -> dict[str, Any]:
         time.sleep(30)
         window = f"{math.ceil(time.time() - begun)}s"
         said = {
-            key: sum(
-                each.value
-                for each in stack.prometheus.client.query(promql.expand(f"@{form.replace('RANGE', window)}@", {}))
-            )
-            for key, form in ASKED.items()
+            key: sum(each.value for each in stack.prometheus.client.query(shown(INDICATORS[name], window)))
+            for key, name in SHOWN.items()
         }
         guessed = stack.prometheus.client.query(f"sum(increase(endturn_turns_total[{window}]))")[0].value
     responses = sum(sum(row["responses"].values()) for row in rows)
@@ -350,11 +354,11 @@ def page(results: list[dict[str, Any]]) -> str:
             return f"{happened:.1%} · {said:.1%}"
         return f"{happened:.0f} · {said:.0f}"
 
-    head = ["situation", *ASKED, "turns, as increase", "turns, recorded"]
+    head = ["situation", *SHOWN, "turns, as increase", "turns, recorded"]
     lines = [HEAD, f"| {' | '.join(head)} |", f"| {' | '.join(['---'] * len(head))} |"]
     for result in results:
         recorded = f"{result['recorded']['turns']:.0f}" if result["recorded"] else "–"
-        cells = [pair(result, key) for key in ASKED]
+        cells = [pair(result, key) for key in SHOWN]
         lines.append(f"| {' | '.join([result['title'], *cells, format(result['increase'], '.0f'), recorded])} |")
     return "\n".join([*lines, foot()])
 

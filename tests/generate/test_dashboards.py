@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
+import os
 import re
 import subprocess
-import warnings
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,31 @@ import pytest
 import yaml
 
 from endturn.generate import dashboards
-from endturn.generate.dashboards import LABELS, NAMES, SOURCES
-from endturn.generate.promql import SERVICE, filled, selectors
-from endturn.telemetry import schema
+from endturn.generate.boards import frame, palettes, panels, stop_reasons
+from endturn.generate.config import RuleConfig
+from endturn.generate.dashboards import BOARDS
+from endturn.generate.queries import SERVICE, VARIABLES, Queries
+from endturn.telemetry import INDICATORS, schema
 from tests.support.processes import REPOSITORY
+from tests.support.promql import filled, selectors
 from tests.support.promtool import evaluate, oldest
 
-UNITS = {"percentunit", "s", "short", "locale", "currencyUSD", "bytes", "none"}
+NAMES = tuple(BOARDS)
+# After ours, which silences the SDK's warning that it has another format too.
+from grafana_foundation_sdk.builders.dashboard import Dashboard  # noqa: E402
+from grafana_foundation_sdk.cog import plugins  # noqa: E402
+from grafana_foundation_sdk.cog.builder import Builder  # noqa: E402
+from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: E402
+from grafana_foundation_sdk.models import dashboard as models  # noqa: E402
+
+SOURCES = {each.type_val: each.to_json() for each in (panels.PROMETHEUS, panels.TEMPO, panels.LOKI)}
+
+UNITS = {"percentunit", "s", "short", "currencyUSD", "bytes", "none"}
 BUILT_IN = re.compile("1|__(rate_interval|interval|range|range_s|all|url_time_range|field|data|value)")
 """Names of Grafana's own variables; 1 is the first group of a label_replace."""
 BY_NAME: dict[str, dict[str, Any]] = {
     name: json.loads((REPOSITORY / "dashboards" / f"{name}.json").read_text()) for name in NAMES
 }
-BOARDS = REPOSITORY / "src" / "endturn" / "generate" / "boards"
-NEEDS = yaml.safe_load((BOARDS / "shapes.yaml").read_text())["needs"]
 
 Panel = dict[str, Any]
 
@@ -53,6 +66,15 @@ def strings(node: Any) -> Iterator[str]:
             yield from strings(each)
 
 
+def shows(panel: Panel, target: dict[str, Any]) -> bool:
+    """Whether the panel shows a query's values; it may only sort rows by them."""
+    columns: dict[str, str] = {}
+    for step in panel.get("transformations", []):
+        columns |= step["options"].get("renameByName", {})
+    dropped = [step["options"].get("excludeByName", {}) for step in panel.get("transformations", [])]
+    return not any(columns.get(f"Value #{target['refId']}") in names for names in dropped)
+
+
 @pytest.fixture(params=NAMES)
 def board(request: pytest.FixtureRequest) -> dict[str, Any]:
     name: str = request.param
@@ -69,7 +91,9 @@ def test_there_are_six() -> None:
     assert len({board["uid"] for board in BY_NAME.values()}) == len(NAMES) == 6
     assert len(drawn(BY_NAME["overview"])) <= 16
     titles = Counter(panel["title"] for panel in PANELS)
-    asked = Counter((each["expr"], each["instant"]) for _, each in QUERIES)
+    asked = Counter(
+        (each["expr"], each["instant"]) for panel in PANELS for each in targets(panel) if shows(panel, each)
+    )
     assert {*titles.values(), *asked.values()} == {1}
 
 
@@ -88,12 +112,6 @@ def _as(node: Any, held: Any) -> Any:
 
 def test_grafanas_types_hold_all_of_it(board: dict[str, Any]) -> None:
     """Read and written by the Foundation SDK nothing is lost: no field is misspelt or unknown, as one would be here."""
-    with warnings.catch_warnings():
-        # Grafana takes no v2 dashboard from a file, so the classic one it is.
-        warnings.filterwarnings("ignore", message="Prefer using dashboardv2", category=DeprecationWarning)
-        from grafana_foundation_sdk.cog import plugins
-        from grafana_foundation_sdk.cog.encoder import JSONEncoder
-        from grafana_foundation_sdk.models import dashboard as models
     plugins.register_default_plugins()
     again = json.loads(JSONEncoder().encode(models.Dashboard.from_json(board | {"timezon": "utc"})))
     assert _as(board | {"timezon": "utc"}, again) == board | {"timezon": ...}
@@ -121,7 +139,7 @@ def test_panels_say_what_they_show(board: dict[str, Any]) -> None:
     for panel in drawn(board):
         says = panel["description"]
         assert re.match(r"\*\*.+\?\*\*\n\n[A-Z0-9*`].+\.\n\n.+\.\n\n.+\.$", says, re.DOTALL), panel["title"]
-        assert says.rpartition("\n\n")[2] in NEEDS.values()
+        assert says.rpartition("\n\n")[2] in panels.SOURCES
         for name in re.findall(r"Endturn[A-Z]\w+", says):
             assert (REPOSITORY / "docs" / "runbooks" / f"{name}.md").exists(), panel["title"]
     assert not [panel["title"] for panel in (*board["panels"], *drawn(board)) if "?" in panel["title"]]
@@ -155,14 +173,14 @@ def test_data_comes_from_the_chosen_source(board: dict[str, Any]) -> None:
 
 def test_variables_offer_what_those_before_them_leave(board: dict[str, Any]) -> None:
     """Filters stand in order; all of one matches series that lack its label, too."""
-    filters = [each for each in board["templating"]["list"] if each["name"] in LABELS]
-    assert [each["name"] for each in filters] == [*LABELS][: len(filters)]
+    filters = [each for each in board["templating"]["list"] if each["name"] in VARIABLES]
+    assert [each["name"] for each in filters] == [*VARIABLES][: len(filters)]
     for place, each in enumerate(filters):
         found = re.fullmatch(r"label_values\((.+), (\w+)\)", each["query"]["query"])
         assert found
         [(name, asked)] = selectors(found[1])
         assert name == schema.RESPONSES.prometheus
-        assert [label for label, _ in asked] == [*LABELS.values()][:place]
+        assert [label for label, _ in asked] == [*VARIABLES.values()][:place]
         assert (each["refresh"], each["allValue"]) == (2, ".*")
 
 
@@ -176,7 +194,7 @@ def test_every_variable_is_used_and_exists(board: dict[str, Any]) -> None:
 
 def test_filters_reach_every_query_of_our_own(board: dict[str, Any]) -> None:
     """No query of ours ignores what was chosen, where its series have such a label."""
-    chosen = {LABELS[each["name"]] for each in board["templating"]["list"] if each["name"] in LABELS}
+    chosen = {VARIABLES[each["name"]] for each in board["templating"]["list"] if each["name"] in VARIABLES}
     labels = {metric.prometheus: {a.label for a in metric.attributes} for metric in schema.METRICS}
     for panel in drawn(board):
         for target in targets(panel):
@@ -205,7 +223,7 @@ def test_filters_reach_every_search_of_events_and_spans() -> None:
 def test_recorded_series_are_read_by_the_budget_alone_and_exemplars_are_of_buckets() -> None:
     """Everything else works without any rule; only buckets as they were exported have exemplars."""
     reading = {title for title, each in QUERIES for name, _ in selectors(each["expr"]) if name.startswith("endturn:")}
-    assert reading == {"Error budget left", "Services, worst first"}
+    assert reading == {"Budget left", "Services, worst first"}
     shown = [each["expr"] for _, each in QUERIES if each.get("exemplar")]
     assert ["_bucket{" in expr for expr in shown] == [True, True]
 
@@ -216,11 +234,11 @@ def test_what_the_collector_fills_says_so() -> None:
     claims = set()
     for panel in PANELS:
         read = {name for each in targets(panel) for name, _ in selectors(each["expr"]) if name.startswith("endturn")}
-        if panel["description"].endswith(NEEDS["responses"]):
+        if panel["description"].endswith(panels.FROM_RESPONSES):
             claims.add(panel["title"])
             assert read, panel["title"]
             assert read <= filled, panel["title"]
-    assert "Truncation rate" in claims
+    assert "Truncated" in claims
 
 
 def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
@@ -253,21 +271,101 @@ def test_traces_that_ended_with_a_gateway_are_told_when_it_is_back_within_a_day(
 # --- Looks and links ----------------------------------------------------------------------------------------------
 
 
-PALETTES = {
-    "reasons": schema.REASON.values,
-    "strategies": schema.STRATEGY.values,
-    "results": schema.REPAIR_RESULT.values,
-    "tokens": ("input", "output"),
+PALETTES: dict[str, tuple[palettes.Palette, tuple[str, ...]]] = {
+    "stop reasons": (palettes.STOP_REASONS, schema.REASON.values),
+    "strategies": (palettes.STRATEGIES, schema.STRATEGY.values),
+    "repair results": (palettes.REPAIR_RESULTS, schema.REPAIR_RESULT.values),
+    "token types": (palettes.TOKEN_TYPES, schema.TOKEN_TYPE.values),
 }
 
 
-def test_what_has_a_meaning_has_a_colour() -> None:
-    """Each value of a closed set has a fixed colour, of outcomes some, and no two of a set share one."""
-    colours = yaml.safe_load((BOARDS / "common.yaml").read_text())["colours"]
-    assert {name: set(colours[name]) for name in PALETTES} == {name: set(values) for name, values in PALETTES.items()}
-    assert set(colours["outcomes"]) <= set(schema.OUTCOME.values)
-    for name in (*PALETTES, "outcomes"):
-        assert len(set(colours[name].values())) == len(colours[name]), name
+@pytest.mark.parametrize("name", PALETTES)
+def test_each_value_of_a_closed_set_has_its_own_color(name: str) -> None:
+    palette, values = PALETTES[name]
+    assert set(palette) == set(values)
+    assert len(set(palette.values())) == len(palette)
+
+
+def test_outcomes_have_colors_of_their_own() -> None:
+    assert set(palettes.OUTCOMES) <= set(schema.OUTCOME.values)
+    assert len(set(palettes.OUTCOMES.values())) == len(palettes.OUTCOMES)
+
+
+PALETTE_OF_NAMES = {**palettes.PROVIDERS, "other": palettes.OTHER_PROVIDERS, "services": palettes.SERVICES}
+
+
+@pytest.mark.parametrize("name", PALETTE_OF_NAMES)
+def test_the_color_of_a_model_or_service_is_no_verdict(name: str) -> None:
+    """It is neither red nor orange nor green."""
+    red, green, blue = (int(PALETTE_OF_NAMES[name][place : place + 2], 16) / 255 for place in (1, 3, 5))
+    hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
+    assert saturation < 0.2 or 170 < 360 * hue < 340
+
+
+def test_charts_of_models_and_services_use_those_colors() -> None:
+    """Beside lines of thresholds, the classic palette would paint some model red."""
+    for panel in PANELS:
+        legends = " ".join(each.get("legendFormat", "") for each in targets(panel))
+        thresholds = panel["fieldConfig"]["defaults"].get("custom", {}).get("thresholdsStyle")
+        if thresholds and "{{" in legends and "vllm" not in panel["title"].lower():
+            mode = panel["fieldConfig"]["defaults"]["color"]
+            assert mode["mode"] == "shades", panel["title"]
+            assert mode["fixedColor"] in PALETTE_OF_NAMES.values(), panel["title"]
+
+
+def test_each_stop_reason_is_in_one_part_of_a_models_bar() -> None:
+    parts = Counter(str(reason) for reasons in stop_reasons.REASON_GROUPS.values() for reason in reasons)
+    assert parts == dict.fromkeys(schema.REASON.values, 1)
+    colors = [palettes.STOP_REASONS[reasons[0]] for reasons in stop_reasons.REASON_GROUPS.values()]
+    assert len(set(colors)) == len(colors)
+
+
+# --- On a laptop --------------------------------------------------------------------------------------------------
+
+COLUMN = 40.3
+"""Width in pixels of one of the grid's 24 columns, on a page 1000 pixels wide."""
+
+
+def title_width(title: str) -> float:
+    """The pixels of a title in Grafana's font, roughly."""
+    narrow, wide = set("ijlrtfI ,.:;·'|()"), set("mwMW_")
+    return 7.8 * sum(0.55 if each in narrow else 1.35 if each in wide else 1 for each in title)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_title_fits(panel: Panel) -> None:
+    """Beside the icon of the description, which it would otherwise push into an ellipsis."""
+    assert title_width(panel["title"]) + 64 <= COLUMN * panel["gridPos"]["w"] - 8
+
+
+TABLES = [panel for panel in PANELS if panel["type"] == "table" and targets(panel)]
+
+
+@pytest.mark.parametrize("panel", TABLES, ids=lambda panel: panel["title"])
+def test_a_tables_columns_fit(panel: Panel) -> None:
+    """No column is out of sight: Grafana gives 150 pixels to one without a width."""
+    [columns] = [
+        step["options"]["renameByName"] for step in panel["transformations"] if "renameByName" in step["options"]
+    ]
+    overrides = {each["matcher"]["options"]: each["properties"] for each in panel["fieldConfig"]["overrides"]}
+    properties = [{each["id"]: each["value"] for each in overrides.get(name, [])} for name in columns.values()]
+    widths = [each.get("custom.width", 150) for each in properties if not each.get("custom.hidden")]
+    assert len(widths) <= 8
+    assert sum(widths) <= COLUMN * panel["gridPos"]["w"] - 10
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_what_has_no_value_is_grey(panel: Panel) -> None:
+    """The first step is the color of the words for nothing; green needs a value."""
+    steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])
+    assert [each["color"] for each in steps if each["value"] is None] in ([], ["text"], ["transparent"], ["blue"])
+
+
+def test_numbers_of_things_have_one_style() -> None:
+    """1.39 K, not 1,390 beside it; exact is what somebody types: a limit."""
+    plain = {panel["title"] for panel in PANELS if panel["fieldConfig"]["defaults"].get("unit") == "none"}
+    assert plain - {panel["title"] for panel in PANELS if not targets(panel)} == {
+        "Alerts firing", "Collectors", "Limit needed", "Limit now"}  # fmt: skip
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:
@@ -292,42 +390,67 @@ def test_links_resolve(board: dict[str, Any]) -> None:
         assert named <= columns, panel["title"]
 
 
-# --- Rows of data -------------------------------------------------------------------------------------------------
-
-ROW: Panel = {"id": 1, "show": "stat", "of": "truncation", "w": 4, "expr": "@portion(truncation, all, $__range)@"}
+# --- The code that builds them ------------------------------------------------------------------------------------
 
 
-def test_a_row_takes_from_its_indicator_what_it_leaves_out() -> None:
-    """Title, question, formula, advice and limits; what it says itself stays."""
-    made, titled = (
-        dashboards.panel(ROW | said, ('job=~"$job"',), {"filters": 'job=~"$job"'}) for said in ({}, {"title": "Mine"})
+def test_the_committed_files_are_what_the_code_builds() -> None:
+    assert {f"dashboards/{name}.json": json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+            for name, board in BY_NAME.items()} == dashboards.files(RuleConfig())  # fmt: skip
+
+
+def test_importing_them_warns_of_nothing() -> None:
+    """The SDK's first import warns, which `-W error` would make fatal."""
+    code = "import endturn.generate.dashboards"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=REPOSITORY)
+
+
+@pytest.mark.parametrize("module", ["endturn.ui.server", "endturn.ui.report", "endturn.grafana.install"])
+def test_only_the_generator_imports_the_sdk(module: str) -> None:
+    """The local page, and installing or exporting the shipped dashboards, read the committed files."""
+    code = f"import sys, {module}; print([name for name in sys.modules if name.startswith('grafana_foundation_sdk')])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_the_sdk_generate_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['grafana_foundation_sdk'] = None\n"
+        "from endturn.cli._main import main\n"
+        f"sys.exit(main(['generate', '--check', '--root', {str(REPOSITORY)!r}]))"
     )
-    assert made["title"] == "Truncation rate"
-    assert made["fieldConfig"]["defaults"]["unit"] == "percentunit"
-    assert [each["value"] for each in made["fieldConfig"]["defaults"]["thresholds"]["steps"]] == [None, 0.05, 0.2]
-    assert titled["title"] == "Mine"
-    assert all('job=~"$job"' in each["expr"] for each in made["targets"])
+    variables = {key: value for key, value in os.environ.items() if key != "UV"}  # uvx would start it again
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables, check=False)
+    assert done.returncode == 2
+    assert "pip install 'endturn[grafana]'" in done.stderr
+
+
+def test_without_the_sdk_the_shipped_dashboards_are_exported(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['grafana_foundation_sdk'] = None\n"
+        "from endturn.cli._main import main\n"
+        f"sys.exit(main(['dashboards', 'export', {str(tmp_path)!r}]))"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert json.loads((tmp_path / "overview.json").read_text()) == BY_NAME["overview"]
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("build", "message"),
     [
-        ({"show": "pie"}, "unknown form 'pie'"),
-        ({"of": "truncations"}, "unknown indicator 'truncations'"),
-        ({"expr": "@number(truncation, all)@"}, "no form number"),
-        ({"expr": "@number(truncations, all, 1h)@"}, "the nearest is 'truncation'"),
-        ({"expr": "sum(endturn_turn_total)"}, "no metric 'endturn_turn_total'; the nearest is 'endturn_turns_total'"),
-        ({"expr": 'sum(endturn_turns_total{agent="a"})'}, "no label 'agent'"),
-        ({"expr": "sum(otelcol_exporter_sent_spam)"}, "the nearest is 'otelcol_exporter_sent_spans'"),
+        (lambda: frame.to_json(frame_with(panels.stat_panel(1, "a"), panels.stat_panel(1, "b"))), "unique"),
+        (lambda: frame.to_json(frame_with(panels.stat_panel(1, "a").span(16), panels.stat_panel(2, "b").span(16))),
+         "panel 'b' does not fit on its line"),
+        (lambda: Queries().ratio(INDICATORS["turns"]), "'Turns' is a number, not a share"),
     ],
-)
-def test_rejects_a_panel_that_the_schema_does_not_support(changed: dict[str, str], message: str) -> None:
-    panel = {
-        "id": 1,
-        "show": "stat",
-        "of": "truncation",
-        "w": 4,
-        "expr": "@portion(truncation, all, $__range)@",
-    }
+    ids=["equal ids", "too wide", "no share"],
+)  # fmt: skip
+def test_refuses_what_grafana_would_not_draw(build: Callable[[], str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        dashboards.panel(panel | changed, ['job=~"$job"'], {"filters": 'job=~"$job"'})
+        build()
+
+
+def frame_with(*drawn: Builder[models.Panel]) -> Dashboard:
+    board = frame.new_dashboard(uid="x", title="X", description="X.", config=RuleConfig())
+    for panel in drawn:
+        board.with_panel(panel)
+    return board

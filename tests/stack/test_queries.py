@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from endturn.generate.boards.stop_reasons import REASON_GROUPS
 from endturn.telemetry import schema
 from tests.generate.test_dashboards import BY_NAME, PANELS, Panel, drawn, targets
 from tests.support import searches
@@ -199,9 +200,7 @@ def test_panels_show_what_the_demo_printed(path: Played) -> None:
     for (why, *_), count in counts.items():
         reasons[why] += count
     cut = reasons["max_tokens"] + reasons["missing"]
-    turns, truncated, left = (
-        sum(row[key] for row in rows.values()) for key in ("turns", "truncated_turns", "unfinished_turns")
-    )
+    truncated, left = (sum(row[key] for row in rows.values()) for key in ("truncated_turns", "unfinished_turns"))
     service = ("test", "shop/agent")
     wanted: dict[tuple[str, int, int], dict[tuple[str, ...], float]] = {
         ("overview", 11, 0): {(): left / truncated},
@@ -209,15 +208,17 @@ def test_panels_show_what_the_demo_printed(path: Played) -> None:
         ("overview", 13, 0): {(): left},
         ("continuations", 11, 0): {(): truncated},
         ("overview", 21, 0): {service: reasons.total()},
-        ("overview", 21, 2): {service: turns},
-        ("overview", 21, 3): {service: left},
+        ("overview", 21, 2): {service: left},
         ("overview", 41, 0): {key: sum(row["responses"].values()) for key, row in rows.items()},
         ("overview", 41, 2): {key: row["unfinished_turns"] for key, row in rows.items()},
-        ("stop-reasons", 22, 0): counts,
         ("overview", 31, 0): {(why,): count for why, count in reasons.items()},
     }
     assert truncated > left > 0
     assert {panel: path.shown(*panel) for panel in wanted} == wanted
+    for place, group in enumerate(REASON_GROUPS.values()):
+        by_model = {key: sum(row["responses"].get(why, 0) for why in group) for key, row in rows.items()}
+        shown = path.shown("stop-reasons", 22, place)
+        assert {key: n for key, n in shown.items() if n} == {key: n for key, n in by_model.items() if n}
 
 
 def test_turns_without_an_attempt_are_those_that_were_not_continued(path: Played) -> None:
@@ -241,8 +242,8 @@ def test_a_search_finds_what_was_counted(path: Played) -> None:
     forms = {
         "Endings": r"(\S+) (?P<what>\w+) continuations=\d+ tokens=\d+ turn=\S+",
         "Continuations, one by one": r"(\S+) continuation=\d+ (?P<what>\w+) left=\d* turn=\S+",
-        "Cut tool payloads": r"endturn\.tool_(payload_repair|dispatch_blocked) \S+ (?P<what>\w+) turn=\S+",
-        "Stop reasons without a row": r"(\S+) (\S+) (?P<what>\S+)",
+        "Truncated tool calls": r"endturn\.tool_(payload_repair|dispatch_blocked) \S+ (?P<what>\w+) turn=\S+",
+        "Unmapped stop reasons": r"(\S+) (\S+) (?P<what>\S+)",
     }
     assert found.keys() == forms.keys()
     rows = {
@@ -265,9 +266,9 @@ def test_a_search_finds_what_was_counted(path: Played) -> None:
     attempts = path.counted("endturn_continuations_total", model, "endturn_continuation_strategy")
     assert counts("Continuations, one by one", 0, 1) == attempts
     [repairs] = path.counted("endturn_tool_payload_repairs_total").values()
-    assert counts("Cut tool payloads", 0)["payload_repair",] == repairs
+    assert counts("Truncated tool calls", 0)["payload_repair",] == repairs
     unmapped = path.counted("endturn_stop_reasons_unmapped_total", "gen_ai_provider_name", model)
-    assert counts("Stop reasons without a row", 0, 1).keys() == unmapped.keys()
+    assert counts("Unmapped stop reasons", 0, 1).keys() == unmapped.keys()
 
 
 def test_what_is_chosen_narrows_a_search(path: Played) -> None:

@@ -18,7 +18,8 @@ OWN = {"tenant_id", "receive", "rule"}
 """Labels that Thanos adds to all that it holds."""
 PANELS = {
     panel["title"]: panel["targets"][:1] if panel["type"] == "table" else panel["targets"]
-    for panel in json.loads((REPOSITORY / "dashboards" / "pipeline.json").read_text())["panels"]
+    for row in json.loads((REPOSITORY / "dashboards" / "pipeline.json").read_text())["panels"]
+    for panel in (row, *row.get("panels", []))
     if "targets" in panel
 }
 

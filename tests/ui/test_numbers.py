@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
 
-from endturn.generate import promql
-from endturn.generate.promql import SCOPES
+from endturn.generate import queries
+from endturn.generate.queries import HistogramPart, Queries
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, Count
 from endturn.telemetry.schema import Metric
@@ -77,18 +77,28 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         yield Both(Numbers(store, scope, STEP * SECOND), prometheus.client)
 
 
-def _number(count: Count, labels: Sequence[promql.Label]) -> str:
+SCOPES: dict[str, queries.Labels] = {
+    "all": queries.ALL,
+    "service": queries.SERVICE,
+    "call": queries.CALL,
+    "model": (*queries.SERVICE, *queries.CALL),
+}
+"""Prometheus' labels for each of them."""
+
+
+def _number(count: Count, labels: queries.Labels) -> str:
     """As the dashboards have it. A histogram has no zero to begin with, so what its first export held is lost there.
 
     The page counts it, since the process was young then; and so it stands in the last value.
     """
     if count.metric.instrument == "counter":
-        return promql.number(promql.select(count), labels, "1h")
-    return f"sum{promql.by(labels)}(last_over_time({promql.select(count, part='count')}[1h]))"
+        return Queries().events(count, by=labels, over="1h")
+    return queries.sum_by(labels, f"last_over_time({Queries().counter(count)}[1h])")
 
 
-def _buckets(metric: Metric, labels: Sequence[promql.Label]) -> str:
-    return f"sum{promql.by((promql.LE, *labels))}(last_over_time({promql.select(metric, part='bucket')}[1h]))"
+def _buckets(metric: Metric, labels: queries.Labels) -> str:
+    buckets = Queries().histogram(metric, HistogramPart.BUCKET)
+    return queries.sum_by((queries.BUCKET_BOUND, *labels), f"last_over_time({buckets}[1h])")
 
 
 @pytest.mark.parametrize("scope", BY)
@@ -99,7 +109,7 @@ def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> No
     number = _number(indicator.count, labels)
     assert asked.page.number(indicator.count, by) == asked.said(number, by)
     if indicator.whole is not None:
-        share = promql.share(number, _number(indicator.whole, labels))
+        share = queries.divide(number, _number(indicator.whole, labels))
         shares = {key: value for key, value in asked.page.share(indicator, by).items() if value}
         assert shares == pytest.approx(asked.said(share, by))
     assert asked.page.total(INDICATORS["turns"].count) == 80
@@ -109,7 +119,7 @@ def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> No
 def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
     """Each step of each series."""
     count, by = INDICATORS[bars["of"]].count, (bars["by"],)
-    expression = promql.steps(promql.select(count), by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
+    expression = Queries().events_per_step(count, by=by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
     scope, steps = asked.page.scope, asked.page.steps(count, by)
     start, end = scope.start_ns / SECOND + STEP, scope.end_ns / SECOND
     found = asked.prometheus.query_range(expression, start=start, end=end, step=STEP)
@@ -119,7 +129,7 @@ def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", [each["of"] for each in panels.PANELS["histograms"]])
 def test_histograms_are_prometheus_buckets(asked: Both, name: str) -> None:
     """Prometheus' buckets hold those below them."""
-    metric, below = promql.metric(name), 0.0
+    metric, below = next(each for each in schema.METRICS if each.name == name), 0.0
     found = asked.said(_buckets(metric, ()), ("le",))
     cumulated = {float(le.replace("+Inf", "inf")): value for (le,), value in found.items()}
     for bound, count in sorted(asked.page.buckets(metric)[()].items()):
