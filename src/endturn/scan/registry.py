@@ -11,9 +11,12 @@ from endturn.errors import UsageError, did_you_mean
 from endturn.scan.head import Head, Shape
 from endturn.scan.source import Source
 
-SOURCES: Final = ("claude_code",)
+SOURCES: Final = ("claude_code", "codex", "opencode", "pi")
 """The names of the sources, which are those of their modules. The first that recognises a file
 reads it, so a source that is strict stands before one that takes many files."""
+
+_BESIDE_DATABASE: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\x18\xe2\x2d\x00")
+"""How the files begin that SQLite keeps beside a database in WAL mode: the log, and its index."""
 
 
 @cache
@@ -51,4 +54,5 @@ def recognise(head: Head) -> Source | None:
 
 def is_companion(head: Head) -> bool:
     """Return whether a file belongs to a source but holds no calls."""
-    return any(source.is_companion(head) for source in all_sources())
+    is_beside_database = head.text.startswith(_BESIDE_DATABASE)
+    return is_beside_database or any(source.is_companion(head) for source in all_sources())

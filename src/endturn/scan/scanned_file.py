@@ -26,6 +26,8 @@ HEAD_RECORDS: Final = 16
 HEAD_BYTES: Final = 1 << 20
 """Lines, and bytes in whole lines, from which a file is recognised."""
 SQLITE: Final = b"SQLite format 3\0"
+_COPY_ATTEMPTS: Final = 5
+"""Copies of a database that is being written, until one is of a single moment."""
 _ZSTD: Final = 93
 """The compression method of zip members that zipfile knows since Python 3.14."""
 _ESCAPED_LETTERS: Final = (b"\\u004", b"\\u005", b"\\u006", b"\\u007")
@@ -131,8 +133,8 @@ class ScannedFile:
     def database(self) -> Iterator[sqlite3.Connection | None]:
         """Open the SQLite database that the file is, without changing its folder.
 
-        Where a `-wal` file exists, both are copied to a temporary folder and read there: it holds
-        the latest rows, and SQLite would delete it when it closes the original. Otherwise the file
+        Where a `-wal` or `-journal` file exists, both are copied to a temporary folder and read
+        there: it holds the latest rows, and SQLite deletes it when it closes. Otherwise the file
         is opened as immutable, so that SQLite makes no file beside it.
 
         Yields:
@@ -304,11 +306,16 @@ def _records_of_value(beginning: bytes) -> list[Mapping[str, Any]]:
 
 
 def _opened_database(path: Path, folder: Path) -> sqlite3.Connection:
-    wal = path.with_name(f"{path.name}-wal")
-    if not wal.exists():
+    beside = [path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal")]
+    originals = [path, *(each for each in beside if each.exists())]
+    if len(originals) == 1:
         return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
-    for original in (path, wal):
-        shutil.copyfile(original, folder / original.name)
+    for _ in range(_COPY_ATTEMPTS):
+        before = [(each.stat().st_size, each.stat().st_mtime_ns) for each in originals]
+        for original in originals:
+            shutil.copyfile(original, folder / original.name)
+        if before == [(each.stat().st_size, each.stat().st_mtime_ns) for each in originals]:
+            break  # nobody wrote meanwhile
     return sqlite3.connect(folder / path.name)
 
 

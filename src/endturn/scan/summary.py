@@ -286,6 +286,10 @@ def _call_row(ended: EndedTurn, call: PastCall) -> dict[str, Any]:
     }
 
 
+def _tokens(call: PastCall) -> int:
+    return (call.response.usage and call.response.usage.output_tokens) or 0
+
+
 def _iso(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns // 10**9, UTC).isoformat().replace("+00:00", "Z")
 
@@ -315,5 +319,7 @@ def _sufficient_limits(ended: EndedTurn) -> Iterable[tuple[PastCall, int | None]
         usages = [part.response.usage for part in answer]
         tokens = [None if usage is None else usage.output_tokens for usage in usages]
         needed = sum(filter(None, tokens)) if None not in tokens else None
+        if needed is not None and call.strategy in ANEW and needed <= _tokens(parts[-1]):
+            needed = None  # another answer than the one that was cut
         if parts[-1].truncated:
             yield parts[-1], needed
