@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from endturn.scan.reading import FileResult as FileResult, read_file as read_file
     from endturn.scan.registry import SOURCES as SOURCES, recognise as recognise
+    from endturn.scan.scanned_file import ScannedFile as ScannedFile
     from endturn.scan.source import Source as Source
     from endturn.scan.summary import Summary as Summary
 else:
@@ -35,6 +36,7 @@ else:
             "reading": ("FileResult", "read_file"),
             "registry": ("SOURCES", "recognise"),
             "head": ("Head", "Shape"),
+            "scanned_file": ("ScannedFile",),
             "source": ("Source",),
             "summary": ("Summary",),
         },

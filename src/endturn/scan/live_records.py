@@ -85,7 +85,11 @@ def _ended(past: PastTurn) -> EndedTurn:
         last = _call_ended(call, turn, numbers)
         records += last.started, last
     last_ns = max((call.ended_ns or 0 for call in past.calls), default=0)
-    if turn.cut and _end_is_unknown(past.calls):
+    if past.outcome is not None:
+        turn.outcome = past.outcome
+        if past.outcome in COMPLETE:
+            turn.cut = frozenset()
+    elif turn.cut and _end_is_unknown(past.calls):
         turn.cut = frozenset()
         turn.outcome = TurnOutcome.UNKNOWN_REASON
     else:

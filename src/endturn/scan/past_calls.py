@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy, TurnOutcome
 from endturn.vocabulary import Stop, StopReason
 
 
@@ -89,6 +89,7 @@ class PastTurn:
         started_ns: when the user's message came.
         is_interrupted: the user stopped it.
         error: the turn ended with this error.
+        outcome: how the turn ended, where the file says it.
         has_user_message: False for calls that no message of a user began (a warm-up, a title):
             they count as calls, and are no turn.
         parent_tool_call: the id of the tool call that started this turn, of a sub-agent.
@@ -105,6 +106,7 @@ class PastTurn:
     started_ns: int | None = None
     is_interrupted: bool = False
     error: str | None = None
+    outcome: TurnOutcome | None = None
     has_user_message: bool = True
     parent_tool_call: str | None = None
     parent_session: str | None = None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from endturn._version import __version__
-from endturn.calls import ANEW, STOPPED_BY_PERSON, CallEnded, TurnOutcome
+from endturn.calls import ANEW, STOPPED_BY_PERSON, CallEnded
 from endturn.errors import UsageError
 from endturn.scan.live_records import EndedTurn
 from endturn.scan.past_calls import Evidence, PastCall
@@ -172,7 +172,7 @@ class Summary:
             "not_continued": [
                 _call_row(ended, _last_cut(ended))
                 for ended in self.turns
-                if ended.turn.outcome is TurnOutcome.NOT_CONTINUED
+                if ended.turn.unfinished and ended.turn.outcome not in STOPPED_BY_PERSON
             ],
             "finished_after_truncation": [
                 _call_row(ended, cut) | {"sufficient_limit": tokens}
