@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -95,6 +96,29 @@ def test_a_cut_loses_the_last_record_at_most_and_finishes_nothing(source: str, p
             if reason in WHOLE and (key not in full or full[key][1] not in WHOLE)
         ]
         assert became_whole == []
+
+
+def broken(value: Any, chance: random.Random) -> Any:
+    """JSON in which a few members are missing, or of another type."""
+    if chance.random() < 0.03:
+        return chance.choice([None, True, -1, 1.5, 10**30, "", "word", [], [None, {}, "x"], {}, {"type": 1}])
+    match value:
+        case dict():
+            return {key: broken(inner, chance) for key, inner in value.items() if chance.random() > 0.02}
+        case list():
+            return [broken(inner, chance) for inner in value]
+    return value
+
+
+@pytest.mark.parametrize(("source", "path"), LINE_FILES)
+def test_no_missing_or_mistyped_member_stops_a_source(source: str, path: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for seed in range(40):
+        chance = random.Random(seed)
+        data = "\n".join(json.dumps(broken(line, chance)) for line in lines)
+        assert read_data(tmp_path, data.encode(), source).damage.problem == ""
+        read_file(tmp_path / "cut.jsonl")
+        json.dumps(scan([tmp_path / "cut.jsonl"], format_=source).as_json(), allow_nan=False)
 
 
 def compressed(data: bytes) -> dict[str, bytes]:

@@ -16,10 +16,11 @@ from endturn.scan.copies import without_copies
 from endturn.scan.files import Discovery, default_places
 from endturn.scan.live_records import ended_turns
 from endturn.scan.past_calls import PastTurn
-from endturn.scan.reading import FileResult, read_file
+from endturn.scan.reading import FileResult
 from endturn.scan.registry import source_named
 from endturn.scan.summary import Summary
 from endturn.scan.table import text_of
+from endturn.scan.workers import read_files, usable_cores
 from endturn.telemetry import fail_condition
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -56,7 +57,13 @@ def run(
     places = list(inputs) or default_places(os.environ, Path.home())
     if not places:
         raise UsageError("no sessions of a known agent are here: pass files or folders")
-    figures = scan(places, since_ns=since_ns, format_=format_, progress=_progress())
+    figures = scan(
+        places,
+        since_ns=since_ns,
+        format_=format_,
+        processes=usable_cores(),
+        progress=_progress(),
+    )
     result = figures.as_json(conditions)
     print(json.dumps(result, indent=2, allow_nan=False) if as_json else text_of(result))
     if figures.is_interrupted:
@@ -72,6 +79,7 @@ def scan(
     *,
     since_ns: int | None = None,
     format_: str | None = None,
+    processes: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Summary:
     """Read files and folders.
@@ -80,6 +88,8 @@ def scan(
         inputs: files and folders; `-` is standard input.
         since_ns: turns that began earlier are left out.
         format_: the name of the source that reads each file.
+        processes: how many may read at once, if there is enough to read. More than one needs a
+            `__main__` that can be imported.
         progress: is called with the number of files read so far.
 
     Raises:
@@ -89,8 +99,9 @@ def scan(
     results: list[FileResult] = []
     is_interrupted = False
     try:
-        for number, path in enumerate(discovery.files(inputs), 1):
-            results += read_file(path, format_)
+        paths = list(discovery.files(inputs))
+        for number, found in enumerate(read_files(paths, format_, processes=processes), 1):
+            results += found
             if progress is not None:
                 progress(number)
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -88,16 +88,17 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
             file.damage.problem = "it begins like JSON, and holds no whole record"
         return FileResult(file.name, damage=file.damage, is_companion=is_companion(file.head))
     source = source_named(name)
-    turns = list(_shown(source.read(file), file.name))
-    return FileResult(file.name, name, turns, file.damage)
+    result = FileResult(file.name, name, damage=file.damage)
+    try:
+        for turn in source.read(file):
+            turn.path = file.name
+            result.turns.append(turn)
+    # a mistake in one source, about one file, must not end the scan of all others
+    except Exception as error:
+        file.damage.problem = f"{source.title} failed to read it ({type(error).__name__})"
+    return result
 
 
 def _is_broken_json(head: Head) -> bool:
     is_json = head.text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
     return is_json and not head.records and head.shape is not Shape.ARCHIVE
-
-
-def _shown(turns: Iterable[PastTurn], name: str) -> Iterator[PastTurn]:
-    for turn in turns:
-        turn.path = name
-        yield turn

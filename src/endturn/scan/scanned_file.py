@@ -91,7 +91,7 @@ class ScannedFile:
         for item in self._lines:
             if last is not None:
                 line = last[1]
-                if not needles or _contains(line, needles):
+                if not needles or contains(line, needles):
                     parsed = _parsed(line)
                     if parsed is not None:
                         yield last[0], parsed
@@ -106,6 +106,10 @@ class ScannedFile:
             yield last[0], parsed
         elif last[1].strip(b" \t\r\n\0"):
             damage.is_last_line_incomplete = True
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the offset and the bytes of each line, without its end."""
+        return self._lines
 
     def value(self) -> Any:
         """Return the JSON value that the file is; None where it is damaged or too large."""
@@ -262,7 +266,8 @@ def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes
         yield offset, b"".join(pending)
 
 
-def _contains(line: bytes, needles: tuple[bytes, ...]) -> bool:
+def contains(line: bytes, needles: tuple[bytes, ...]) -> bool:
+    """Return whether a line may hold one of some words of ASCII, as JSON may spell them."""
     for needle in needles:
         if needle in line:
             return True

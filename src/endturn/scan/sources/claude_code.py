@@ -58,7 +58,7 @@ def _is_own(record: Mapping[str, Any]) -> bool:
         return "leafUuid" in record
     if record.get("type") == "queue-operation":
         return "sessionId" in record and "operation" in record
-    if record.get("type") not in _TYPES or "sessionId" not in record or "uuid" not in record:
+    if text(record.get("type")) not in _TYPES or "sessionId" not in record or "uuid" not in record:
         return False
     # others have taken over the lines, with messages of another form
     return "parentUuid" in record and "parts" not in mapping(record.get("message"))

@@ -40,7 +40,7 @@ _NO_PROMPT: Final = ("<", "# AGENTS.md instructions")
 def recognises(head: Head) -> bool:
     """Return whether the lines are those of a session."""
     return any(
-        record.get("type") in _OWN_TYPES and isinstance(record.get("payload"), dict)
+        text(record.get("type")) in _OWN_TYPES and isinstance(record.get("payload"), dict)
         for record in head.records
     )
 

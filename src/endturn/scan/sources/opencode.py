@@ -37,7 +37,7 @@ def recognises(head: Head) -> bool:
     if head.shape is Shape.DATABASE:
         return set(TABLES) <= set(head.names)
     return any(
-        record.get("table") in TABLES and ("data" in record or "directory" in record)
+        text(record.get("table")) in TABLES and ("data" in record or "directory" in record)
         for record in head.records
     )
 

@@ -45,7 +45,7 @@ def _is_own(record: Mapping[str, Any]) -> bool:
     if record.get("type") == "session":
         return "id" in record and "cwd" in record and "timestamp" in record
     is_message = record.get("type") == "message" and "parentId" in record
-    return is_message and mapping(record.get("message")).get("role") in _ROLES
+    return is_message and text(mapping(record.get("message")).get("role")) in _ROLES
 
 
 def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
