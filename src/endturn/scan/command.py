@@ -7,9 +7,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from endturn.errors import UsageError
 from endturn.scan.copies import without_copies
@@ -23,6 +23,7 @@ from endturn.scan.table import text_of
 from endturn.scan.workers import read_files, usable_cores
 from endturn.telemetry import fail_condition
 
+Output = Callable[[Summary, Mapping[str, Any]], None]
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -33,6 +34,7 @@ def run(
     as_json: bool = False,
     fail_on: Sequence[str] = (),
     format_: str | None = None,
+    outputs: Sequence[Output] = (),
 ) -> int:
     """Scan, and print what was found.
 
@@ -42,6 +44,7 @@ def run(
         as_json: print one JSON object instead of text.
         fail_on: conditions, such as `truncation > 1%`.
         format_: the name of the source that reads each file, whatever it looks like.
+        outputs: are called with the summary and its figures when those were printed.
 
     Returns:
         The exit status: 1 where a condition is met, 3 where there are conditions but no recorded
@@ -66,6 +69,8 @@ def run(
     )
     result = figures.as_json(conditions)
     print(json.dumps(result, indent=2, allow_nan=False) if as_json else text_of(result))
+    for output in outputs:
+        output(figures, result)
     if figures.is_interrupted:
         return 130
     if any(limit["met"] for limit in result["limits"]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from endturn.scan.head import Head, Shape
 from endturn.scan.past_calls import PastTurn
@@ -34,6 +35,8 @@ class Source:
         read: yields the turns of a file. It ignores unknown records, never fails on a missing or
             mistyped field, keeps no message text, and says nothing that the file does not say.
         places: the folders and files where the tool keeps its files on this machine.
+        text: returns what an answer says, from the records of its file that begin with the answer's
+            first; None where it is not read again.
         advice: the setting of the tool that ends truncations, for the last line of the summary.
     """
 
@@ -44,4 +47,5 @@ class Source:
     is_companion: Callable[[Head], bool] = _never
     read: Callable[[ScannedFile], Iterator[PastTurn]]
     places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
+    text: Callable[[Iterable[Mapping[str, Any]]], str] | None = None
     advice: str = ""

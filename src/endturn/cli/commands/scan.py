@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import BooleanOptionalAction, Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from endturn.cli.commands.declaration import Commands, add_command
 
@@ -14,12 +16,14 @@ def add_parser(commands: Commands) -> None:
         commands,
         "scan",
         run,
+        extra="ui",
         help="Say which answers were cut off, from the sessions and logs that agents wrote.",
         description=(
             "Reads session files of coding agents, logs and exports, and says why each model"
             " stopped, which turns were truncated and which of them were continued. Nothing is"
             " written, and nothing leaves this machine. Exits with 1 if a --fail-on condition is"
-            " met, and with 3 if no stop reason was recorded."
+            " met, and with 3 if no stop reason was recorded. --ui and --report require"
+            " endturn[ui]."
         ),
     )
     command.add_argument(
@@ -40,6 +44,18 @@ def add_parser(commands: Commands) -> None:
         help="print the result as one JSON object and nothing else",
     )
     command.add_argument(
+        "--ui", action="store_true", help="then serve the turns on the local page, until Ctrl-C"
+    )
+    command.add_argument(
+        "--content",
+        action=BooleanOptionalAction,
+        default=True,
+        help="show what answers say on the page, read again from their files (default: yes)",
+    )
+    command.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write the result to this file as HTML"
+    )
+    command.add_argument(
         "--fail-on",
         action="append",
         default=[],
@@ -58,10 +74,19 @@ def run(args: Namespace) -> int:
     """Run the command, and return its exit status."""
     from endturn import scan
 
+    outputs: list[Callable[[scan.Summary, Mapping[str, Any]], None]] = []
+    if args.report or args.ui:
+        from endturn.ui import past_sessions
+
+        if args.report:
+            outputs.append(past_sessions.HtmlReport(args.report))
+        if args.ui:
+            outputs.append(past_sessions.LocalPage(with_content=args.content))
     return scan.run(
         args.inputs,
         since=args.since,
         as_json=args.as_json,
         fail_on=args.fail_on,
         format_=args.format_,
+        outputs=outputs,
     )

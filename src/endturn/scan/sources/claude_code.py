@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -399,6 +400,17 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.turns()
 
 
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says; its lines may have others between them."""
+    pieces, identity = [], None
+    for line in islice(records, 200):
+        message = mapping(line.get("message"))
+        identity = identity or message.get("id")
+        if line.get("type") == "assistant" and message.get("id") == identity:
+            pieces += [text(block.get("text")) for block in objects(message.get("content"))]
+    return "".join(pieces)
+
+
 SOURCE: Final = Source(
     name="claude_code",
     title=TITLE,
@@ -406,5 +418,6 @@ SOURCE: Final = Source(
     is_companion=is_companion,
     read=read,
     places=places,
+    text=answer_text,
     advice="set CLAUDE_CODE_MAX_OUTPUT_TOKENS above the limit that cut its answers",
 )

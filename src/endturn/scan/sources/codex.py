@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -301,10 +302,25 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.finish()
 
 
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says, up to the record of its tokens or the next message."""
+    pieces: list[str] = []
+    for line in islice(records, 50):
+        item = mapping(line.get("payload"))
+        if line.get("type") == "token_usage_record" or item.get("role") == "user":
+            break
+        if line.get("type") == "response_item" and item.get("role") == "assistant":
+            pieces += [text(block.get("text")) for block in objects(item.get("content"))]
+        elif pieces and item.get("type") == "token_count":
+            break
+    return "".join(pieces)
+
+
 SOURCE: Final = Source(
     name="codex",
     title=TITLE,
     recognises=recognises,
     read=read,
     places=places,
+    text=answer_text,
 )

@@ -205,11 +205,18 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.finish()
 
 
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says."""
+    message = mapping(next(iter(records), {}).get("message"))
+    return "".join(text(block.get("text")) for block in objects(message.get("content")))
+
+
 SOURCE: Final = Source(
     name="pi",
     title=TITLE,
     recognises=recognises,
     read=read,
     places=places,
+    text=answer_text,
     advice="raise maxTokens of the model in models.json: it runs tool calls that the limit cut",
 )
