@@ -16,6 +16,7 @@ import pytest
 import endturn.cli.run
 from endturn.cli import _main
 from endturn.generate import plan
+from endturn.ui.past_sessions import HtmlReport, LocalPage
 
 CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     # command line; the function that it calls; that function's arguments
@@ -59,6 +60,30 @@ CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
         "endturn.ui.report:run",
         ([],),
         {"file": Path("f.duckdb"), "format_": "html", "fail_on": ["unfinished>0", "truncated>1%"]},
+    ),
+    (
+        "scan",
+        "endturn.scan:run",
+        ([],),
+        {"since": None, "as_json": False, "fail_on": [], "format_": None, "outputs": []},
+    ),
+    (
+        "scan a.jsonl - --since 30d --json --fail-on unfinished>0 --format claude_code",
+        "endturn.scan:run",
+        ([Path("a.jsonl"), Path("-")],),
+        {"since": "30d", "as_json": True, "fail_on": ["unfinished>0"], "format_": "claude_code", "outputs": []},
+    ),
+    (
+        "scan a.eval --report r.html --ui --no-content",
+        "endturn.scan:run",
+        ([Path("a.eval")],),
+        {
+            "since": None,
+            "as_json": False,
+            "fail_on": [],
+            "format_": None,
+            "outputs": [HtmlReport(Path("r.html")), LocalPage(with_content=False)],
+        },
     ),
     ("explain length", "endturn.frameworks.lookup:explain_command", ("length", None, False), {}),
     (

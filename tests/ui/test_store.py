@@ -270,7 +270,7 @@ def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
     cut.write_bytes(whole.read_bytes()[:-20])
     lines.write_text(json.dumps(span()) + '\n{"a": 1}\n')
     for file, says in (
-        (cut, r"cut\.json\.gz cannot be read"), (lines, "line 2: no resourceSpans"),
+        (cut, r"cut\.json\.gz cannot be read"), (lines, "request 2: no resourceSpans"),
         (tmp_path / "none.jsonl", "cannot be read"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         start_tool as start_tool,
         start_turn as start_turn,
     )
+    from endturn.calls.turn_totals import add_call as add_call
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
@@ -172,5 +173,6 @@ else:
                 "start_tool",
                 "start_turn",
             ),
+            "turn_totals": ("add_call",),
         },
     )

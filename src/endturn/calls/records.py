@@ -166,8 +166,8 @@ class CallEnded(NamedTuple):
         response: what the response says. With `error` set, the reason of its `stop` says what the
             error means (`error` when nothing more is known).
         error: what was raised; None for a response, however it stopped.
-        duration_s: from the request to the end of the response; first_chunk_s: to a stream's first
-            chunk.
+        duration_s: from the request to the end of the response; NaN for a past call of which a
+            file does not have both times. first_chunk_s: to a stream's first chunk.
         chunk_gaps_s: from one chunk to the next; of a long stream an even part of them.
         content: what was said; None unless a listener takes it.
     """
@@ -243,6 +243,7 @@ class TurnEnded(NamedTuple):
             unfinished.
         error: what the turn raised, if it did; None where it waited for another attempt, which
             keeps no exception.
+        duration_s: NaN for a past turn of which a file does not have the times.
         tools_unanswered: the last response asked for tools, and no call sent their results.
     """
 

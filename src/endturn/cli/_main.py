@@ -21,6 +21,7 @@ from endturn.cli.commands import (
     report,
     rules_check,
     run,
+    scan,
     ui,
 )
 from endturn.errors import UsageError
@@ -95,6 +96,7 @@ def parser() -> ArgumentParser:
     demo.add_parser(commands)
     ui.add_parser(commands)
     report.add_parser(commands)
+    scan.add_parser(commands)
     explain.add_parser(commands)
     reasons.add_parser(commands)
     generate.add_parser(commands)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
         comparable as comparable,
         repeats_answer as repeats_answer,
     )
+    from endturn.telemetry.fail_conditions import (
+        FailCondition as FailCondition,
+        fail_condition as fail_condition,
+    )
     from endturn.telemetry.fingerprints import (
         endpoints_hash as endpoints_hash,
         opening_hash as opening_hash,
@@ -53,6 +57,7 @@ else:
         __name__,
         {
             "continuation_requests": ("comparable", "repeats_answer"),
+            "fail_conditions": ("FailCondition", "fail_condition"),
             "fingerprints": ("endpoints_hash", "opening_hash"),
             "foreign_spans": ("AdoptedSpan",),
             "indicators": (

@@ -11,9 +11,10 @@ is judged by its attributes as they are when it is asked: some come late.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
+from types import SimpleNamespace
 from typing import Any, Final
 
 from opentelemetry.trace import StatusCode
@@ -111,6 +112,38 @@ _STOPPED: Final = frozenset(
 """Classes of exceptions that stop a call or a run on purpose."""
 _LOST: Final = ("Connection", "Timeout", "Protocol", "ReadError", "IncompleteRead", "EOF")
 """Parts of the names of exceptions that mean a lost connection."""
+
+
+NO_REASON: Final = "untold"
+"""The detail of the stop of a span that says nothing of why the response stopped."""
+
+
+def exported_span(
+    name: str,
+    attributes: Attributes,
+    *,
+    scope: str,
+    has_failed: bool,
+    description: str,
+    events: Iterable[Attributes],
+) -> Any:
+    """Return a span that was exported as the functions of this module read it.
+
+    Args:
+        scope: the name of the instrumentation that made it.
+        has_failed: its status is an error; description: what the status says of it.
+        events: the attributes of its events.
+    """
+    return SimpleNamespace(
+        name=name,
+        attributes=attributes,
+        instrumentation_scope=SimpleNamespace(name=scope),
+        status=SimpleNamespace(
+            status_code=StatusCode.ERROR if has_failed else StatusCode.UNSET,
+            description=description,
+        ),
+        events=[SimpleNamespace(attributes=event) for event in events],
+    )
 
 
 def attributes_of(span: Any) -> Attributes:
@@ -227,7 +260,7 @@ def result_of(
     elif failed:
         stop = _failure(span)
     else:
-        stop = _of_body(known, provider, maximum) or Stop(StopReason.UNKNOWN, detail="untold")
+        stop = _of_body(known, provider, maximum) or Stop(StopReason.UNKNOWN, detail=NO_REASON)
     # Who stops reading after the reason has come sees an exception of its own: the call has not
     # failed.
     is_error = failed and (name not in _STOPPED or stop.reason is StopReason.CANCELLED)

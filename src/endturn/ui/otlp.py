@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gzip
 import itertools
 import json
 import math
@@ -21,7 +20,6 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -33,9 +31,10 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metr
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
-from opentelemetry.trace import StatusCode
 
 from endturn.errors import UsageError
+from endturn.scan import ScannedFile
+from endturn.scan.sources import otlp as otlp_lines
 from endturn.telemetry import Kind, schema, span_conventions as conventions
 from endturn.ui import bounds
 from endturn.ui.bounds import word, word_or_none
@@ -293,12 +292,14 @@ def _of_others(span: Any, found: Mapping[str, Any], scope: str) -> Row:
 
     Each is a turn.
     """
-    seen = SimpleNamespace(
-        name=span.name, attributes=found, instrumentation_scope=SimpleNamespace(name=scope),
-        status=SimpleNamespace(status_code=StatusCode(span.status.code),
-                               description=span.status.message),
-        events=[SimpleNamespace(attributes=_attributes(event.attributes)) for event in span.events],
-    )  # fmt: skip
+    seen = conventions.exported_span(
+        span.name,
+        found,
+        scope=scope,
+        has_failed=span.status.code == span.status.STATUS_CODE_ERROR,
+        description=span.status.message,
+        events=[_attributes(event.attributes) for event in span.events],
+    )
     kind = conventions.kind_of(seen)
     if kind is Kind.CALL and conventions.is_handed_over(seen):
         return {"operation": None}  # a span of its own tells of its end
@@ -442,9 +443,6 @@ def _with_base64(members: dict[str, Any]) -> dict[str, Any]:
 
 # --- Files ----------------------------------------------------------------------------------------
 
-MEMBERS: Final = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMetrics": "metrics"}
-"""Which signal a request is of, by the member that it has."""
-
 
 def load(store: Store, path: Path) -> str:
     """Read a file into the store, and say what was in it.
@@ -467,45 +465,31 @@ def load(store: Store, path: Path) -> str:
 def _batches(path: Path) -> Iterator[Batch]:
     try:
         for number, request in _requests(path):
-            signals = [
-                signal
-                for member, signal in MEMBERS.items()
-                if isinstance(request, dict) and member in request
-            ]
+            signals = [signal for member, signal in otlp_lines.MEMBERS.items() if member in request]
             if not signals:
                 raise UsageError(
-                    f"{path}, line {number}: no {', '.join(MEMBERS)} in it, so it is not OTLP JSON"
+                    f"{path}, request {number}: no {', '.join(otlp_lines.MEMBERS)} in it, so it"
+                    " is not OTLP JSON"
                 )
-            try:
-                content = json.dumps(request).encode()
-            except RecursionError:
-                raise UsageError(f"{path}, line {number}: its JSON is nested too deeply") from None
+            content = json.dumps(request).encode()
             yield from (read(signal, JSON, content, math.inf) for signal in signals)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     except BadRequest as error:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _requests(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each request with its line; a file may also be one request over many lines."""
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as file
-    ):
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                request = json.loads(line)
-            except ValueError:
-                if number > 1:
-                    raise UsageError(f"{path}, line {number}: not JSON") from None
-                try:
-                    request = json.loads(line + file.read())
-                except (ValueError, RecursionError) as error:
-                    raise UsageError(f"{path}: not JSON: {error}") from None
-            except RecursionError:
-                raise UsageError(f"{path}, line {number}: its JSON is nested too deeply") from None
+def _requests(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield each request with its number; a file that is damaged anywhere is refused."""
+    with path.open("rb") as stream:
+        file = ScannedFile(stream, str(path), path)
+        number = 0
+        for number, (_, request) in enumerate(otlp_lines.requests(file), 1):
             yield number, request
+        damage = file.damage
+        if damage.problem:
+            raise UsageError(f"{path} cannot be read: {damage.problem}")
+        if damage.damaged_lines or damage.is_last_line_incomplete or damage.long_lines:
+            raise UsageError(f"{path}: after {number} requests a line is not JSON, or too long")
+        if not number:
+            raise UsageError(f"{path}: not JSON")

@@ -6,65 +6,25 @@ The indicators of what is stored, as HTML, Markdown or JSON, and whether a build
 from __future__ import annotations
 
 import json
-import operator
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 
 from endturn._version import __version__
-from endturn.errors import UsageError, did_you_mean
-from endturn.telemetry import INDICATORS
+from endturn.errors import UsageError
+from endturn.telemetry import INDICATORS, FailCondition, fail_condition
 from endturn.ui import otlp, panels, views
 from endturn.ui.numbers import Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store, opened, unreadable
 from endturn.ui.views import View
-
-OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq,
-}  # fmt: skip
-NAMES: Final = {
-    written: name
-    for name, indicator in INDICATORS.items()
-    for written in (name, re.sub(r"\W+", "_", indicator.title.lower()))
-}
-"""How an indicator may be called: by its name, or by its title with underscores."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A condition at which a build fails: `truncation_without_continuation > 1%`."""
-
-    text: str
-    name: str
-    compare: Callable[[float, float], bool]
-    limit: float
-
-
-def limit(text: str) -> Limit:
-    """The condition that a text says; raises UsageError for what is none."""
-    found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
-    if not found:
-        raise UsageError(
-            f"--fail-on must be NAME > NUMBER, such as 'truncation_without_continuation > 1%', not "
-            f"{text!r}"
-        )
-    if found[1] not in NAMES:
-        raise UsageError(f"unknown indicator {found[1]!r}; {did_you_mean(found[1], NAMES)}")
-    return Limit(
-        text.strip(),
-        NAMES[found[1]],
-        OPERATORS[found[2]],
-        float(found[3]) / (100 if found[4] else 1),
-    )
 
 
 def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> int:
@@ -77,7 +37,7 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
     Raises:
         UsageError: a condition or a file cannot be read, or there is nothing to report on.
     """
-    limits = [limit(text) for text in fail_on]
+    limits = [fail_condition(text) for text in fail_on]
     if not inputs and file is None:
         raise UsageError(
             "no input: pass OTLP JSON files, or with --file the database of `endturn ui --file`"
@@ -125,7 +85,7 @@ def _copied(file: Path, folder: Path) -> Path:
     return folder / file.name
 
 
-def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
+def _found(store: Store, limits: Sequence[FailCondition]) -> dict[str, Any]:
     view = View.of(store, {"range": "all"}, time.time_ns())
     asked = Numbers(store, view.scope)
     values = {name: asked.value(name) for name in INDICATORS}
@@ -140,10 +100,8 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
         "models": panels.models(asked),
         "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
         "limits": [
-            # Without a value nothing has happened, so no condition is met.
-            {"text": each.text, "value": value, "met": value is not None and each.compare(value,
-                                                                                          each.limit)}
-            for each in limits for value in (values[each.name],)
+            {"text": each.text, "value": values[each.name], "met": each.is_met(values[each.name])}
+            for each in limits
         ],
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -77,6 +77,8 @@ class Store:
 
     def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
+        # Gives the text of a call's answer, by its span's id, where it is elsewhere than in here.
+        self.text_of: Callable[[str], str] = lambda span_id: ""
         self._db = opened(path)
         self._known: dict[SeriesKey, Known]
         # Whoever shows what is stored sees by it that more has come; no two processes count the

@@ -109,6 +109,8 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
         row["attributes"] = parsed(row["attributes"]) or {}
     events.sort(key=lambda event: event["at_ns"] + TEXTS["after"].get(event["name"], 0))
     steps = _steps(turn, spans, events)
+    for step in steps:
+        step.text = step.text or store.text_of(step.row["span_id"])
     calls = [step for step in steps if step.kind != "tool"]
     cuts = [step.row for step in calls if step.row["truncated"]]
     pieces = _pieces(calls)

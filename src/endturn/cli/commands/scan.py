@@ -1,0 +1,92 @@
+"""`endturn scan`: say which answers were cut off, from what agents already wrote."""
+
+from __future__ import annotations
+
+from argparse import BooleanOptionalAction, Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from endturn.cli.commands.declaration import Commands, add_command
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command and its options."""
+    command = add_command(
+        commands,
+        "scan",
+        run,
+        extra="ui",
+        help="Say which answers were cut off, from the sessions and logs that agents wrote.",
+        description=(
+            "Reads session files of coding agents, logs and exports, and says why each model"
+            " stopped, which turns were truncated and which of them were continued. Nothing is"
+            " written, and nothing leaves this machine. Exits with 1 if a --fail-on condition is"
+            " met, and with 3 if no stop reason was recorded. --ui and --report require"
+            " endturn[ui]."
+        ),
+    )
+    command.add_argument(
+        "inputs",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="files and folders, also compressed (gz, zst, xz, zip); - is standard input"
+        " (default: the sessions of agents on this machine)",
+    )
+    command.add_argument(
+        "--since", metavar="AGE", help="leave out older turns: a number with m, h, d or w, e.g. 30d"
+    )
+    command.add_argument(
+        "--json",
+        action="store_true",
+        dest="as_json",
+        help="print the result as one JSON object and nothing else",
+    )
+    command.add_argument(
+        "--ui", action="store_true", help="then serve the turns on the local page, until Ctrl-C"
+    )
+    command.add_argument(
+        "--content",
+        action=BooleanOptionalAction,
+        default=True,
+        help="show what answers say on the page, read again from their files (default: yes)",
+    )
+    command.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write the result to this file as HTML"
+    )
+    command.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="e.g. 'truncation > 1%%' or 'unfinished > 0'; repeat for several",
+    )
+    command.add_argument(
+        "--format",
+        dest="format_",
+        metavar="NAME",
+        help="read each file as this format, e.g. claude_code (default: by the file's content)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Run the command, and return its exit status."""
+    from endturn import scan
+
+    outputs: list[Callable[[scan.Summary, Mapping[str, Any]], None]] = []
+    if args.report or args.ui:
+        from endturn.ui import past_sessions
+
+        if args.report:
+            outputs.append(past_sessions.HtmlReport(args.report))
+        if args.ui:
+            outputs.append(past_sessions.LocalPage(with_content=args.content))
+    return scan.run(
+        args.inputs,
+        since=args.since,
+        as_json=args.as_json,
+        fail_on=args.fail_on,
+        format_=args.format_,
+        outputs=outputs,
+    )

@@ -1,0 +1,160 @@
+"""`endturn scan`: read past sessions and logs, and say which answers were cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from endturn.errors import UsageError
+from endturn.scan.copies import without_copies
+from endturn.scan.files import Discovery, default_places
+from endturn.scan.live_records import ended_turns
+from endturn.scan.past_calls import PastTurn
+from endturn.scan.reading import FileResult
+from endturn.scan.registry import source_named
+from endturn.scan.summary import Summary
+from endturn.scan.table import text_of
+from endturn.scan.workers import read_files, usable_cores
+from endturn.telemetry import fail_condition
+
+Output = Callable[[Summary, Mapping[str, Any]], None]
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def run(
+    inputs: Sequence[Path],
+    *,
+    since: str | None = None,
+    as_json: bool = False,
+    fail_on: Sequence[str] = (),
+    format_: str | None = None,
+    outputs: Sequence[Output] = (),
+) -> int:
+    """Scan, and print what was found.
+
+    Args:
+        inputs: files and folders, `-` for standard input; none for the places of this machine.
+        since: how far to look back, such as 30d.
+        as_json: print one JSON object instead of text.
+        fail_on: conditions, such as `truncation > 1%`.
+        format_: the name of the source that reads each file, whatever it looks like.
+        outputs: are called with the summary and its figures when those were printed.
+
+    Returns:
+        The exit status: 1 where a condition is met, 3 where there are conditions but no recorded
+        stop reason to look at, 130 after Ctrl-C, else 0.
+
+    Raises:
+        UsageError: an argument is wrong, or there is nothing to scan.
+    """
+    conditions = [fail_condition(text) for text in fail_on]
+    since_ns = None if since is None else time.time_ns() - duration_ns(since)
+    if format_ is not None:
+        source_named(format_)
+    places = list(inputs) or default_places(os.environ, Path.home())
+    if not places:
+        raise UsageError("no sessions of a known agent are here: pass files or folders")
+    figures = scan(
+        places,
+        since_ns=since_ns,
+        format_=format_,
+        processes=usable_cores(),
+        progress=_progress(),
+    )
+    result = figures.as_json(conditions)
+    print(json.dumps(result, indent=2, allow_nan=False) if as_json else text_of(result))
+    for output in outputs:
+        output(figures, result)
+    if figures.is_interrupted:
+        return 130
+    if any(limit["met"] for limit in result["limits"]):
+        return 1
+    has_reasons = any(row["recorded"] or row["other_record"] for row in result["evidence"])
+    return 3 if conditions and not has_reasons else 0
+
+
+def scan(
+    inputs: Iterable[Path],
+    *,
+    since_ns: int | None = None,
+    format_: str | None = None,
+    processes: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Summary:
+    """Read files and folders.
+
+    Args:
+        inputs: files and folders; `-` is standard input.
+        since_ns: turns that began earlier are left out.
+        format_: the name of the source that reads each file.
+        processes: how many may read at once, if there is enough to read. More than one needs a
+            `__main__` that can be imported.
+        progress: is called with the number of files read so far.
+
+    Raises:
+        UsageError: an input does not exist.
+    """
+    discovery = Discovery()
+    results: list[FileResult] = []
+    is_interrupted = False
+    try:
+        paths = list(discovery.files(inputs))
+        for number, found in enumerate(read_files(paths, format_, processes=processes), 1):
+            results += found
+            if progress is not None:
+                progress(number)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    if progress is not None:
+        progress(0)
+    turns, copies = without_copies(turn for result in results for turn in result.turns)
+    untimed = 0
+    if since_ns is not None:
+        untimed = sum(_began_ns(turn) is None for turn in turns)
+        turns = [turn for turn in turns if (_began_ns(turn) or 0) >= since_ns]
+    results.sort(key=lambda result: result.name)
+    return Summary(
+        ended_turns(turns), results, copies, untimed, discovery.unreadable, is_interrupted
+    )
+
+
+def _began_ns(turn: PastTurn) -> int | None:
+    times = [turn.started_ns, *(call.started_ns or call.ended_ns for call in turn.calls)]
+    return next((moment for moment in times if moment is not None), None)
+
+
+def duration_ns(text: str) -> int:
+    """Return a duration such as 30d in nanoseconds.
+
+    Raises:
+        UsageError: it is none.
+    """
+    match = re.fullmatch(r"\s*(\d+\.?\d*)\s*([mhdw])\s*", text)
+    if not match:
+        raise UsageError(f"--since must be a number with m, h, d or w, such as 30d, not {text!r}")
+    return int(float(match[1]) * _UNITS[match[2]] * 1e9)
+
+
+def _progress() -> Callable[[int], None] | None:
+    """Return what shows the progress, if somebody looks at a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    shown_s = 0.0
+
+    def show(files: int) -> None:
+        nonlocal shown_s
+        now_s = time.monotonic()
+        if not files:
+            sys.stderr.write("\r\x1b[K")
+        elif now_s - shown_s > 0.1:
+            shown_s = now_s
+            sys.stderr.write(f"\r{files:,} files read\x1b[K")
+        sys.stderr.flush()
+
+    return show

@@ -1,0 +1,65 @@
+"""Readers of single fields of foreign records, which may have any type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from endturn.formats import dialect_in, format_of
+from endturn.vocabulary import Row, rows_of
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> Sequence[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else ()
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; nothing for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """Return the value if it is text, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Any) -> int | None:
+    """Return the value if it is a count of tokens, else None."""
+    return value if value.__class__ is int and 0 <= value < 2**31 else None
+
+
+def time_ns(value: Any) -> int | None:
+    """Return a moment in nanoseconds since 1970.
+
+    Args:
+        value: ISO 8601 with a zone, or a number of seconds, milliseconds, microseconds or
+            nanoseconds since 1970, told apart by size. A time without a zone is no moment: None.
+    """
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if moment.tzinfo is None:
+            return None
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        whole = since.days * 86_400 + since.seconds
+        return (whole * 1_000_000 + since.microseconds) * 1_000
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e8 < value < 1e19:
+        return None
+    for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (1e19, 1)):
+        if value < limit:
+            return int(value * factor)
+    return None
+
+
+def stop_rows(format_name: str, provider: str = "") -> Mapping[str, Row]:
+    """Return the table of stop reasons of a format, in a provider's dialect."""
+    return rows_of(format_name, dialect_in(format_of(format_name), provider) if provider else "")

@@ -1,0 +1,42 @@
+"""The beginning of a file, by which its source is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class Shape(StrEnum):
+    """How a file is built."""
+
+    LINES = "lines"
+    """One JSON value to a line."""
+    VALUE = "value"
+    """One JSON value, over several lines or on one."""
+    DATABASE = "database"
+    """A SQLite database."""
+    ARCHIVE = "archive"
+    """A zip file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a file, by which its source is recognised.
+
+    Attributes:
+        shape: LINES also for a file that is one JSON value on one line.
+        records: the first JSON objects of LINES, at most 16; of a VALUE that is short enough to be
+            read whole, that value if it is an object, or the objects of its list.
+        text: the first bytes, at most 64 KiB, for a VALUE that is longer.
+        names: of a DATABASE its tables, of an ARCHIVE its members.
+        path: the file, for sources that need the folder around it; None for standard input.
+    """
+
+    shape: Shape
+    records: Sequence[Mapping[str, Any]] = ()
+    text: bytes = b""
+    names: Sequence[str] = ()
+    path: Path | None = None

@@ -1,0 +1,161 @@
+"""Makes of past turns the records that live turns make, with their own times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import nan
+from typing import NamedTuple
+
+from endturn.calls import (
+    COMPLETE,
+    OUTCOMES,
+    CallEnded,
+    CallStarted,
+    Continuation,
+    Record,
+    ResponseIdentity,
+    Strategy,
+    Turn,
+    TurnEnded,
+    TurnKind,
+    TurnOutcome,
+    TurnStarted,
+    add_call,
+    number,
+)
+from endturn.errors import ProviderError
+from endturn.scan.past_calls import Evidence, PastCall, PastTurn
+from endturn.vocabulary import StopReason
+
+
+class EndedTurn(NamedTuple):
+    """A past turn with the records that a live one makes.
+
+    Attributes:
+        past: as the file tells of it.
+        turn: its totals, as in the records.
+        records: TurnStarted, for each call CallStarted and CallEnded, then TurnEnded.
+    """
+
+    past: PastTurn
+    turn: Turn
+    records: tuple[Record, ...]
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the file says of every response of the turn how it ended."""
+        return all(call.evidence is not Evidence.NOT_RECORDED for call in self.past.calls)
+
+
+def ended_turns(turns: Iterable[PastTurn]) -> list[EndedTurn]:
+    """Return the turns with their records; a sub-agent's turn is within the turn that started it.
+
+    Args:
+        turns: without copies.
+    """
+    ended = [_ended(past) for past in turns]
+    by_tool_call = {
+        (each.past.source, tool_call): each.turn
+        for each in ended
+        for call in each.past.calls
+        for tool_call in call.tool_calls
+    }
+    for each in ended:
+        if each.past.parent_tool_call is not None:
+            parent = by_tool_call.get((each.past.source, each.past.parent_tool_call))
+            each.turn.around = None if parent is each.turn else parent
+    return ended
+
+
+def _ended(past: PastTurn) -> EndedTurn:
+    times = [time for call in past.calls for time in (call.started_ns, call.ended_ns) if time]
+    started_ns = past.started_ns or min(times, default=0)
+    turn = Turn(
+        kind=TurnKind.OBSERVED,
+        id=past.id,
+        agent=past.agent or past.source,
+        conversation=past.session or None,
+        started_ns=started_ns,
+        started_s=0.0,
+    )
+    records: list[Record] = [TurnStarted(turn=turn)]
+    numbers: dict[str, int] = {}
+    last: CallEnded | None = None
+    for call in past.calls:
+        last = _call_ended(call, turn, numbers)
+        records += last.started, last
+    last_ns = max((call.ended_ns or 0 for call in past.calls), default=0)
+    if past.outcome is not None:
+        turn.outcome = past.outcome
+        if past.outcome in COMPLETE:
+            turn.cut = frozenset()
+    elif turn.cut and _end_is_unknown(past.calls):
+        turn.cut = frozenset()
+        turn.outcome = TurnOutcome.UNKNOWN_REASON
+    else:
+        turn.outcome = _outcome(past, turn, last)
+    records.append(
+        TurnEnded(
+            turn=turn,
+            outcome=turn.outcome,
+            complete=turn.outcome in COMPLETE and not turn.unfinished,
+            duration_s=(last_ns - started_ns) / 1e9 if started_ns and last_ns else nan,
+            tools_unanswered=last is not None and last.stop.reason is StopReason.TOOL_CALL,
+        )
+    )
+    return EndedTurn(past, turn, tuple(records))
+
+
+def _call_ended(call: PastCall, turn: Turn, numbers: dict[str, int]) -> CallEnded:
+    started_ns = call.started_ns or call.ended_ns or turn.started_ns
+    numbers[call.key] = number()
+    turn.iterations += 1
+    started = CallStarted(
+        number=numbers[call.key],
+        request=call.request,
+        endpoint=call.endpoint,
+        turn=turn,
+        iteration=turn.iterations,
+        started_ns=started_ns,
+        started_s=(started_ns - turn.started_ns) / 1e9,
+        identity=ResponseIdentity(call.response.id, call.response.model),
+        continuation=_continuation(call, turn, numbers),
+    )
+    has_times = call.started_ns is not None and call.ended_ns is not None
+    ended = CallEnded(
+        started=started,
+        response=call.response,
+        duration_s=((call.ended_ns or 0) - (call.started_ns or 0)) / 1e9 if has_times else nan,
+        error=None if call.error is None else ProviderError(call.error),
+    )
+    add_call(turn, ended)
+    return ended
+
+
+def _continuation(call: PastCall, turn: Turn, numbers: dict[str, int]) -> Continuation | None:
+    if call.strategy is None:
+        return None
+    if call.strategy is Strategy.REPAIR:
+        turn.repairs += 1
+    elif call.strategy is Strategy.RESEND:
+        turn.resumes += 1
+    else:
+        turn.continuations += 1
+    index = turn.continuations + turn.repairs + turn.resumes
+    return Continuation(index, call.strategy, numbers.get(call.continues or ""))
+
+
+def _end_is_unknown(calls: list[PastCall]) -> bool:
+    """Return whether the rest of a truncated response was asked for, and may have been whole."""
+    last = calls[-1]
+    return last.strategy is not None and last.evidence is Evidence.NOT_RECORDED
+
+
+def _outcome(past: PastTurn, turn: Turn, last: CallEnded | None) -> TurnOutcome:
+    if past.is_interrupted:
+        return TurnOutcome.CANCELLED
+    if turn.unfinished:
+        return TurnOutcome.NOT_CONTINUED
+    if past.error is not None or last is None or last.error is not None:
+        return TurnOutcome.PROVIDER_ERROR
+    return OUTCOMES[last.stop.reason]

@@ -1,0 +1,113 @@
+"""Calls and turns as files tell of them, before copies are removed and records are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy, TurnOutcome
+from endturn.vocabulary import Stop, StopReason
+
+
+class Evidence(StrEnum):
+    """Where the file says how a response ended."""
+
+    RECORDED = "recorded"
+    """The response's own stop reason is in the file."""
+    OTHER_RECORD = "other_record"
+    """The response has no reason, but another record of the file says how it ended."""
+    NOT_RECORDED = "not_recorded"
+    """Nothing in the file says it. Such a call counts in no rate."""
+
+
+UNRECORDED: Final = Stop(StopReason.UNKNOWN, terminal_seen=False)
+"""The stop of a call whose evidence is NOT_RECORDED: neither finished nor truncated."""
+
+CANCELLED: Final = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
+"""The stop of a response that the user interrupted."""
+
+CUT_OFF: Final = Stop(StopReason.MAX_TOKENS, incomplete=True)
+"""The stop of a response that another record says was cut off by the output limit."""
+
+FAILED: Final = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
+"""The stop of an attempt that failed without a response."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PastCall:
+    """One response, or one failed attempt, as a file tells of it.
+
+    Attributes:
+        key: the identity of the call in all files: the provider's response id as a rule. Calls of
+            one source with the same key are copies of one call.
+        request, endpoint, response: the facts that a live call records. What the file does not say
+            keeps its default. `response.stop` is UNRECORDED where the evidence is NOT_RECORDED.
+        evidence: where the file says how the response ended.
+        started_ns, ended_ns: wall clock; None where the file does not have them.
+        strategy: how this call continues an earlier one; None for a call of its own.
+        continues: the key of the call that it continues.
+        error: the kind of error of an attempt that failed, such as "529"; None for a response.
+        tool_calls: ids of the tool calls that the response asks for.
+        ran_cut_tool_call: the response is truncated, and a tool call of it was run all the same.
+        version: of the tool that wrote the file.
+        offset: of the record in the decompressed file, in bytes.
+        is_copy: the file itself says that the record was copied from another one.
+    """
+
+    key: str
+    request: RequestFacts = field(default_factory=RequestFacts)
+    endpoint: EndpointFacts = field(default_factory=EndpointFacts)
+    response: ResponseFacts = field(default_factory=lambda: ResponseFacts(stop=UNRECORDED))
+    evidence: Evidence = Evidence.NOT_RECORDED
+    started_ns: int | None = None
+    ended_ns: int | None = None
+    strategy: Strategy | None = None
+    continues: str | None = None
+    error: str | None = None
+    tool_calls: tuple[str, ...] = ()
+    ran_cut_tool_call: bool = False
+    version: str = ""
+    offset: int | None = None
+    is_copy: bool = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the response is known to be truncated."""
+        return self.response.stop.truncated
+
+
+@dataclass(slots=True, kw_only=True)
+class PastTurn:
+    """What an agent did for one message of its user, as a file tells of it.
+
+    Attributes:
+        id: the identity of the turn in all files. Turns of one source with the same id are copies.
+        source: the `title` of the source; agent: the agent's own name where the file has one.
+        session: the id of the session; project: the folder or project that it was about.
+        calls: in the order of the file.
+        started_ns: when the user's message came.
+        is_interrupted: the user stopped it.
+        error: the turn ended with this error.
+        outcome: how the turn ended, where the file says it.
+        has_user_message: False for calls that no message of a user began (a warm-up, a title):
+            they count as calls, and are no turn.
+        parent_tool_call: the id of the tool call that started this turn, of a sub-agent.
+        parent_session: the id of the session that started this turn, of a sub-agent.
+        path: the file, as it is shown.
+    """
+
+    id: str
+    source: str
+    agent: str = ""
+    session: str = ""
+    project: str = ""
+    calls: list[PastCall] = field(default_factory=list)
+    started_ns: int | None = None
+    is_interrupted: bool = False
+    error: str | None = None
+    outcome: TurnOutcome | None = None
+    has_user_message: bool = True
+    parent_tool_call: str | None = None
+    parent_session: str | None = None
+    path: str = ""

@@ -1,0 +1,104 @@
+"""Reads one file: recognises its source, and collects its turns and its damage."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from endturn.scan.files import STDIN
+from endturn.scan.head import Head, Shape
+from endturn.scan.past_calls import PastTurn
+from endturn.scan.registry import is_companion, recognise, source_named
+from endturn.scan.scanned_file import Damage, ScannedFile
+
+STDIN_NAME = "standard input"
+
+
+@dataclass(slots=True)
+class FileResult:
+    """What one file, or one member of an archive, gave.
+
+    Attributes:
+        name: the file as it is shown; source: the name of its source, None for an unknown file.
+        turns: as the file has them, copies included.
+        size: bytes on the disk.
+        is_companion: it belongs to a source, and holds no calls.
+        unreadable: why it could not be opened; "" where it could.
+    """
+
+    name: str
+    source: str | None = None
+    turns: list[PastTurn] = field(default_factory=list)
+    damage: Damage = field(default_factory=Damage)
+    size: int = 0
+    is_companion: bool = False
+    unreadable: str = ""
+
+
+def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
+    """Read one file, or each member of an archive that no source reads as a whole.
+
+    Args:
+        path: the file; `-` is standard input.
+        forced: the name of the source that reads it, whatever it looks like.
+    """
+    if path == STDIN:
+        return [_read(ScannedFile(sys.stdin.buffer, STDIN_NAME), forced)]
+    name = str(path)
+    try:
+        with path.open("rb") as stream:
+            file = ScannedFile(stream, name, path)
+            source = forced or _source_of(file.head)
+            if source is None and file.head.shape is Shape.ARCHIVE:
+                return list(_members(file))
+            result = _read(file, source)
+            result.size = path.stat().st_size
+            return [result]
+    except OSError as error:
+        return [FileResult(name, unreadable=error.strerror or str(error))]
+
+
+def read_bytes(data: bytes | BinaryIO, name: str, forced: str | None = None) -> FileResult:
+    """Read what is not a file of its own, such as a member of an archive."""
+    stream = io.BytesIO(data) if isinstance(data, bytes) else data
+    return _read(ScannedFile(stream, name), forced)
+
+
+def _members(file: ScannedFile) -> Iterator[FileResult]:
+    before = file.damage.problem
+    for member, data in file.members():
+        yield read_bytes(data, f"{file.name}!{member}")
+    if file.damage.problem or before:
+        yield FileResult(file.name, source="zip", damage=file.damage)
+
+
+def _source_of(head: Head) -> str | None:
+    source = recognise(head)
+    return None if source is None else source.name
+
+
+def _read(file: ScannedFile, name: str | None) -> FileResult:
+    name = name or _source_of(file.head)
+    if name is None:
+        if file.damage.problem == "" and _is_broken_json(file.head):
+            file.damage.problem = "it begins like JSON, and holds no whole record"
+        return FileResult(file.name, damage=file.damage, is_companion=is_companion(file.head))
+    source = source_named(name)
+    result = FileResult(file.name, name, damage=file.damage)
+    try:
+        for turn in source.read(file):
+            turn.path = file.name
+            result.turns.append(turn)
+    # a mistake in one source, about one file, must not end the scan of all others
+    except Exception as error:
+        file.damage.problem = f"{source.title} failed to read it ({type(error).__name__})"
+    return result
+
+
+def _is_broken_json(head: Head) -> bool:
+    is_json = head.text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+    return is_json and not head.records and head.shape is not Shape.ARCHIVE

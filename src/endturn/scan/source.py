@@ -1,0 +1,51 @@
+"""The interface of a source: one module of `endturn.scan.sources` for each kind of file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from endturn.scan.head import Head, Shape
+from endturn.scan.past_calls import PastTurn
+from endturn.scan.scanned_file import ScannedFile
+
+
+def _no_places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
+    return ()
+
+
+def _never(head: Head) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One kind of file that holds the stop reasons of past calls, or should.
+
+    Attributes:
+        name: as in `--format`, the name of the module.
+        title: of the tool or the format, as people write it.
+        shapes: the shapes that such a file may have.
+        recognises: says from a file's beginning if it is of this kind. Never by the file's name. It
+            must not raise for any JSON objects.
+        is_companion: says the same of files that belong to this source and hold no calls: they are
+            neither read nor unknown.
+        read: yields the turns of a file. It ignores unknown records, never fails on a missing or
+            mistyped field, keeps no message text, and says nothing that the file does not say.
+        places: the folders and files where the tool keeps its files on this machine.
+        text: returns what an answer says, from the records of its file that begin with the answer's
+            first; None where it is not read again.
+        advice: the setting of the tool that ends truncations, for the last line of the summary.
+    """
+
+    name: str
+    title: str
+    shapes: Sequence[Shape] = (Shape.LINES,)
+    recognises: Callable[[Head], bool]
+    is_companion: Callable[[Head], bool] = _never
+    read: Callable[[ScannedFile], Iterator[PastTurn]]
+    places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
+    text: Callable[[Iterable[Mapping[str, Any]]], str] | None = None
+    advice: str = ""

@@ -1,0 +1,1 @@
+"""The sources: one module each, with its `SOURCE`."""

@@ -1,0 +1,423 @@
+"""Sessions of Claude Code: JSON lines below `~/.claude/projects`.
+
+Each content block of a response is a line of its own with the response's `message.id`. Versions
+differ in where they write the stop reason: on each line (2.1.97 on), on the last line of a response
+(up to 2.0.50, and 2.1.76) or nowhere (2.1.15 to 2.1.50). Where it is null, a later line may say how
+the response ended: the error that replaces a cut answer, or the text of an interruption.
+
+Source of the facts: session files that versions 1.0.60 to 2.1.332 wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from endturn.calls import RequestFacts, ResponseFacts, Strategy
+from endturn.scan.fields import count, mapping, objects, text, time_ns
+from endturn.scan.head import Head
+from endturn.scan.past_calls import (
+    CANCELLED,
+    CUT_OFF,
+    FAILED,
+    UNRECORDED,
+    Evidence,
+    PastCall,
+    PastTurn,
+)
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+from endturn.vocabulary import Stop, Usage, find_stop, rows_of
+
+TITLE: Final = "Claude Code"
+NEEDLES: Final = (b'"assistant"', b'"user"', b'"system"', b'"api-request"')
+"""Every line that matters has one of these types."""
+SYNTHETIC: Final = "<synthetic>"
+CONTINUATION: Final = "Output token limit hit"
+ANEW: Final = "Your caller does not receive an answer in pieces"
+"""A sub-agent is asked for its whole answer again."""
+INTERRUPTED: Final = "[Request interrupted by user"
+OUTPUT_LIMIT: Final = re.compile(r"exceeded the (\d+) output token maximum")
+UNPARSED: Final = "__unparsedToolInput"
+_TYPES: Final = frozenset(
+    {"user", "assistant", "system", "summary", "progress", "attachment", "queue-operation"}
+)
+
+
+def recognises(head: Head) -> bool:
+    """Return whether the lines are those of a session."""
+    return any(map(_is_own, head.records))
+
+
+def _is_own(record: Mapping[str, Any]) -> bool:
+    if record.get("type") == "summary":
+        return "leafUuid" in record
+    if record.get("type") == "queue-operation":
+        return "sessionId" in record and "operation" in record
+    if text(record.get("type")) not in _TYPES or "sessionId" not in record or "uuid" not in record:
+        return False
+    # others have taken over the lines, with messages of another form
+    return "parentUuid" in record and "parts" not in mapping(record.get("message"))
+
+
+def is_companion(head: Head) -> bool:
+    """Return whether a file describes a sub-agent's session."""
+    return len(head.records) == 1 and "agentType" in head.records[0]
+
+
+def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
+    """Yield the folders of sessions."""
+    if folder := environment.get("CLAUDE_CONFIG_DIR"):
+        yield Path(folder) / "projects"
+    yield home / ".claude" / "projects"
+    yield home / ".config" / "claude" / "projects"
+
+
+@dataclass(slots=True)
+class _Request:
+    """An `api-request` line: the settings of one request."""
+
+    model: str
+    max_tokens: int | None
+    at_ns: int | None
+
+
+@dataclass(slots=True, eq=False)
+class _Response:
+    """The lines of one response, and what the lines after it say of it."""
+
+    call: PastCall
+    model: str = ""
+    requested_model: str = ""
+    request: str = ""
+    reason: str | None = None
+    usage: dict[str, int] = field(default_factory=dict)
+    tools: list[str] = field(default_factory=list)
+    last_block_is_tool: bool = False
+    has_unparsed_input: bool = False
+    is_aborted: bool = False
+    limit: int | None = None
+    is_cut: bool = False
+    is_interrupted: bool = False
+    asked_again: Strategy | None = None
+    results: dict[str, bool] = field(default_factory=dict)
+    """The tool calls that have a result, and if that is no error."""
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """The lines of one agent in order: the session's own, or a sub-agent's."""
+
+    turn: PastTurn | None = None
+    last: _Response | None = None
+
+
+class _Session:
+    """Collects the turns of one file."""
+
+    def __init__(self, file: ScannedFile) -> None:
+        self._file = file
+        self._streams: dict[str, _Stream] = {}
+        self._roots: dict[str, str] = {}
+        self._requests: dict[str, _Request] = {}
+        self._responses: dict[str, _Response] = {}
+        self._turns: list[PastTurn] = []
+        self._of_turn: dict[int, list[_Response]] = {}
+        self._parent_tool_call = _parent_tool_call(file.path)
+
+    def add(self, line: Mapping[str, Any], offset: int) -> None:
+        """Read one line."""
+        match line.get("type"):
+            case "user":
+                self._add_user(line)
+            case "assistant":
+                message = mapping(line.get("message"))
+                if line.get("isApiErrorMessage") or message.get("model") == SYNTHETIC:
+                    self._add_error(line, message, offset)
+                else:
+                    self._add_response(line, message, offset)
+            case "system" if line.get("subtype") == "api_error":
+                self._add_failed_attempt(line, offset)
+            case "api-request":
+                self._add_request(line)
+
+    def turns(self) -> Iterator[PastTurn]:
+        """Yield the turns that have a call, once all lines were read."""
+        rows = rows_of("anthropic", "")
+        for turn in self._turns:
+            responses = self._of_turn.get(id(turn), [])
+            for response in responses:
+                self._finish(response, rows)
+            _connect(responses)
+            if turn.calls:
+                yield turn
+
+    # --- Lines ---
+
+    def _add_user(self, line: Mapping[str, Any]) -> None:
+        stream = self._stream(line)
+        content = mapping(line.get("message")).get("content")
+        blocks = objects(content)
+        words = text(content) or next(
+            (text(block.get("text")) for block in blocks if block.get("type") == "text"), ""
+        )
+        last = stream.last
+        if line.get("isMeta") or line.get("isCompactSummary"):
+            if last is not None and words.startswith(CONTINUATION):
+                last.asked_again = Strategy.RETRY if ANEW in words else Strategy.PROMPT
+            return
+        has_result = False
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                has_result = True
+                self._add_result(stream, block)
+        if words.startswith(INTERRUPTED):
+            if stream.turn is not None:
+                stream.turn.is_interrupted = True
+            if last is not None and not any(last.results.values()):
+                last.is_interrupted = True
+        elif not has_result and (words or blocks):
+            self._begin_turn(stream, line)
+
+    def _add_result(self, stream: _Stream, block: Mapping[str, Any]) -> None:
+        call_id = text(block.get("tool_use_id"))
+        if stream.last is not None and call_id in stream.last.tools:
+            stream.last.results[call_id] = block.get("is_error") is not True
+
+    def _begin_turn(self, stream: _Stream, line: Mapping[str, Any]) -> None:
+        stream.turn = self._new_turn(line, text(line.get("uuid")))
+        stream.turn.started_ns = time_ns(line.get("timestamp"))
+        stream.last = None
+
+    def _new_turn(self, line: Mapping[str, Any], identity: str) -> PastTurn:
+        session = text(line.get("sessionId"))
+        is_sub_agent = line.get("isSidechain") is True
+        turn = PastTurn(
+            id=identity or f"{session} {len(self._turns)}",
+            source=TITLE,
+            session=session,
+            project=text(line.get("cwd")),
+            parent_session=session if is_sub_agent else None,
+            parent_tool_call=self._parent_tool_call if is_sub_agent else None,
+        )
+        self._turns.append(turn)
+        return turn
+
+    def _turn(self, stream: _Stream, line: Mapping[str, Any], key: str) -> PastTurn:
+        """Return the stream's turn; calls before its first message are no turn."""
+        if stream.turn is None:
+            stream.turn = self._new_turn(line, f"before {key}")
+            stream.turn.has_user_message = False
+        return stream.turn
+
+    def _add_response(
+        self, line: Mapping[str, Any], message: Mapping[str, Any], offset: int
+    ) -> None:
+        key = text(message.get("id")) or text(line.get("requestId")) or text(line.get("uuid"))
+        at_ns = time_ns(line.get("timestamp"))
+        stream = self._stream(line)
+        response = self._responses.get(key)
+        if response is None:
+            call = PastCall(
+                key=key, version=text(line.get("version")), offset=offset,
+                is_copy="requestSessionId" in line,
+            )  # fmt: skip
+            response = self._responses[key] = _Response(call)
+            turn = self._turn(stream, line, key)
+            turn.calls.append(call)
+            self._of_turn.setdefault(id(turn), []).append(response)
+        stream.last = response
+        response.call.ended_ns = at_ns or response.call.ended_ns
+        response.reason = text(message.get("stop_reason")) or response.reason
+        response.model = text(message.get("model")) or response.model
+        response.requested_model = text(line.get("requestedModel")) or response.requested_model
+        response.request = text(line.get("requestRef")) or response.request
+        response.is_aborted |= line.get("isAbortedMidStream") is True
+        for name, value in mapping(message.get("usage")).items():
+            if (tokens := count(value)) is not None:
+                response.usage[name] = max(tokens, response.usage.get(name, 0))
+        for block in objects(message.get("content")):
+            response.last_block_is_tool = block.get("type") == "tool_use"
+            if response.last_block_is_tool:
+                response.tools.append(text(block.get("id")))
+                response.has_unparsed_input |= UNPARSED in mapping(block.get("input"))
+
+    def _add_error(self, line: Mapping[str, Any], message: Mapping[str, Any], offset: int) -> None:
+        """Read a line that stands for an answer and is none."""
+        if not line.get("isApiErrorMessage"):
+            return  # such as "No response requested."
+        stream = self._stream(line)
+        words = " ".join(text(block.get("text")) for block in objects(message.get("content")))
+        limit = OUTPUT_LIMIT.search(words)
+        if line.get("apiError") != "max_output_tokens" and limit is None:
+            if stream.turn is not None:
+                stream.turn.error = text(line.get("error")) or "api_error"
+            return
+        last = stream.last
+        if last is None or last.results or (last.reason and not _cuts(last.reason)):
+            # the answer that was cut has left no line of its own
+            key = text(line.get("uuid"))
+            call = PastCall(
+                key=key, version=text(line.get("version")), offset=offset,
+                ended_ns=time_ns(line.get("timestamp")), is_copy="requestSessionId" in line,
+            )  # fmt: skip
+            last = self._responses[key] = stream.last = _Response(call)
+            turn = self._turn(stream, line, key)
+            turn.calls.append(call)
+            self._of_turn.setdefault(id(turn), []).append(last)
+        last.is_cut = True
+        last.limit = int(limit[1]) if limit else None
+
+    def _add_failed_attempt(self, line: Mapping[str, Any], offset: int) -> None:
+        stream = self._stream(line)
+        error = mapping(line.get("error"))
+        key = text(line.get("uuid"))
+        call = PastCall(
+            key=key, response=ResponseFacts(stop=FAILED), evidence=Evidence.OTHER_RECORD,
+            ended_ns=time_ns(line.get("timestamp")), version=text(line.get("version")),
+            error=str(count(error.get("status")) or "connection"), offset=offset,
+        )  # fmt: skip
+        self._turn(stream, line, key).calls.append(call)
+
+    def _add_request(self, line: Mapping[str, Any]) -> None:
+        params = mapping(line.get("params"))
+        self._requests[text(line.get("id"))] = _Request(
+            text(params.get("model")), count(params.get("max_tokens")),
+            time_ns(line.get("timestamp")),
+        )  # fmt: skip
+
+    def _stream(self, line: Mapping[str, Any]) -> _Stream:
+        key = text(line.get("agentId"))
+        if not key and line.get("isSidechain") is True:
+            # early versions wrote sub-agents into the session's own file, without a name
+            uuid = text(line.get("uuid"))
+            key = self._roots.get(text(line.get("parentUuid")), uuid)
+            self._roots[uuid] = key
+        return self._streams.setdefault(key, _Stream())
+
+    # --- After the last line ---
+
+    def _finish(self, response: _Response, rows: Mapping[str, Any]) -> None:
+        call, usage = response.call, response.usage
+        request = self._requests.get(response.request)
+        limit = request.max_tokens if request is not None else response.limit
+        if request is not None and request.at_ns is not None:
+            call.started_ns = request.at_ns
+        model = response.requested_model or (request.model if request else "") or response.model
+        call.request = RequestFacts(model=model, max_tokens=limit)
+        # without a reason, the count may be of the response's beginning
+        output = usage.get("output_tokens") if response.reason else None
+        stop, call.evidence = _stop_of(response, rows, limit, output)
+        prompt = [usage.get(name) for name in _PROMPT if name in usage]
+        tokens = Usage(
+            input_tokens=sum(filter(None, prompt)) if prompt else None,
+            output_tokens=output,
+            cache_read_tokens=usage.get("cache_read_input_tokens"),
+            cache_write_tokens=usage.get("cache_creation_input_tokens"),
+        )
+        call.response = ResponseFacts(
+            stop=stop, id=call.key if response.model else None, model=response.model or None,
+            usage=tokens if usage else None, reasons=(response.reason,),
+        )  # fmt: skip
+        call.tool_calls = tuple(response.tools)
+        call.ran_cut_tool_call = (
+            stop.truncated
+            and response.last_block_is_tool
+            and response.results.get(response.tools[-1], False)
+        )
+
+
+_PROMPT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _cuts(reason: str) -> bool:
+    return find_stop(reason, rows_of("anthropic", "")).truncated
+
+
+def _stop_of(
+    response: _Response, rows: Mapping[str, Any], limit: int | None, output: int | None
+) -> tuple[Stop, Evidence]:
+    if response.reason is not None:
+        stop = find_stop(
+            response.reason,
+            rows,
+            calls=len(response.tools),
+            calls_closed=not response.has_unparsed_input,
+            output_tokens=output,
+            maximum=limit,
+        )
+        return stop, Evidence.RECORDED
+    if response.is_cut:
+        return CUT_OFF, Evidence.OTHER_RECORD
+    if response.is_aborted or response.is_interrupted:
+        return CANCELLED, Evidence.OTHER_RECORD
+    return UNRECORDED, Evidence.NOT_RECORDED
+
+
+def _connect(responses: Iterable[_Response]) -> None:
+    """Mark the calls that continue the truncated response before them."""
+    before: _Response | None = None
+    for response in responses:
+        if before is not None and (strategy := _strategy_after(before)) is not None:
+            response.call.strategy = strategy
+            response.call.continues = before.call.key
+        before = response
+
+
+def _strategy_after(before: _Response) -> Strategy | None:
+    if before.asked_again is not None:
+        return before.asked_again
+    if not before.call.truncated:
+        return None
+    if not before.results:
+        # the client asks for the rest, in most versions without a line that says so
+        return Strategy.PROMPT
+    return None if before.call.ran_cut_tool_call else Strategy.REPAIR
+
+
+def _parent_tool_call(path: Path | None) -> str | None:
+    """Return the tool call that started a sub-agent, from the file beside its session."""
+    if path is None or not path.name.startswith("agent-"):
+        return None
+    beside = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
+    try:
+        described = json.loads(beside.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return text(mapping(described).get("toolUseId")) or None
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield the turns of a session."""
+    session = _Session(file)
+    for offset, line in file.records(*NEEDLES):
+        session.add(line, offset)
+    yield from session.turns()
+
+
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says; its lines may have others between them."""
+    pieces, identity = [], None
+    for line in islice(records, 200):
+        message = mapping(line.get("message"))
+        identity = identity or message.get("id")
+        if line.get("type") == "assistant" and message.get("id") == identity:
+            pieces += [text(block.get("text")) for block in objects(message.get("content"))]
+    return "".join(pieces)
+
+
+SOURCE: Final = Source(
+    name="claude_code",
+    title=TITLE,
+    recognises=recognises,
+    is_companion=is_companion,
+    read=read,
+    places=places,
+    text=answer_text,
+    advice="set CLAUDE_CODE_MAX_OUTPUT_TOKENS above the limit that cut its answers",
+)

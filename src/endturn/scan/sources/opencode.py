@@ -1,0 +1,257 @@
+"""Sessions of opencode (1.2 and later) and of Kilo, which has the same tables: a SQLite database.
+
+Each assistant message is one call, with the finish reason as Vercel's AI SDK gives it. An `error`
+of a message counts before its finish reason, which may be left from before the error.
+
+Source of the facts: a database that opencode 1.18.33 wrote, and packages/opencode/src/session.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
+from endturn.frameworks import vercel
+from endturn.scan.fields import count, mapping, text, time_ns
+from endturn.scan.head import Head, Shape
+from endturn.scan.past_calls import CANCELLED, CUT_OFF, FAILED, Evidence, PastCall, PastTurn
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+from endturn.vocabulary import Usage, canonical
+
+TITLE: Final = "opencode"
+TABLES: Final = ("session", "message", "part")
+_ABORTED: Final = "MessageAbortedError"
+_CUT: Final = "MessageOutputLengthError"
+INVALID_TOOL: Final = "invalid"
+"""The tool that stands for a call whose arguments could not be parsed."""
+
+
+def recognises(head: Head) -> bool:
+    """Return whether a database has the tables, or lines are rows of them."""
+    if head.shape is Shape.DATABASE:
+        return set(TABLES) <= set(head.names)
+    return any(
+        text(record.get("table")) in TABLES and ("data" in record or "directory" in record)
+        for record in head.records
+    )
+
+
+def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
+    """Yield the databases."""
+    data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
+    yield from sorted((data / "opencode").glob("opencode*.db"))
+    yield Path(environment.get("KILO_DB") or data / "kilo" / "kilo.db")
+
+
+@dataclass(slots=True, eq=False)
+class _Response:
+    call: PastCall
+    parent: str
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
+    """The tool parts of a truncated response."""
+
+
+class _Database:
+    """Collects the turns of one database."""
+
+    def __init__(
+        self,
+        agent: str,
+        sessions: Mapping[str, Mapping[str, Any]],
+        parts_of: Callable[[str], Iterable[Any]],
+    ) -> None:
+        self._agent, self._sessions, self._parts_of = agent, sessions, parts_of
+        self._turns: dict[str, PastTurn] = {}
+        self._last: dict[str, _Response] = {}
+
+    def add(self, identity: str, session_id: str, data: Mapping[str, Any]) -> None:
+        """Read one message; they come in the order of time."""
+        if data.get("role") == "user":
+            turn = self._turn(identity, session_id)
+            turn.has_user_message = True
+            turn.started_ns = time_ns(mapping(data.get("time")).get("created"))
+        elif data.get("role") == "assistant":
+            self._add_response(identity, session_id, data)
+
+    def turns(self) -> Iterator[PastTurn]:
+        """Yield the turns that have a call, once all messages were read."""
+        yield from (turn for turn in self._turns.values() if turn.calls)
+
+    def _turn(self, identity: str, session_id: str) -> PastTurn:
+        if identity not in self._turns:
+            session = self._sessions.get(session_id, {})
+            self._turns[identity] = PastTurn(
+                id=identity,
+                source=TITLE,
+                agent=self._agent,
+                session=session_id,
+                project=text(session.get("directory")),
+                has_user_message=False,
+                parent_session=text(session.get("parent_id")) or None,
+            )
+        return self._turns[identity]
+
+    def _add_response(self, identity: str, session_id: str, data: Mapping[str, Any]) -> None:
+        parent = text(data.get("parentID")) or f"before {identity}"
+        turn = self._turn(parent, session_id)
+        error = text(mapping(data.get("error")).get("name"))
+        call = _call_of(identity, data, error)
+        call.version = text(self._sessions.get(session_id, {}).get("version"))
+        response = _Response(call, parent)
+        if call.truncated:
+            response.tools = _tools(self._parts_of(identity))
+            call.ran_cut_tool_call = _ran(response.tools)
+        before = self._last.get(parent)
+        if before is not None and (strategy := _strategy_after(before, data)) is not None:
+            call.strategy, call.continues = strategy, before.call.key
+        if error == _ABORTED:
+            turn.is_interrupted = True
+        turn.calls.append(call)
+        self._last[parent] = response
+
+
+def _call_of(identity: str, data: Mapping[str, Any], error: str) -> PastCall:
+    times, finish = mapping(data.get("time")), text(data.get("finish"))
+    model = text(data.get("modelID"))
+    call = PastCall(
+        key=identity,
+        request=RequestFacts(model=model),
+        endpoint=EndpointFacts(provider=canonical(text(data.get("providerID")))),
+        started_ns=time_ns(times.get("created")),
+        ended_ns=time_ns(times.get("completed")),
+    )
+    if error:
+        call.evidence = Evidence.OTHER_RECORD
+        stop = {_ABORTED: CANCELLED, _CUT: CUT_OFF}.get(error, FAILED)
+        call.error = error if stop is FAILED else None
+    elif finish:
+        call.evidence = Evidence.RECORDED
+        stop = vercel(finish)
+    else:
+        return call
+    call.response = ResponseFacts(
+        stop=stop, usage=_usage(mapping(data.get("tokens"))), reasons=(finish or None,)
+    )
+    return call
+
+
+def _usage(tokens: Mapping[str, Any]) -> Usage | None:
+    """Return the tokens of a message; zeros stand where none were counted."""
+    cache = mapping(tokens.get("cache"))
+    read, written = count(cache.get("read")), count(cache.get("write"))
+    prompt = [count(tokens.get("input")), read, written]
+    reasoning = count(tokens.get("reasoning"))
+    generated = [count(tokens.get("output")), reasoning]
+    if not any(prompt) and not any(generated):
+        return None
+    return Usage(
+        input_tokens=sum(filter(None, prompt)),
+        output_tokens=sum(filter(None, generated)),
+        reasoning_tokens=reasoning,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+def _tools(parts: Iterable[Any]) -> list[Mapping[str, Any]]:
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == "tool"]
+
+
+def _ran(tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the last tool call of a truncated response was run."""
+    if not tools or tools[-1].get("tool") == INVALID_TOOL:
+        return False
+    return mapping(tools[-1].get("state")).get("status") == "completed"
+
+
+def _strategy_after(before: _Response, data: Mapping[str, Any]) -> Strategy | None:
+    """Return how a message continues the one before it, which answers the same user message."""
+    if not before.call.truncated or data.get("summary") is True:
+        return None
+    if not before.tools:
+        return Strategy.PROMPT
+    return None if before.call.ran_cut_tool_call else Strategy.REPAIR
+
+
+# --- Where the rows are from ----------------------------------------------------------------------
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield the turns of a database, or of its rows as JSON lines."""
+    is_kilo = file.path is not None and file.path.name.startswith("kilo")
+    agent = "Kilo" if is_kilo else TITLE
+    if file.head.shape is Shape.LINES:
+        yield from _turns_of_rows(file, agent)
+        return
+    with file.database() as connection:
+        if connection is not None:
+            yield from _turns_of(file, connection, agent)
+
+
+def _turns_of(file: ScannedFile, connection: sqlite3.Connection, agent: str) -> list[PastTurn]:
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    sessions = {
+        str(row["id"]): dict(zip(row.keys(), row, strict=True))
+        for row in connection.execute("SELECT * FROM session")
+    }
+
+    def parts_of(message: str) -> Iterator[Any]:
+        query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
+        for (data,) in connection.execute(query, [message]):
+            yield _parsed(data)
+
+    database = _Database(agent, sessions, parts_of)
+    query = "SELECT id, session_id, data FROM message ORDER BY time_created, id"
+    for identity, session_id, data in connection.execute(query):
+        message = _parsed(data)
+        if message is None:
+            file.damage.damaged_lines += 1
+        else:
+            database.add(str(identity), str(session_id), message)
+    return list(database.turns())
+
+
+def _turns_of_rows(file: ScannedFile, agent: str) -> list[PastTurn]:
+    sessions: dict[str, Mapping[str, Any]] = {}
+    messages: list[tuple[str, str, Mapping[str, Any]]] = []
+    tools: dict[str, list[Any]] = {}
+    for _, row in file.records():
+        data = row.get("data")
+        content = data if isinstance(data, dict) else _parsed(data)
+        match row.get("table"):
+            case "session":
+                sessions[text(row.get("id"))] = row
+            case "message" if content is not None:
+                messages.append((text(row.get("id")), text(row.get("session_id")), content))
+            case "part" if content is not None and content.get("type") == "tool":
+                tools.setdefault(text(row.get("message_id")), []).append(content)
+    database = _Database(agent, sessions, lambda message: tools.get(message, ()))
+    for message in messages:
+        database.add(*message)
+    return list(database.turns())
+
+
+def _parsed(data: Any) -> dict[str, Any] | None:
+    try:
+        value = json.loads(data)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+SOURCE: Final = Source(
+    name="opencode",
+    title=TITLE,
+    shapes=(Shape.DATABASE, Shape.LINES),
+    recognises=recognises,
+    read=read,
+    places=places,
+    advice="set OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX above the limit that cut its answers",
+)

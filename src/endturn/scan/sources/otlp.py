@@ -1,0 +1,242 @@
+"""OTLP as JSON lines, such as the Collector's file exporter writes: one export request to a line.
+
+Spans of endturn say of each call how it stopped; spans of other instrumentations are read by the
+conventions that they follow, as live ones are. Metrics and logs hold no calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy, TurnOutcome
+from endturn.scan.fields import count, mapping, objects, text, time_ns
+from endturn.scan.head import Head, Shape
+from endturn.scan.past_calls import Evidence, PastCall, PastTurn
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+from endturn.telemetry import Kind, schema, span_conventions as conventions
+from endturn.vocabulary import TRUNCATED, Stop, StopReason, Usage
+
+TITLE: Final = "OTLP"
+MEMBERS: Final = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMetrics": "metrics"}
+"""The signal of a request, by the member that it has."""
+_OUTCOMES: Final = {outcome.value: outcome for outcome in TurnOutcome}
+_REASONS: Final = {reason.value: reason for reason in StopReason}
+_STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}
+_FAILED: Final = (2, "STATUS_CODE_ERROR")
+
+
+def recognises(head: Head) -> bool:
+    """Return whether the records are export requests."""
+    return any(isinstance(record.get(name), list) for record in head.records for name in MEMBERS)
+
+
+@dataclass(slots=True)
+class _Call:
+    call: PastCall
+    iteration: int = 0
+
+
+@dataclass(slots=True)
+class _Turn:
+    turn: PastTurn
+    calls: list[_Call] = field(default_factory=list)
+
+
+class _Spans:
+    """Collects the turns of one file, whose spans come in any order."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, _Turn] = {}
+
+    def add(self, request: Mapping[str, Any], offset: int) -> None:
+        """Read the spans of one request."""
+        for resource in objects(request.get("resourceSpans")):
+            about = _attributes(mapping(resource.get("resource")).get("attributes"))
+            for scope in objects(resource.get("scopeSpans")):
+                name = text(mapping(scope.get("scope")).get("name"))
+                for span in objects(scope.get("spans")):
+                    self._add_span(span, name, about, offset)
+
+    def turns(self) -> Iterator[PastTurn]:
+        """Yield the turns that have a call, once all requests were read."""
+        for collected in self._turns.values():
+            calls = collected.calls
+            calls.sort(key=lambda each: (each.iteration, each.call.started_ns or 0))
+            before: PastCall | None = None
+            for each in calls:
+                if each.call.strategy is not None and before is not None:
+                    each.call.continues = before.key
+                before = each.call
+            collected.turn.calls = [each.call for each in calls]
+            if calls:
+                yield collected.turn
+
+    def _add_span(
+        self, span: Mapping[str, Any], scope: str, about: Mapping[str, Any], offset: int
+    ) -> None:
+        found = _attributes(span.get("attributes"))
+        turn_id = text(found.get(schema.TURN_ID.key))
+        call = (
+            _own_call(span, found) if schema.REASON.key in found else _call_of(span, found, scope)
+        )
+        if call is not None:
+            call.offset, call.version = offset, text(about.get("service.version"))
+            iteration = count(found.get(schema.ITERATION.key)) or 0
+            turn = self._turn(turn_id or text(span.get("spanId")), span, found, about)
+            turn.calls.append(_Call(call, iteration))
+        elif turn_id and schema.OUTCOME.key in found:
+            turn = self._turn(turn_id, span, found, about)
+            turn.turn.started_ns = _time(span, "startTimeUnixNano")
+            outcome = text(found[schema.OUTCOME.key])
+            turn.turn.outcome = _OUTCOMES.get(outcome)
+
+    def _turn(
+        self,
+        turn_id: str,
+        span: Mapping[str, Any],
+        found: Mapping[str, Any],
+        about: Mapping[str, Any],
+    ) -> _Turn:
+        service = text(about.get("service.name"))
+        turn = self._turns.get(turn_id)
+        if turn is None:
+            session = text(found.get(schema.CONVERSATION.key)) or text(span.get("traceId"))
+            past = PastTurn(id=turn_id, source=TITLE, session=session, project=service)
+            turn = self._turns[turn_id] = _Turn(past)
+        turn.turn.agent = text(found.get(schema.AGENT.key)) or turn.turn.agent or service
+        return turn
+
+
+def _own_call(span: Mapping[str, Any], found: Mapping[str, Any]) -> PastCall:
+    """Return the call of a span that endturn made, or added its attributes to."""
+    word = text(found[schema.REASON.key])
+    reason = _REASONS.get(word, StopReason.UNKNOWN)
+    stop = Stop(
+        reason,
+        text(found.get(schema.RAW.key)) or None,
+        suspected=found.get(schema.SUSPECTED.key) is True,
+        incomplete=reason in TRUNCATED,
+    )
+    strategy = text(found.get(schema.STRATEGY.key))
+    has_error = reason is StopReason.ERROR
+    return _with_times(span, PastCall(
+        key=_key(span),
+        request=RequestFacts(
+            model=text(found.get(schema.REQUEST_MODEL.key)),
+            max_tokens=count(found.get(schema.REQUEST_MAX_TOKENS.key)),
+        ),
+        endpoint=EndpointFacts(provider=text(found.get(schema.PROVIDER.key))),
+        response=ResponseFacts(
+            stop=stop,
+            id=text(found.get(schema.RESPONSE_ID.key)) or None,
+            model=text(found.get(schema.RESPONSE_MODEL.key)) or None,
+            usage=_usage(found),
+        ),
+        evidence=Evidence.RECORDED,
+        strategy=_STRATEGIES.get(strategy),
+        error=(text(found.get(schema.ERROR_TYPE.key)) or "error") if has_error else None,
+    ))  # fmt: skip
+
+
+def _call_of(span: Mapping[str, Any], found: Mapping[str, Any], scope: str) -> PastCall | None:
+    """Return the call of another instrumentation's span; None for a span of something else."""
+    status = mapping(span.get("status"))
+    seen = conventions.exported_span(
+        text(span.get("name")),
+        found,
+        scope=scope,
+        has_failed=status.get("code") in _FAILED,
+        description=text(status.get("message")),
+        events=[_attributes(event.get("attributes")) for event in objects(span.get("events"))],
+    )
+    kind = conventions.kind_of(seen)
+    if kind not in (Kind.CALL, Kind.STREAM_END) or (
+        kind is Kind.CALL and conventions.is_handed_over(seen)
+    ):
+        return None
+    request, endpoint = conventions.request_of(seen), conventions.endpoint_of(seen)
+    response, error = conventions.result_of(
+        seen, provider=endpoint.provider, maximum=request.max_tokens
+    )
+    is_unrecorded = response.stop.detail == conventions.NO_REASON and error is None
+    return _with_times(span, PastCall(
+        key=_key(span),
+        request=request,
+        endpoint=endpoint,
+        response=response,
+        evidence=Evidence.NOT_RECORDED if is_unrecorded else Evidence.RECORDED,
+        error=None if error is None else str(error),
+    ))  # fmt: skip
+
+
+def _usage(found: Mapping[str, Any]) -> Usage:
+    tokens: dict[str, Any] = {
+        name: count(found.get(attribute.key)) for name, attribute in schema.USAGE.items()
+    }
+    return Usage(**tokens)
+
+
+def _with_times(span: Mapping[str, Any], call: PastCall) -> PastCall:
+    call.started_ns, call.ended_ns = (
+        _time(span, "startTimeUnixNano"),
+        _time(span, "endTimeUnixNano"),
+    )
+    return call
+
+
+def _key(span: Mapping[str, Any]) -> str:
+    return f"{text(span.get('traceId'))} {text(span.get('spanId'))}"
+
+
+def _time(span: Mapping[str, Any], name: str) -> int | None:
+    value = span.get(name)
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    return time_ns(value)
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    return {text(pair.get("key")): _value(pair.get("value")) for pair in objects(pairs)}
+
+
+def _value(value: Any) -> Any:
+    for kind, content in mapping(value).items():
+        match kind:
+            case "intValue":
+                is_text = isinstance(content, str) and content.lstrip("-").isdecimal()
+                return int(content) if is_text else content
+            case "arrayValue":
+                return [_value(each) for each in objects(mapping(content).get("values"))]
+            case "kvlistValue":
+                return _attributes(mapping(content).get("values"))
+            case _:
+                return content
+    return None
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield the turns of the spans in a file."""
+    spans = _Spans()
+    for offset, request in requests(file):
+        spans.add(request, offset)
+    yield from spans.turns()
+
+
+def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the JSON objects of a file, each with its offset: one to a line, or one in all."""
+    if file.head.shape is Shape.LINES:
+        yield from file.records()
+    elif isinstance(value := file.value(), dict):
+        yield 0, value
+
+
+SOURCE: Final = Source(
+    name="otlp",
+    title=TITLE,
+    shapes=(Shape.LINES, Shape.VALUE),
+    recognises=recognises,
+    read=read,
+)

@@ -1,0 +1,325 @@
+"""Figures of a scan: by agent, model and project, and the turns that somebody should look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from endturn._version import __version__
+from endturn.calls import ANEW, STOPPED_BY_PERSON, CallEnded
+from endturn.errors import UsageError
+from endturn.scan.live_records import EndedTurn
+from endturn.scan.past_calls import Evidence, PastCall
+from endturn.scan.reading import FileResult
+from endturn.scan.registry import all_sources
+from endturn.telemetry import FailCondition
+from endturn.vocabulary import StopReason
+
+NOT_RECORDED: Final = "not recorded"
+"""Stands among the stop reasons for responses whose reason is not in the file."""
+_WITHHELD: Final = (StopReason.SAFETY_BLOCKED, StopReason.REFUSED)
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What is counted of one agent's model in one project, or of all.
+
+    Turns that a person stopped are in no rate of turns, and responses without a recorded reason in
+    no rate of responses.
+    """
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    truncated: int = 0
+    failed_attempts: int = 0
+    suspected: int = 0
+    unmapped: int = 0
+    turns: int = 0
+    recorded_turns: int = 0
+    truncated_turns: int = 0
+    truncated_recorded_turns: int = 0
+    continued_turns: int = 0
+    unfinished_turns: int = 0
+    continuations: int = 0
+    repairs: int = 0
+
+    @property
+    def responses(self) -> int:
+        return self.reasons.total()
+
+    @property
+    def recorded(self) -> int:
+        return self.responses - self.reasons[NOT_RECORDED]
+
+    def add_call(self, call: PastCall) -> None:
+        if call.error is not None:
+            self.failed_attempts += 1
+            return
+        stop = call.response.stop
+        unrecorded = call.evidence is Evidence.NOT_RECORDED
+        self.reasons[NOT_RECORDED if unrecorded else stop.reason.value] += 1
+        self.truncated += stop.truncated
+        self.suspected += stop.suspected
+        self.unmapped += not unrecorded and not stop.mapped
+
+    def add_turn(self, ended: EndedTurn) -> None:
+        turn = ended.turn
+        self.turns += 1
+        self.continuations += turn.continuations
+        self.repairs += turn.repairs
+        if turn.outcome in STOPPED_BY_PERSON:
+            return
+        self.recorded_turns += ended.is_recorded
+        self.truncated_turns += turn.truncated
+        self.truncated_recorded_turns += turn.truncated and ended.is_recorded
+        self.continued_turns += turn.truncated and turn.continued
+        self.unfinished_turns += turn.unfinished
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "responses": dict(self.reasons.most_common()),
+            "truncated_responses": self.truncated,
+            "response_truncation_rate": _rate(self.truncated, self.recorded),
+            "failed_attempts": self.failed_attempts,
+            "turns": self.turns,
+            "recorded_turns": self.recorded_turns,
+            "truncated_turns": self.truncated_turns,
+            "truncation_rate": _rate(self.truncated_recorded_turns, self.recorded_turns),
+            "continued_turns": self.continued_turns,
+            "unfinished_turns": self.unfinished_turns,
+            "unfinished_rate": _rate(self.unfinished_turns, self.truncated_turns),
+        }
+
+    def values(self) -> dict[str, float | None]:
+        """Return the indicators that files can give, by their names."""
+        return {
+            "turns": self.turns,
+            "truncated_turns": self.truncated_turns,
+            "unfinished": self.unfinished_turns,
+            "unfinished_share": _rate(self.unfinished_turns, self.truncated_turns),
+            "responses": self.responses + self.failed_attempts,
+            "truncated_responses": self.truncated,
+            "truncation": _rate(self.truncated, self.recorded),
+            "withheld": sum(self.reasons[reason.value] for reason in _WITHHELD)
+            + self.failed_attempts
+            + self.reasons[StopReason.ERROR.value],
+            "continuations": self.continuations + self.repairs,
+            "unknown": self.unmapped,
+            "suspected": self.suspected,
+        }
+
+
+def _rate(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a scan found.
+
+    Attributes:
+        turns: without copies, the ones that are left out by `--since` too.
+        results: of each file.
+        copies: how many copies of calls were left out.
+        untimed: how many turns have no time, and are left out because `--since` was given.
+        is_interrupted: Ctrl-C ended the scan before all files were read.
+    """
+
+    turns: Sequence[EndedTurn]
+    results: Sequence[FileResult]
+    copies: int = 0
+    untimed: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+    is_interrupted: bool = False
+
+    def as_json(self, conditions: Iterable[FailCondition] = ()) -> dict[str, Any]:
+        """Return all figures as JSON can carry them.
+
+        Raises:
+            UsageError: a condition is about an indicator that files cannot give.
+        """
+        total = _Figures()
+        rows: dict[tuple[str, str, str], _Figures] = {}
+        versions: dict[tuple[str, str], Counter[str]] = {}
+        for ended in self.turns:
+            self._add(ended, total, rows, versions)
+        values = total.values()
+        return {
+            "version": __version__,
+            "files": self._files(),
+            "interrupted": self.is_interrupted,
+            "copies_removed": self.copies,
+            "turns_without_time": self.untimed,
+            "total": total.as_json(),
+            "values": values,
+            "rows": [
+                {"agent": agent, "model": model, "project": project} | figures.as_json()
+                for (agent, model, project), figures in sorted(rows.items())
+            ],
+            "evidence": [
+                {"agent": agent, "tool_version": version}
+                | {evidence.value: counts[evidence.value] for evidence in Evidence}
+                for (agent, version), counts in sorted(versions.items())
+            ],
+            "ran_cut_tool_calls": [
+                _call_row(ended, call)
+                for ended in self.turns
+                for call in ended.past.calls
+                if call.ran_cut_tool_call
+            ],
+            "not_continued": [
+                _call_row(ended, _last_cut(ended))
+                for ended in self.turns
+                if ended.turn.unfinished and ended.turn.outcome not in STOPPED_BY_PERSON
+            ],
+            "finished_after_truncation": [
+                _call_row(ended, cut) | {"sufficient_limit": tokens}
+                for ended in self.turns
+                for cut, tokens in _sufficient_limits(ended)
+            ],
+            "advice": self._advice(),
+            "limits": [_limit_row(condition, values) for condition in conditions],
+        }
+
+    def _add(
+        self,
+        ended: EndedTurn,
+        total: _Figures,
+        rows: dict[tuple[str, str, str], _Figures],
+        versions: dict[tuple[str, str], Counter[str]],
+    ) -> None:
+        past, agent = ended.past, ended.turn.agent or ""
+        main_model = _model(_first_cut(ended) or _first_response(past.calls))
+        for call in past.calls:
+            # an attempt that failed without a response does not name its model
+            model = _model(call) or main_model
+            row = rows.setdefault((agent, model, past.project), _Figures())
+            total.add_call(call)
+            row.add_call(call)
+            if call.error is None:
+                counts = versions.setdefault((agent, call.version), Counter())
+                counts[call.evidence.value] += 1
+        if past.has_user_message:
+            total.add_turn(ended)
+            rows.setdefault((agent, main_model, past.project), _Figures()).add_turn(ended)
+
+    def _files(self) -> dict[str, Any]:
+        read = [result for result in self.results if result.source is not None]
+        damaged = [result for result in self.results if result.damage.problem]
+        unreadable = {
+            result.name: result.unreadable for result in self.results if result.unreadable
+        } | self.unreadable
+        return {
+            "read": len(read),
+            "bytes": sum(result.size for result in read),
+            "by_source": dict(Counter(str(result.source) for result in read)),
+            "unknown": [
+                result.name
+                for result in self.results
+                if result.source is None
+                and not result.is_companion
+                and not result.unreadable
+                and not result.damage.problem
+            ],
+            "unreadable": unreadable,
+            "damaged": {result.name: result.damage.problem for result in damaged},
+            "damaged_lines": sum(result.damage.damaged_lines for result in read),
+            "long_lines": sum(result.damage.long_lines for result in read),
+            "incomplete_last_lines": sum(result.damage.is_last_line_incomplete for result in read),
+        }
+
+    def _advice(self) -> list[str]:
+        cut = {ended.past.source for ended in self.turns if ended.turn.truncated}
+        return [
+            f"{source.title}: {source.advice}."
+            for source in all_sources()
+            if source.title in cut and source.advice
+        ]
+
+
+def _limit_row(condition: FailCondition, values: dict[str, float | None]) -> dict[str, Any]:
+    if condition.name not in values:
+        raise UsageError(
+            f"--fail-on {condition.text!r}: files do not hold {condition.name!r}; a scan gives "
+            f"{', '.join(sorted(values))}"
+        )
+    value = values[condition.name]
+    return {"text": condition.text, "value": value, "met": condition.is_met(value)}
+
+
+def _model(call: PastCall | None) -> str:
+    return "" if call is None else call.request.model or call.response.model or ""
+
+
+def _first_response(calls: Sequence[PastCall]) -> PastCall | None:
+    return next((call for call in calls if call.error is None), None)
+
+
+def _first_cut(ended: EndedTurn) -> PastCall | None:
+    return next((call for call in ended.past.calls if call.truncated), None)
+
+
+def _last_cut(ended: EndedTurn) -> PastCall:
+    return next(call for call in reversed(ended.past.calls) if call.truncated)
+
+
+def _call_row(ended: EndedTurn, call: PastCall) -> dict[str, Any]:
+    """Return where a truncated call is: what it takes to look at it."""
+    at_ns = call.ended_ns or call.started_ns or ended.past.started_ns
+    usage = call.response.usage
+    return {
+        "agent": ended.turn.agent,
+        "model": _model(call),
+        "project": ended.past.project,
+        "session": ended.past.session,
+        "turn": ended.past.id,
+        "sub_agent": ended.past.parent_session is not None,
+        "time": None if at_ns is None else _iso(at_ns),
+        "reason": call.response.stop.reason.value,
+        "limit": call.request.max_tokens,
+        "output_tokens": None if usage is None else usage.output_tokens,
+        "continuations": ended.turn.continuations + ended.turn.repairs,
+        "file": ended.past.path,
+        "offset": call.offset,
+    }
+
+
+def _tokens(call: PastCall) -> int:
+    return (call.response.usage and call.response.usage.output_tokens) or 0
+
+
+def _iso(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 10**9, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _sufficient_limits(ended: EndedTurn) -> Iterable[tuple[PastCall, int | None]]:
+    """Yield the truncated calls that a later whole answer finished, and the tokens of that answer.
+
+    None where the file lacks the tokens of one of its parts.
+    """
+    calls = {call.key: call for call in ended.past.calls}
+    whole = {
+        record.started.number
+        for record in ended.records
+        if isinstance(record, CallEnded) and record.whole
+    }
+    numbers = [r.started.number for r in ended.records if isinstance(r, CallEnded)]
+    for call, number in zip(ended.past.calls, numbers, strict=True):
+        if number not in whole or call.strategy is None:
+            continue
+        parts = [call]
+        while parts[-1].strategy is not None and parts[-1].continues in calls:
+            before = calls[parts[-1].continues or ""]
+            if before in parts:
+                break
+            parts.append(before)
+        answer = parts[:1] if call.strategy in ANEW else parts
+        usages = [part.response.usage for part in answer]
+        tokens = [None if usage is None else usage.output_tokens for usage in usages]
+        needed = sum(filter(None, tokens)) if None not in tokens else None
+        if needed is not None and call.strategy in ANEW and needed <= _tokens(parts[-1]):
+            needed = None  # another answer than the one that was cut
+        if parts[-1].truncated:
+            yield parts[-1], needed

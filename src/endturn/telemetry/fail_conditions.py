@@ -1,0 +1,58 @@
+"""Conditions on indicators at which a build fails, such as `truncation > 1%`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from endturn.errors import UsageError, did_you_mean
+from endturn.telemetry.indicators import INDICATORS
+
+OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq,
+}  # fmt: skip
+NAMES: Final = {
+    written: name
+    for name, indicator in INDICATORS.items()
+    for written in (name, re.sub(r"\W+", "_", indicator.title.lower()))
+}
+"""How an indicator may be called: by its name, or by its title with underscores."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailCondition:
+    """A condition at which a build fails: `truncation_without_continuation > 1%`."""
+
+    text: str
+    name: str
+    compare: Callable[[float, float], bool]
+    limit: float
+
+    def is_met(self, value: float | None) -> bool:
+        """Return whether a value meets the condition. Without a value nothing has happened."""
+        return value is not None and self.compare(value, self.limit)
+
+
+def fail_condition(text: str) -> FailCondition:
+    """Parse a condition.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
+    if not match:
+        raise UsageError(
+            f"--fail-on must be NAME > NUMBER, such as 'truncation_without_continuation > 1%', not "
+            f"{text!r}"
+        )
+    if match[1] not in NAMES:
+        raise UsageError(f"unknown indicator {match[1]!r}; {did_you_mean(match[1], NAMES)}")
+    return FailCondition(
+        text.strip(),
+        NAMES[match[1]],
+        OPERATORS[match[2]],
+        float(match[3]) / (100 if match[4] else 1),
+    )

@@ -1,0 +1,191 @@
+"""Past sessions on the local page, and as a report in HTML."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from endturn.calls import CallEnded, TurnEnded
+from endturn.errors import UsageError
+from endturn.scan import EndedTurn, Evidence, PastCall, Summary, text_of
+from endturn.telemetry import schema
+from endturn.ui import server, views
+from endturn.ui.bounds import attributes, word, word_or_none
+from endturn.ui.rows import Batch, Row, data
+from endturn.ui.store import Store
+
+AT_ONCE: Final = 2000
+"""Turns that are written to the store at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlReport:
+    """Writes the figures of a scan as one HTML file, without the text of any message."""
+
+    path: Path
+
+    def __call__(self, summary: Summary, figures: Mapping[str, Any]) -> None:
+        """Write the file.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        template = views.templates().get_template("scan.html")
+        page = template.render(figures, style=data("static/page.css"))
+        try:
+            self.path.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"--report {str(self.path)!r} cannot be written: {error.strerror}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPage:
+    """Serves the turns of a scan on a local page until Ctrl-C.
+
+    Attributes:
+        with_content: the page of a turn shows what its answers say, read again from its file.
+    """
+
+    with_content: bool = True
+
+    def __call__(self, summary: Summary, figures: Mapping[str, Any]) -> None:
+        """Serve the page."""
+        with closing(Store()) as store, suppress(KeyboardInterrupt):
+            fill(store, summary.turns, with_content=self.with_content)
+            listening = server.listen("127.0.0.1", 0)
+            with server.serving(store, listening) as address:
+                print(
+                    f"The past turns are at {address}/turns?range=all  (Ctrl-C ends it)", flush=True
+                )
+                server.browse(f"{address}/turns?range=all")
+                threading.Event().wait()
+
+
+def fill(store: Store, turns: Sequence[EndedTurn], *, with_content: bool = True) -> None:
+    """Write the turns of a scan to a store, without what their messages say.
+
+    Args:
+        with_content: have the store give the text of an answer from its file when it is asked for.
+    """
+    if with_content:
+        calls = {
+            _span_id(ended, call.key): (ended, call) for ended in turns for call in ended.past.calls
+        }
+        store.text_of = _reader(calls)
+    for start in range(0, len(turns), AT_ONCE):
+        batch = Batch(from_file=True)
+        for ended in turns[start : start + AT_ONCE]:
+            batch.spans += _spans(ended)
+            batch.events += _events(ended)
+        store.write(batch)
+
+
+def _reader(calls: Mapping[str, tuple[EndedTurn, PastCall]]) -> Callable[[str], str]:
+    def read(span_id: str) -> str:
+        if span_id not in calls:
+            return ""
+        ended, call = calls[span_id]
+        return text_of(ended.past, call)
+
+    return read
+
+
+def _digest(*parts: str, size: int) -> str:
+    return blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=size).hexdigest()
+
+
+def _span_id(ended: EndedTurn, key: str) -> str:
+    return _digest(ended.past.source, ended.past.id, key, size=8)
+
+
+def _common(ended: EndedTurn) -> Row:
+    """Return the columns that all rows of a turn have."""
+    return {
+        "trace_id": _digest(ended.past.source, ended.past.session, ended.past.id, size=16),
+        "service": word(ended.turn.agent or ended.past.source),
+        "environment": None,
+        "cluster": word_or_none(ended.past.project or None),
+        # calls that no message of a user began are no turn
+        "turn_id": word(ended.past.id) if ended.past.has_user_message else None,
+    }
+
+
+def _spans(ended: EndedTurn) -> Iterator[Row]:
+    records = [record for record in ended.records if isinstance(record, CallEnded)]
+    (over,) = (record for record in ended.records if isinstance(record, TurnEnded))
+    root = _span_id(ended, "")
+    times: list[int] = []
+    for record, call in zip(records, ended.past.calls, strict=True):
+        row = _call_span(ended, record, call) | {"parent_id": root}
+        times += row["start_ns"], row["end_ns"]
+        yield row
+    if not ended.past.has_user_message:
+        return
+    turn = ended.turn
+    start = turn.started_ns or min(times, default=0)
+    said = {
+        schema.CONVERSATION.key: ended.past.session, schema.TRUNCATED.key: turn.truncated,
+        schema.CONTINUED.key: turn.continued, schema.CONTINUATIONS.key: turn.continuations,
+        schema.TURN_REPAIRS.key: turn.repairs, "log.file.path": ended.past.path,
+    }  # fmt: skip
+    yield _EMPTY | _common(ended) | {
+        "span_id": root, "name": f"invoke_agent {turn.agent}", "scope": schema.SCOPE,
+        "operation": "invoke_agent", "agent": word_or_none(turn.agent), "start_ns": start,
+        "end_ns": max([start, *times]), "outcome": over.outcome.value, "complete": over.complete,
+        "links": "[]", "attributes": attributes(said),
+    }  # fmt: skip
+
+
+def _call_span(ended: EndedTurn, record: CallEnded, call: PastCall) -> Row:
+    started, response = record.started, record.response
+    end_ns = call.ended_ns or started.started_ns
+    is_recorded = call.evidence is not Evidence.NOT_RECORDED
+    usage = response.usage
+    links = [_span_id(ended, call.continues)] if call.continues else []
+    return _EMPTY | _common(ended) | {
+        "span_id": _span_id(ended, call.key), "name": f"chat {started.request.model}",
+        "scope": schema.SCOPE, "operation": "chat", "start_ns": min(started.started_ns, end_ns),
+        "end_ns": end_ns, "provider": word_or_none(started.endpoint.provider or None),
+        "model": word_or_none(started.request.model or None), "iteration": started.iteration,
+        "continuation": started.continuation.index if started.continuation else None,
+        "reason": response.stop.reason.value if is_recorded else None,
+        "raw": word_or_none(response.stop.raw), "truncated": response.stop.truncated,
+        "max_tokens": started.request.max_tokens,
+        "input_tokens": usage.input_tokens if usage else None,
+        "output_tokens": usage.output_tokens if usage else None,
+        "error": word_or_none(call.error), "links": json.dumps(links),
+        "attributes": attributes({schema.RESPONSE_ID.key: response.id} if response.id else {}),
+    }  # fmt: skip
+
+
+def _events(ended: EndedTurn) -> Iterator[Row]:
+    """Yield an event for each continuation: the page shows by what it was asked for."""
+    for record in ended.records:
+        if not isinstance(record, CallEnded) or record.started.continuation is None:
+            continue
+        again = record.started.continuation
+        said = {
+            schema.CONTINUATION_INDEX.key: again.index,
+            schema.STRATEGY.key: again.strategy.value,
+        }
+        yield _common(ended) | {
+            "at_ns": record.started.started_ns, "span_id": None, "severity": "info", "body": "",
+            "name": schema.CONTINUATION_ATTEMPT.name, "provider": None, "outcome": None,
+            "model": word_or_none(record.started.request.model or None),
+            "attributes": attributes(said),
+        }  # fmt: skip
+
+
+_EMPTY: Final[Row] = dict.fromkeys((
+    "parent_id", "agent", "provider", "model", "iteration", "continuation", "reason", "raw",
+    "truncated", "max_tokens", "input_tokens", "output_tokens", "outcome", "complete", "error",
+))  # fmt: skip
+"""The columns of a span that one of another kind leaves empty."""

@@ -1,0 +1,185 @@
+"""Files and folders: each is read once, and what cannot be read is named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from endturn.errors import UsageError
+from endturn.scan import read_file, scan
+from endturn.scan.command import duration_ns, run
+from endturn.scan.fields import time_ns
+from tests.scan.cases import HERE, figures
+
+CASE = HERE / "claude_code" / "four-cuts-then-gave-up"
+(SESSION,) = CASE.rglob("*.jsonl")
+
+
+def test_links_lead_to_a_file_once_and_never_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.jsonl").write_bytes(SESSION.read_bytes())
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "a" / "one.jsonl")
+    os.link(tmp_path / "a" / "one.jsonl", tmp_path / "hard.jsonl")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    found = scan([tmp_path, tmp_path / "a"])
+    assert (len(found.results), found.copies, found.unreadable) == (1, 0, {})
+
+
+def test_unknown_files_are_named_once_and_empty_ones_too(tmp_path: Path) -> None:
+    for name, data in {
+        "notes.txt": b"hello\n",
+        "empty": b"",
+        "other.jsonl": b'{"a": 1}\n',
+        "list.json": b"[1]",
+    }.items():
+        (tmp_path / name).write_bytes(data)
+    found = scan([tmp_path, tmp_path / "notes.txt"]).as_json()["files"]
+    assert [Path(name).name for name in found["unknown"]] == ["empty", "list.json", "notes.txt", "other.jsonl"]
+    assert (found["read"], found["damaged"]) == (0, {})
+
+
+def test_an_unreadable_file_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret.jsonl"
+    path.write_bytes(SESSION.read_bytes())
+
+    def refuse(self: Path, mode: str = "r") -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)  # root may read anything
+    assert scan([path]).as_json()["files"]["unreadable"] == {str(path): "Permission denied"}
+
+
+def test_a_missing_input_is_the_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        scan([tmp_path / "nothing"])
+
+
+def test_standard_input_and_pipes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = figures(scan([SESSION]))
+    for data in (SESSION.read_bytes(), gzip.compress(SESSION.read_bytes())):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        assert figures(scan([Path("-")])) == expected
+
+
+def test_damaged_and_long_lines_are_counted_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("endturn.scan.scanned_file.LONGEST_LINE", 5_000_000)
+    first, *rest = SESSION.read_bytes().splitlines(keepends=True)
+    long = b'{"type": "user", "x": "' + b"x" * 6_000_000 + b'"}\n'
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(first + long + b'{"type": "user", broken\n\n\0\0\n' + b"".join(rest) + b'{"type": "assis')
+    (result,) = read_file(path)
+    damage = result.damage
+    assert (damage.damaged_lines, damage.long_lines, damage.is_last_line_incomplete) == (1, 1, True)
+    (whole,) = read_file(SESSION)
+    assert [call.key for turn in result.turns for call in turn.calls] == [
+        call.key for turn in whole.turns for call in turn.calls
+    ]
+
+
+def spelled(value: object, *, reverse: bool, spaces: bool, escape: bool) -> str:
+    """JSON in another spelling: the order of keys, the spaces, escaped letters."""
+    match value:
+        case dict():
+            pairs = [
+                f"{spelled(key, reverse=reverse, spaces=spaces, escape=escape)}{' : ' if spaces else ':'}"
+                f"{spelled(inner, reverse=reverse, spaces=spaces, escape=escape)}"
+                for key, inner in value.items()
+            ]
+            return "{" + (" , " if spaces else ",").join(reversed(pairs) if reverse else pairs) + "}"
+        case list():
+            return "[" + ",".join(spelled(e, reverse=reverse, spaces=spaces, escape=escape) for e in value) + "]"
+        case str() if escape:
+            return '"' + "".join(f"\\u{ord(letter):04x}" for letter in value if ord(letter) < 0xFFFF) + '"'
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "case", [CASE, HERE / "codex" / "cut-by-max-output-tokens", HERE / "pi" / "cut-tool-call-was-run"]
+)
+@pytest.mark.parametrize("spelling", ["reverse", "spaces", "escape"])
+def test_the_spelling_of_json_does_not_matter(case: Path, spelling: str, tmp_path: Path) -> None:
+    (original,) = case.rglob("*.jsonl")
+    ways = {name: name == spelling for name in ("reverse", "spaces", "escape")}
+    lines = [spelled(json.loads(line), **ways) for line in original.read_text(encoding="utf-8").splitlines()]
+    (tmp_path / "spelled").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+    assert figures(scan([tmp_path / "spelled"])) == figures(scan([original]))
+
+
+def test_what_was_read_before_ctrl_c_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.jsonl").write_bytes(SESSION.read_bytes())
+    read = 0
+
+    def progress(files: int) -> None:
+        nonlocal read
+        read += bool(files)
+        if read == 2 and files:
+            raise KeyboardInterrupt
+
+    found = scan([tmp_path], progress=progress)
+    assert found.is_interrupted
+    assert (len(found.results), len(found.turns)) == (2, 1)
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ("truncation > 1%", 1),
+        ("unfinished > 1", 0),
+        ("truncation_without_continuation >= 100%", 1),
+        ("withheld > 0", 0),
+    ],
+)
+def test_a_condition_decides_the_exit_status(condition: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([SESSION], fail_on=[condition]) == status
+    assert ("FAILED" if status else "passed") in capsys.readouterr().out
+
+
+def test_without_a_recorded_reason_a_condition_is_not_passed() -> None:
+    assert run([HERE / "codex" / "version-0.100.0-whole"], fail_on=["truncation > 1%"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"since": "a month"}, "30d"),
+        ({"format_": "claude"}, "claude_code"),
+        ({"fail_on": ["capped > 0"]}, "files do not hold 'capped'"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_to_do(options: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        run([SESSION], **options)  # type: ignore[arg-type]
+
+
+def test_older_turns_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scan([CASE], since_ns=time_ns("2026-11-28T11:42:00Z")).as_json()["total"]["turns"] == 1
+    assert scan([CASE], since_ns=time_ns("2026-11-28T11:43:00Z")).as_json()["total"]["turns"] == 0
+    assert run([CASE], since="50w", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["files"]["read"] == 1
+
+
+def test_the_text_says_first_what_to_look_at(capsys: pytest.CaptureFixture[str]) -> None:
+    run([HERE])
+    text = capsys.readouterr().out
+    places = [text.index(part) for part in ("that were run", "left unfinished:", "responses by reason", "To change")]
+    assert places == sorted(places)
+    assert "write a long text" not in text
+
+
+def test_durations_and_moments() -> None:
+    assert duration_ns("1.5h") == 5_400_000_000_000
+    expected = 1_795_866_141_555_000_000
+    for value in ("2026-11-28T11:42:21.555Z", "2026-11-28T12:42:21.555+01:00", 1795866141555, 1795866141.555, expected):
+        assert abs((time_ns(value) or 0) - expected) < 1000
+    assert [time_ns(value) for value in ("2026-11-28T11:42:21", "soon", None, True, 12, -1, float("nan"))] == [None] * 7

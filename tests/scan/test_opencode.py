@@ -1,0 +1,86 @@
+"""The database of opencode: read whole beside its write-ahead log, and never changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from endturn.scan import read_file, scan
+from tests.scan.cases import HERE, figures
+
+ROWS = HERE / "opencode" / "four-turns" / "rows.jsonl"
+COLUMNS = {
+    "session": ("id", "parent_id", "directory", "version"),
+    "message": ("id", "session_id", "time_created", "data"),
+    "part": ("id", "message_id", "data"),
+}
+
+
+@contextmanager
+def database(path: Path, *, last_in_wal: int = 0) -> Iterator[Path]:
+    """A database of the rows; the last so many messages are in its write-ahead log alone."""
+    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    messages = [row["id"] for row in rows if row["table"] == "message"]
+    late = set(messages[len(messages) - last_in_wal :])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        for table, columns in COLUMNS.items():
+            connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY (id))")
+        for is_late in (False, True):
+            for row in rows:
+                columns = COLUMNS[row["table"]]
+                if (row["id"] in late) is is_late:
+                    marks = ", ".join("?" * len(columns))
+                    query = f"INSERT INTO {row['table']} VALUES ({marks})"
+                    connection.execute(query, [row[column] for column in columns])
+            connection.commit()
+            if not is_late:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        yield path  # open, as of a tool that is running
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {path.name: (path.stat().st_size, path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("last_in_wal", [0, 3])
+def test_a_database_says_the_same_as_its_rows(tmp_path: Path, last_in_wal: int) -> None:
+    with database(tmp_path / "any-name", last_in_wal=last_in_wal) as path:
+        before = listing(tmp_path)
+        assert f"{path.name}-wal" in before
+        found = figures(scan([path]))
+        assert listing(tmp_path) == before
+    assert found == figures(scan([ROWS]))
+
+
+@pytest.mark.parametrize("last_in_wal", [0, 3])
+def test_a_copied_folder_of_a_killed_tool_is_as_it_was(tmp_path: Path, last_in_wal: int) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    with database(tmp_path / "opencode.db", last_in_wal=last_in_wal) as path:
+        shutil.copy(path, folder)
+        if last_in_wal:
+            shutil.copy(f"{path}-wal", folder)
+    before = listing(folder)
+    found = scan([folder])
+    assert listing(folder) == before
+    assert figures(found)["turns"] == 4
+    assert [result.source for result in found.results if result.source] == ["opencode"]
+    assert found.as_json()["files"]["unknown"] == []
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    with database(tmp_path / "opencode.db") as path:
+        data = path.read_bytes()
+    (tmp_path / "opencode.db").write_bytes(data[: len(data) // 2])
+    (tmp_path / "opencode.db-wal").unlink(missing_ok=True)
+    (tmp_path / "opencode.db-shm").unlink(missing_ok=True)
+    (result,) = read_file(tmp_path / "opencode.db")
+    assert "damaged" in result.damage.problem

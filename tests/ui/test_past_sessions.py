@@ -1,0 +1,95 @@
+"""Past sessions on the page and as a report: the same turns as in the summary, and their text only when asked for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from endturn.errors import UsageError
+from endturn.scan import Summary, scan
+from endturn.ui import turns
+from endturn.ui.past_sessions import HtmlReport, fill
+from endturn.ui.store import Store
+from endturn.ui.views import View
+from tests.scan.cases import HERE
+
+SAID = "part 1 "
+"""What the first answer of the session says that was cut four times."""
+
+
+@pytest.fixture(scope="module")
+def past() -> Summary:
+    return scan([HERE])
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with closing(Store()) as store:
+        yield store
+
+
+def shown(store: Store, turn_id: str) -> dict[str, object]:
+    view = View.of(store, {"turn_id": turn_id, "range": "all"}, time.time_ns())
+    page = turns.shown(view, store)
+    assert page is not None
+    return page
+
+
+def test_the_page_has_each_turn_as_the_summary_has_it(store: Store, past: Summary) -> None:
+    fill(store, past.turns)
+    total = past.as_json()["total"]
+    states = Counter(dict(store.read("SELECT state, count(*) FROM turns GROUP BY state")))
+    assert states.total() == total["turns"]
+    assert states["unfinished"] == total["unfinished_turns"]
+    assert states["finished"] + states["unfinished"] == total["truncated_turns"]
+    assert store.read("SELECT count(*) FROM spans WHERE operation = 'chat'")[0][0] == sum(
+        len(ended.past.calls) for ended in past.turns
+    )
+    for ended in past.turns:
+        if ended.past.has_user_message:
+            calls = shown(store, ended.past.id)["calls"]
+            assert isinstance(calls, list)
+            assert len(calls) == len(ended.past.calls)
+
+
+def test_a_page_reads_the_answer_again_from_its_file(store: Store, past: Summary) -> None:
+    fill(store, past.turns)
+    (cut,) = (ended for ended in past.turns if ended.past.session.startswith("11111111"))
+    page = shown(store, cut.past.id)
+    assert page["answer"] == "part 1 part 2 part 3 part 4 "
+    assert SAID not in str(store.read("SELECT * FROM spans")) + str(store.read("SELECT * FROM events"))
+    store.text_of = lambda span_id: ""
+    assert shown(store, cut.past.id)["answer"] == ""
+
+
+def test_without_content_no_page_has_text(store: Store, past: Summary) -> None:
+    fill(store, past.turns, with_content=False)
+    answers = [shown(store, ended.past.id)["answer"] for ended in past.turns if ended.past.has_user_message]
+    assert set(answers) == {""}
+
+
+@pytest.mark.parametrize("source", ["claude_code", "codex", "pi"])
+def test_each_answer_of_a_line_format_has_its_text(store: Store, past: Summary, source: str) -> None:
+    fill(store, past.turns)
+    texts = []
+    for ended in past.turns:
+        if f"/{source}/" in ended.past.path:
+            page = shown(store, ended.past.id)
+            texts.append(page["answer"])
+    assert any(texts)
+
+
+def test_the_report_has_the_figures_and_no_text(tmp_path: Path, past: Summary) -> None:
+    HtmlReport(tmp_path / "report.html")(past, past.as_json())
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "left unfinished" in page
+    assert "11111111-1111-4111-8111-111111111111" in page
+    assert SAID not in page
+    assert "http://" not in page
+    with pytest.raises(UsageError, match="cannot be written"):
+        HtmlReport(tmp_path / "no" / "report.html")(past, past.as_json())
