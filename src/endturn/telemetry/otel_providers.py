@@ -199,7 +199,9 @@ class OTelProviders:
         """Whether responses are counted here, by metrics that leave this process."""
         if self.options.counted is not None:
             return self.options.counted
-        return self.meters is not None and self.meters.collected
+        if self.meters is None:
+            self.look()
+        return self.meters is not None and self.meters.is_exported
 
     def price(self, model: str) -> tuple[float, float] | None:
         """What a model's tokens cost, where that was said."""
