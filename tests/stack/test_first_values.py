@@ -12,7 +12,8 @@ import pytest
 
 from endturn.testing.scripted import ScriptedProvider, essay, say
 from endturn.testing.scripted.script import Script
-from tests.support.processes import REPOSITORY, Collector, Prometheus, Series, eventually, free_port
+from tests.support.otlp import Sent, post, spans
+from tests.support.processes import REPOSITORY, Collector, Prometheus, Series, eventually, free_port, samples
 
 pytestmark = pytest.mark.stack
 
@@ -47,10 +48,30 @@ def run(program: str, *models: str, **variables: str) -> str:
     return done.stderr
 
 
+def run_jobs(**endpoints: str) -> None:
+    """Run the jobs, one after the other, each in a process of its own name."""
+    for number in range(JOBS):
+        instance = f"service.name=job,service.instance.id=job-{number}"
+        run("tests/apps/own.py", *ASKED, OTEL_RESOURCE_ATTRIBUTES=instance, **endpoints)
+
+
 def seen(prometheus: Prometheus, metric: str) -> float:
     """What a chart of a metric shows: of each series its highest sample less its first."""
     every: list[Series] = prometheus.client.query(f"{metric}[1h]")
     return sum(max(value for _, value in each.points) - each.points[0][1] for each in every)
+
+
+def test_a_collector_counts_nothing_that_a_host_s_own_provider_counts(tmp_path: Path) -> None:
+    """Each span says so from the first on, before a reader has collected; without it the Collector counts it."""
+    with Collector(tmp_path) as collector:
+        run_jobs(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
+        sent = JOBS * len(ASKED)
+        eventually(lambda: len(collector.spans()) == sent, what="all spans")
+        assert Counter(span["attributes"].get("endturn.counted") for span in collector.spans()) == {True: sent}
+        other = Sent(attributes={"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": ["stop"]})
+        assert post(f"{collector.url}/v1/traces", spans([other], service="other")) == 200
+        (counted,) = eventually(lambda: samples(collector.counts_address, "endturn_responses_total"), what="a count")
+        assert 'job="other"' in counted
 
 
 @pytest.mark.parametrize("way", ["Collector", "Prometheus"])
@@ -64,17 +85,11 @@ def test_first_values_of_a_host_s_own_provider(way: str, tmp_path: Path) -> None
         endpoints = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         if way == "Prometheus":
             endpoints["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"] = f"{prometheus.url}/api/v1/otlp/v1/metrics"
-        for number in range(JOBS):
-            instance = f"service.name=job,service.instance.id=job-{number}"
-            run("tests/apps/own.py", *ASKED, OTEL_RESOURCE_ATTRIBUTES=instance, **endpoints)
-        eventually(lambda: len(collector.spans()) >= JOBS * len(ASKED), what="all spans")
+        run_jobs(**endpoints)
         prometheus.client.wait_for(f"sum(endturn_responses_total) >= {SENT['endturn_responses_total']}")
         prometheus.client.wait_for('count(up{job="collector-counts"} == 1)')
         assert {metric: seen(prometheus, metric) for metric in SENT} == SENT
         assert seen(prometheus, INCREMENTS) == JOBS * len(ASKED)
-        assert Counter(span["attributes"].get("endturn.counted") for span in collector.spans()) == {
-            True: JOBS * len(ASKED)
-        }
 
 
 def test_refused_spans_and_events_are_in_the_counters_of_the_alert(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 WAY says how the worker process is observed: `configure` (one line at the top of this module, which RQ imports in each
 work horse), `own` (a program's own OpenTelemetry providers, and `endturn.instrument()`), or else from outside.
+PARENT: whoever imports it, a worker before it forks, asks too, and exports that.
 FOLDER is where Celery keeps its messages, and where each task leaves a file when it has its answer.
 """
 
@@ -52,3 +53,9 @@ def call(number: int) -> None:
 
 
 ask = app.task(name="ask")(call)
+
+if os.environ.get("PARENT"):
+    import endturn
+
+    ask_model("cut", f"parent {os.getpid()}")
+    endturn.configure().force_flush()
