@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.metrics import Meter, MeterProvider as APIMeterProvider
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from endturn.calls import listeners, records
@@ -26,7 +28,7 @@ from endturn.calls.turn import Turn
 from endturn.generate.cardinality import bound, bounds
 from endturn.telemetry import instruments, schema
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.otel_providers import CURRENT, Options, OTelProviders
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.series import LENGTH, Series
 from endturn.vocabulary.messages import Usage
@@ -391,6 +393,21 @@ def test_threads_that_find_a_provider_at_once_make_one_set_of_instruments() -> N
     with ThreadPoolExecutor(4) as threads:
         made = list(threads.map(lambda _: instruments_of(provider), range(4)))
     assert len({id(each) for each in made}) == 1
+
+
+def test_threads_that_find_a_provider_at_once_both_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is past the question before the other has an answer."""
+    together, tracers = Barrier(2), TracerProvider(shutdown_on_exit=False)
+    out = OTelProviders((None, None, None), Options())
+
+    def current() -> TracerProvider:
+        together.wait(timeout=60)
+        return tracers
+
+    monkeypatch.setitem(CURRENT, "tracer", current)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: out.look(), range(2)))
+    assert out.tracer is not None
 
 
 def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

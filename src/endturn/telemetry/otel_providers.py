@@ -170,12 +170,15 @@ class OTelProviders:
         self.look()
 
     def look(self) -> None:
-        """See whether missing providers have been installed."""
+        """See whether missing providers have been installed.
+
+        Threads may do so at once: each then makes the same of a provider.
+        """
         for signal, given in tuple(self._missing.items()):
             provider = CURRENT[signal]() if given is None else given
             if given is not None or installed(provider.__class__):
-                del self._missing[signal]
                 self._use(signal, provider)
+                self._missing.pop(signal, None)
 
     def _use(self, signal: str, provider: Any) -> None:
         if signal == "meter":
