@@ -103,7 +103,7 @@ def test_a_refused_batch_is_counted_and_reported_once(
         export()
     assert exported(reader, signal) == {str(status): 2}
     (line,) = [each.getMessage() for each in caplog.records if each.name == "endturn"]
-    assert f"{signal} are lost: {url}/v1/{signal} answered {status}" in line
+    assert f"{signal} are refused: {url}/v1/{signal} answered {status}" in line
     assert "hidden" not in caplog.text
     assert "the receiver's words" not in caplog.text
     assert "{" not in line

@@ -102,4 +102,4 @@ def test_refused_spans_and_events_are_in_the_counters_of_the_alert(tmp_path: Pat
         assert [(each.labels, each.value) for each in prometheus.client.wait_for(refused)] == [
             ({"error_type": "404"}, 2 * len(ASKED) + ASKED.count("cut"))
         ]
-    assert logged.count("traces are lost") == logged.count("logs are lost") == 1
+    assert logged.count("traces are refused") == logged.count("logs are refused") == 1

@@ -158,8 +158,8 @@ def explain(signal: str, request: PreparedRequest, status: int) -> str:
     advice = remedy.format(signal=signal, SIGNAL=signal.upper(), size=size)
     address = address_shown(request.url or "")
     return (
-        f"endturn: {signal} are lost: {address} answered {_named(status)}; {advice}. "
-        f"Logged once for this status; the SDK counts what is lost (error.type {status})"
+        f"endturn: {signal} are refused: {address} answered {_named(status)}; {advice}. "
+        f"Logged once for this status; the SDK counts what is refused (error.type {status})"
     )
 
 
