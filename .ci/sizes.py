@@ -67,6 +67,7 @@ OPTIONAL = (
     "endturn.ui",
     "endturn.generate",
     "endturn.instrumentation.early_provider",
+    "endturn.instrumentation.export_session",
     "endturn.instrumentation.sdk_providers",
 )
 """Our own modules whose own imports need an extra."""

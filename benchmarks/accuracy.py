@@ -104,6 +104,14 @@ FOOT: Final = """
 - While Prometheus is down, nothing is evaluated: the recorded counts lack the events of that time,
   on both sides of a share alike. The counters and the panels include them when Prometheus is back.
 - `increase` extrapolates to the edges of its window, by half if a series has two samples.
+- A Collector that is away for longer than two minutes costs spans and events, never counts. After
+  five minutes away, 28% of the spans and 32% of the events of a run of half an hour were missing;
+  *Dropped by SDKs* on the Pipeline dashboard showed exactly these.
+- A process that restarts under the same `service.instance.id` begins again at zero in the same
+  series. Its windows are counted with `increase`: 150 turns for 140. `configure()` gives each
+  process an id of its own.
+- These figures are for OTLP into Prometheus 3. [What is exact](install.md#what-is-exact) has other
+  back ends and ways in.
 
 ## Continuations that nobody declared
 

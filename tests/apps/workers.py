@@ -3,7 +3,8 @@
 WAY is a start method of `multiprocessing`, or `os.fork`, whose children end as a program does; `pool` and `executor`
 are pools whose workers are replaced after one task. CONFIGURE says where
 the one line is: `main` (at the top, as a worker that is spawned sees it again), `task` (in each worker), or nowhere.
-PARENT: it asks too, once before it starts workers and once after.
+PARENT: it asks too, once before it starts workers and once after. `exports`: it has exported the first by then, so its
+exporters have connections, and workers export before they end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry._logs import get_logger_provider
 
 if os.environ.get("CONFIGURE") == "main":
     import endturn
@@ -40,6 +44,8 @@ def work(number: int) -> None:
         endturn.configure()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(call, MODELS, range(len(MODELS))))
+    if os.environ.get("PARENT") == "exports":
+        export()
 
 
 def forked(number: int) -> int:
@@ -51,10 +57,18 @@ def forked(number: int) -> int:
     return child
 
 
+def export() -> None:
+    """Export what was recorded so far, by whoever set the providers up."""
+    for provider in (trace.get_tracer_provider(), metrics.get_meter_provider(), get_logger_provider()):
+        getattr(provider, "force_flush", bool)()
+
+
 def main(way: str, workers: int) -> int:
     """All workers' exit statuses, added up."""
     if os.environ.get("PARENT"):
         call("done", 0)
+    if os.environ.get("PARENT") == "exports":
+        export()
     if way == "os.fork":
         statuses = [os.waitpid(child, 0)[1] for child in [forked(number) for number in range(workers)]]
     elif way == "pool":

@@ -36,6 +36,8 @@ class Receiver:
         points: the last value of each counter by its attributes.
         names: of the services.
         posted: all of it.
+        statuses: what a path is answered with, if it is not 200; then nothing of it is kept.
+        users: the processes that sent over a connection, by the address of its other end.
     """
 
     url: str = ""
@@ -44,13 +46,16 @@ class Receiver:
     points: dict[str, dict[str, dict[Labels, int]]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     posted: bytearray = field(default_factory=bytearray)
+    statuses: dict[str, int] = field(default_factory=dict)
+    users: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def post(self, path: str, body: bytes) -> None:
+    def post(self, path: str, body: bytes, client: tuple[str, int]) -> None:
         """Keep one request's signals."""
         self.posted += body
         for item in otlp_items(MessageToDict(REQUESTS[path].FromString(body))):
             who = item["resource"].get("service.instance.id", "")
+            self.users.setdefault(client, set()).add(who)
             self.names.add(item["resource"]["service.name"])
             match path:
                 case "/v1/traces":
@@ -63,6 +68,11 @@ class Receiver:
                     self.points.setdefault(who, {})[item["name"]] = found
 
     @property
+    def shared(self) -> list[set[str]]:
+        """The processes of each connection that more than one used."""
+        return [users for users in self.users.values() if len(users) > 1]
+
+    @property
     def sums(self) -> dict[str, dict[str, int]]:
         """The last value of each counter, over all its attributes."""
         return {who: {name: sum(found.values()) for name, found in own.items()} for who, own in self.points.items()}
@@ -72,12 +82,12 @@ class Receiver:
         return sum(sums.get(metric, 0) for sums in self.sums.values())
 
     def counts(self, metric: str, key: str) -> dict[str, int]:
-        """A counter's values over all processes, by one attribute; zeros left out."""
+        """A counter's values over all processes, by one attribute, "" without it; zeros left out."""
         found: dict[str, int] = {}
         for metrics in self.points.values():
             for labels, value in metrics.get(metric, {}).items():
                 if value:
-                    label = dict(labels)[key]
+                    label = dict(labels).get(key, "")
                     found[label] = found.get(label, 0) + value
         return found
 
@@ -94,8 +104,10 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
     def keep(asked: Asked) -> tuple[int, bytes, str]:
         packed = asked.headers.get("Content-Encoding") == "gzip"
         with kept.lock:
-            kept.post(asked.path, gzip.decompress(asked.body) if packed else asked.body)
+            if asked.path in kept.statuses:
+                return kept.statuses[asked.path], b"no", "text/plain"
+            kept.post(asked.path, gzip.decompress(asked.body) if packed else asked.body, asked.client)
         return 200, b"", "application/x-protobuf"
 
-    with serving(keep, port) as kept.url:
+    with serving(keep, port, keep_alive=True) as kept.url:
         yield kept

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request; its path with the query."""
+    """One request; its path with the query, and the address of the client's end of the connection."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes
+    client: tuple[str, int]
 
 
 Answer = Callable[[Asked], tuple[int, bytes, str]]
@@ -24,13 +26,26 @@ Answer = Callable[[Asked], tuple[int, bytes, str]]
 
 
 @contextmanager
-def serving(answer: Answer, port: int = 0) -> Iterator[str]:
-    """Serve, on a free port where none is given; the server's address."""
+def serving(answer: Answer, port: int = 0, *, keep_alive: bool = False) -> Iterator[str]:
+    """Serve, on a free port where none is given; the server's address. Connections end with the block."""
+    connections: set[socket.socket] = set()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1" if keep_alive else "HTTP/1.0"
+
+        def setup(self) -> None:
+            super().setup()
+            connections.add(self.connection)
+
+        def finish(self) -> None:
+            connections.discard(self.connection)
+            with suppress(OSError):
+                super().finish()
+
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, content, kind = answer(Asked(self.command, self.path, dict(self.headers), body))
+            headers = dict(self.headers)
+            status, content, kind = answer(Asked(self.command, self.path, headers, body, self.client_address))
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
@@ -50,4 +65,7 @@ def serving(answer: Answer, port: int = 0) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+        for connection in tuple(connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         thread.join()

@@ -80,8 +80,6 @@ class Stage:
         self.loggers = LoggerProvider(shutdown_on_exit=False)
         self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
         self.recorder = Recorder(self.tracers, self.meters, self.loggers, options=self.options, clock=self.clock)
-        for reader in self.readers:
-            reader.collect()
         self._numbers, self._turns = count(1), count(1)
         self._activations: dict[str, listeners.Activation] = {}
 

@@ -120,6 +120,7 @@ def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     for file, content in given.get("files", {}).items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(content)
+    agents.received.statuses |= given.get("answers", {})
     code = PROGRAMS[name].get("code")
     preludes = ["call"] * ("command" not in given) + given.get("preludes", [])
     command = [*given.get("command", PYTHON), *given.get("args", [])]
@@ -135,6 +136,11 @@ def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     assert given.get("says", [*out, *err]) == [*out, *err]
     assert given.get("out", out) == out, done.stderr
     assert not [each for each in given.get("some", []) if not any(each in line for line in (*out, *err))], done.stderr
+    for part in given.get("once", []):
+        assert sum(part in line for line in (*out, *err)) == 1, done.stderr
+    assert not [each for each in given.get("mutes", []) if each in done.stdout + done.stderr]
+    for metric, counts in given.get("exported", {}).items():
+        assert received.counts(metric, "error.type") == counts
     if "saw" in given:
         agents.saw(*given["saw"])
     if "each" in given:
@@ -148,6 +154,7 @@ def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
     assert given.get("sums", {}) == {metric: received.total(metric) for metric in given.get("sums", {})}
     assert not [each for each in given.get("has", []) if each.encode() not in received.posted]
     assert not [each for each in given.get("hides", []) if each.encode() in received.posted]
+    assert received.shared == [], "two processes exported over one connection"
 
 
 @pytest.mark.slow
@@ -228,8 +235,11 @@ def gets(url: str) -> str:
 )
 def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, start: list[str], options: list[str]) -> None:
     """gunicorn's workers: each counts its own requests, and exports them when the server is told to stop, or replaces
-    it."""
+    it. A parent that loads the application asks and exports before it forks; no worker uses its connections."""
     variables = {} if start else {"CONFIGURE": "1"}
+    in_parent = 1 if "--preload" in options and not start else 0
+    if in_parent:
+        variables["PARENT"] = "exports"
     port = free_port()
     command = [*start, "gunicorn", "--workers=2", f"--bind={LOOPBACK}:{port}", "--no-control-socket"]
     command += [*options, "tests.apps.web:app"]
@@ -246,9 +256,11 @@ def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, start: li
             server.send_signal(signal.SIGTERM)
             assert server.wait(60) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
-    agents.saw(done=8, cut=4)
+    agents.saw(done=8 + in_parent, cut=4)
     counted = [sums.get("endturn.responses", 0) for sums in agents.received.sums.values()]
-    assert sorted(filter(None, counted)) == sorted(served.count(worker) for worker in set(served))
+    by_worker = [served.count(worker) for worker in set(served)]
+    assert sorted(filter(None, counted)) == sorted(by_worker + [1] * in_parent)
+    assert agents.received.shared == [], "two processes exported over one connection"
 
 
 def test_open_loops_of_a_server_s_workers(agents: World, tmp_path: Path) -> None:

@@ -8,14 +8,17 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 import yaml
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.metrics import Meter, MeterProvider as APIMeterProvider
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from endturn.calls import listeners, records
@@ -24,9 +27,10 @@ from endturn.calls.records import ToolEnded, ToolStarted
 from endturn.calls.turn import Turn
 from endturn.generate.cardinality import bound, bounds
 from endturn.telemetry import instruments, schema
-from endturn.telemetry.instruments import LENGTH, instruments_of
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.instruments import instruments_of
+from endturn.telemetry.otel_providers import CURRENT, Options, OTelProviders
 from endturn.telemetry.recorder import Recorder
+from endturn.telemetry.series import LENGTH, Series
 from endturn.vocabulary.messages import Usage
 from endturn.vocabulary.stop import Stop, StopReason
 from tests.telemetry.mocked import adopting
@@ -391,10 +395,25 @@ def test_threads_that_find_a_provider_at_once_make_one_set_of_instruments() -> N
     assert len({id(each) for each in made}) == 1
 
 
+def test_threads_that_find_a_provider_at_once_both_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is past the question before the other has an answer."""
+    together, tracers = Barrier(2), TracerProvider(shutdown_on_exit=False)
+    out = OTelProviders((None, None, None), Options())
+
+    def current() -> TracerProvider:
+        together.wait(timeout=60)
+        return tracers
+
+    monkeypatch.setitem(CURRENT, "tracer", current)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: out.look(), range(2)))
+    assert out.tracer is not None
+
+
 def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler may flush, in the very thread: what is being counted is seen by the next collection."""
     seen: list[dict[Any, Any]] = []
-    add = instruments.Series.add
+    add = Series.add
 
     def interrupted(counter: Any, *given: Any) -> None:
         if not seen:
@@ -402,7 +421,7 @@ def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatc
             seen[0] = stage.points().get("endturn.responses", {})
         add(counter, *given)
 
-    monkeypatch.setattr(instruments.Series, "add", interrupted)
+    monkeypatch.setattr(Series, "add", interrupted)
     stage.call(stage.turn())
     assert counted(seen[0]) == {}
     assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
@@ -434,15 +453,50 @@ def test_a_forked_child_counts_its_own(temporality: dict[type, AggregationTempor
     assert counted(stage.points()["endturn.responses"])[*OPENAI, "max_tokens"] == 1
 
 
-def test_a_reader_that_comes_later_is_believed_once_it_has_collected() -> None:
-    """The SDK has no way to ask which readers were added since."""
-    late = Stage(readers=[])
-    reader = InMemoryMetricReader()
+def test_a_reader_is_known_before_it_collects() -> None:
+    """From the first span on, also one that is added later."""
+    late, reader = Stage(readers=[]), InMemoryMetricReader()
+    late.call(late.turn())
     late.meters.add_metric_reader(reader)
     late.call(late.turn())
-    reader.get_metrics_data()
-    late.call(late.turn())
     assert [span["attributes"].get("endturn.counted") for span in late.finished()] == [None, True]
+
+
+def test_a_provider_before_the_sdk_s_is_known_to_export_once_it_was_collected() -> None:
+    """It gives the SDK's meters, and has no readers that could be looked up."""
+
+    class Front(APIMeterProvider):
+        def get_meter(self, *args: Any, **more: Any) -> Meter:
+            return behind.get_meter(*args, **more)
+
+    stage, front, reader = Stage(), Front(), InMemoryMetricReader()
+    behind = MeterProvider([reader], shutdown_on_exit=False)
+    stage.recorder.use((stage.tracers, front, stage.loggers), Options())
+    stage.call(stage.turn())
+    reader.collect()
+    stage.call(stage.turn())
+    assert [span["attributes"].get("endturn.counted") for span in stage.finished()] == [None, True]
+
+
+@pytest.mark.parametrize("temporality", [None, DELTA], ids=["cumulative", "delta"])
+def test_a_series_starts_a_millisecond_before_its_first_sample(temporality: Any) -> None:
+    """Of each reader. A back end that adds a zero at the start time, as Prometheus does, then sees the first value as
+    an increment; in the same millisecond it adds none."""
+    readers = [InMemoryMetricReader(temporality), InMemoryMetricReader()]
+    stage = Stage(readers=readers)
+    stage.call(stage.turn(), CUT)
+    for reader in readers:
+        first = stage.collected(reader)
+        stage.call(stage.turn(), Stop(StopReason.REFUSED, "refusal"))  # its turn ends in a series of its own
+        for data in (first, stage.collected(reader)):
+            apart = [
+                (metric.name, point.start_time_unix_nano, point.time_unix_nano)
+                for scope in data.resource_metrics[0].scope_metrics
+                for metric in scope.metrics
+                for point in metric.data.data_points
+                if point.start_time_unix_nano // 1_000_000 >= point.time_unix_nano // 1_000_000
+            ]
+            assert apart == []
 
 
 def test_a_call_that_never_ends_is_let_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.promql import duration
 from endturn.generate.templates import page
-from endturn.telemetry import INDICATORS, instruments, schema
+from endturn.telemetry import INDICATORS, schema, series
 from endturn.vocabulary import PROVIDERS, TRUNCATED, Auth, apis
 
 OUTSIDE: Final = "[*]"
@@ -39,9 +39,7 @@ def files(config: RuleConfig) -> dict[str, str]:
         declared.setdefault(alert.name, []).append(alert)
     pages = {
         "telemetry": page("telemetry", schema=schema, rules=rules, indicators=INDICATORS.values()),
-        "cardinality": page(
-            "cardinality", schema=schema, instruments=instruments, cardinality=cardinality
-        ),
+        "cardinality": page("cardinality", schema=schema, labels=series, cardinality=cardinality),
         "plan": page("plan", plan=plan),
         "providers": providers(),
         "state-diagram": page("state-diagram", diagram=state_diagram(), machine=machine),

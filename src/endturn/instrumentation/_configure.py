@@ -23,7 +23,7 @@ from endturn.calls import log_exception
 from endturn.errors import UsageError
 from endturn.instrumentation import _instrument as instrumentation, worker_exit
 from endturn.instrumentation.service_name import service_name_of_command
-from endturn.telemetry import Options, OptionsGiven, cleanup, instruments_of
+from endturn.telemetry import APART_S, Options, OptionsGiven, cleanup, instruments_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -49,9 +49,6 @@ LOST: Final = (
     "lost: is a Collector listening? (OTEL_EXPORTER_OTLP_ENDPOINT; OTEL_EXPORTER_OTLP_TIMEOUT says "
     "how many seconds to wait, OTEL_SDK_DISABLED=true sends nothing)"
 )
-
-APART_S: Final = 0.002
-"""Between two collections: what has the same millisecond is refused as a duplicate."""
 
 
 class Telemetry:

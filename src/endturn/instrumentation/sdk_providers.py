@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal
 from uuid import uuid4
@@ -59,6 +59,12 @@ LOGS_QUEUED: Final = 2 * SPANS_QUEUED
 """How many events wait for a Collector that is away. OTEL_BLRP_MAX_QUEUE_SIZE says otherwise."""
 
 OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
+
+_CREDENTIALS: Final = (
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_{}_CREDENTIAL_PROVIDER",
+)
+"""Variables that name the package that makes the session of a signal's exporter."""
 
 Make = Callable[..., Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
@@ -158,32 +164,24 @@ def _maker(signal: Signal, name: str, asked: str) -> Make:
             raise UsageError(
                 f"{asked}: {found.value} could not be imported: {error}: {remedy}"
             ) from None
-        return partial(make, session=_patient()) if name == HTTP and signal != "metrics" else make
+        return _with_session(make, signal) if name == HTTP else make
     raise UsageError(
         f"{asked}: no exporter of {signal} is registered as {name!r}: {remedy}, use otlp "
         f"(http/protobuf), console or none, or pass an exporter object to configure()"
     )
 
 
-def _patient() -> Any:
-    """A session that sends a batch again for two minutes.
+def _with_session(make: Make, signal: Signal) -> Make:
+    """Have an OTLP exporter over HTTP export through a session of ours.
 
-    The exporter alone gives up after ten seconds.
+    One that a credential provider of the host makes is left in place.
     """
     # with the OTLP exporter over HTTP: whoever exports otherwise may have none
-    from requests import Session
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
+    from endturn.instrumentation.export_session import ExportSession
 
-    # An answer may take ten seconds each time: seven times of waiting for one are enough.
-    limits: dict[str, Any] = {"total": 12, "read": 7, "backoff_factor": 1, "backoff_max": 15}
-    again = Retry(
-        **limits, status_forcelist=(429, 502, 503, 504), allowed_methods=None, raise_on_status=False
-    )
-    session = Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(max_retries=again))
-    return session
+    if any(os.environ.get(each.format(signal.upper())) for each in _CREDENTIALS):
+        return make
+    return lambda: make(session=ExportSession(signal))
 
 
 def _unless_set(variable: str, value: int) -> int | None:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
         Indicator as Indicator,
     )
     from endturn.telemetry.instruments import (
-        CAPS as CAPS,
-        SETS as SETS,
+        APART_S as APART_S,
         instruments_of as instruments_of,
         is_owned as is_owned,
     )
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         Attribute as Attribute,
         Metric as Metric,
     )
+    from endturn.telemetry.series import CAPS as CAPS, LENGTH as LENGTH, SETS as SETS
     from endturn.telemetry.span_conventions import Kind as Kind
     from endturn.telemetry.span_processor import AdoptingSpanProcessor as AdoptingSpanProcessor
     from endturn.telemetry.tool_loops import results_at_end as results_at_end
@@ -69,10 +69,11 @@ else:
                 "TURNS",
                 "UNFINISHED_TURNS",
             ),
-            "instruments": ("CAPS", "SETS", "instruments_of", "is_owned"),
+            "instruments": ("APART_S", "instruments_of", "is_owned"),
             "otel_providers": ("CURRENT", "Options", "OptionsGiven", "Providers", "installed"),
             "recorder": ("Recorder",),
             "schema": ("Attribute", "INSTANCE", "Metric"),
+            "series": ("CAPS", "LENGTH", "SETS"),
             "span_conventions": ("Kind",),
             "span_processor": ("AdoptingSpanProcessor",),
             "tool_loops": ("results_at_end",),

@@ -9,8 +9,9 @@ each reader, when it flushes and when it shuts down.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,7 @@ from endturn.telemetry import cleanup, schema
 from endturn.telemetry.attributes import error_of, port_shown
 from endturn.telemetry.foreign_metrics import ForeignMetrics, Watchers
 from endturn.telemetry.schema import Generation, Metric
+from endturn.telemetry.series import LENGTH, MOST, OTHER, SETS, Caps, Pair, Series, Values
 from endturn.vocabulary import StopReason
 
 if TYPE_CHECKING:
@@ -41,26 +43,13 @@ QUEUED: Final = 2_048
 """Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that
 comes."""
 
-MOST: Final = 2**53
-"""The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that
-got into a sum would fail every later export of the process, the host's own metrics too."""
-
 LOST: Final = "Histogram.record"
 """What measurements that the SDK refused are counted under, in `endturn.listener.failures`."""
 
-OTHER: Final = "other"
-"""What a capped label reads."""
-
-LENGTH: Final = 128
-"""Characters of a label's value; the Collector cuts those that it makes there, too."""
-
-SETS: Final = 1_400
-"""Attribute sets of one instrument, before its open labels read `other`. Past 2,000 the SDK merges
-what comes into one set without any label."""
-
-CAPS: Final = {"provider": 32, "model": 100, "agent": 10, "server_address": 64, "error_type": 32}
-"""How many values of an open label a process lets in, by the name that
-`endturn.series.capped_label` has for it."""
+APART_S: Final = 0.002
+"""Between two samples of a series, and between its start time and its first sample. Prometheus
+counts in milliseconds: of two samples in one it refuses the second, and it adds no zero at a start
+time that is the sample's own."""
 
 INPUT, OUTPUT = "input", "output"
 
@@ -81,13 +70,8 @@ BORN_TURNS: Final = (
 """Turns that exist so, and their exits where they are truncated: both sides of the headline
 rate."""
 
-Attributes = dict[str, str | int | bool]
-Values = tuple[str | int | bool | None, ...]
-"""One value for each attribute of the metric, in the schema's order; None and "" leave the
-attribute out."""
-
-Pair = tuple[str, str]
-"""Provider and model."""
+_COUNTERS: Final = tuple(each.name for each in schema.METRICS if each.instrument == "counter")
+"""In the order in which they are made, and so observed."""
 
 Counted = (
     records.ContinuationAttempted
@@ -107,120 +91,12 @@ Waiting = tuple[Metric, float, Values, Context, Watchers | None]
 and who may have recorded it too; None where that is of no account."""
 
 
-class Caps:
-    """The cardinality caps of open labels.
-
-    Of each the first values that come are let in, later ones read `other`.
-
-    A model counts with its provider, a port with its address; `cardinality` says what that comes
-    to.
-
-    Args:
-        capped: is told that one measurement's label was replaced, and which
-            (`endturn.series.capped_label`).
-    """
-
-    def __init__(self, capped: Callable[[str], None]) -> None:
-        self.capped = capped
-        self._known: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
-
-    def admits(self, label: str, value: object) -> bool:
-        """Whether a value may stand in a label."""
-        known = self._known[label]
-        if value not in known and len(known) >= CAPS[label]:
-            self.capped(label)
-            return False
-        known.add(value)
-        return True
-
-    def pair(self, provider: str, model: str) -> Pair:
-        """Provider and model as metrics may carry them."""
-        provider, model = provider[:LENGTH], model[:LENGTH]
-        if (provider, model) in self._known["model"]:
-            return provider, model
-        if not self.admits("provider", provider):
-            return OTHER, OTHER
-        return provider, model if self.admits("model", (provider, model)) else OTHER
-
-    def shown(self, label: str, value: str | None) -> str | None:
-        """A value as metrics may carry it."""
-        return value if value is None or self.admits(label, value := value[:LENGTH]) else OTHER
-
-
-class Series:
-    """What is known of one metric.
-
-    Its attribute sets so far, each built once, and of a counter their sums.
-    """
-
-    def __init__(self, metric: Metric, caps: Caps) -> None:
-        self._caps = caps
-        self._keys = tuple(attribute.key for attribute in metric.attributes)
-        self._closed = tuple(attribute.is_closed for attribute in metric.attributes)
-        self._sets: dict[Values, Attributes] = {}
-        self._sums: dict[Values, float] = {}
-        self._reported: set[Values] = set()
-        self.taken: list[Observation] = []
-
-    def attributes(self, values: Values) -> Attributes:
-        """The set of these values."""
-        return self._sets.get(values) or self._sets[self._admit(values)]
-
-    def _admit(self, values: Values) -> Values:
-        """The values that have a set.
-
-        These, or with every open label `other` where they would be one too many.
-        """
-        if values not in self._sets:
-            if len(self._sets) >= SETS and not all(self._closed):
-                self._caps.capped("all")
-                values = tuple(
-                    value if closed else OTHER if isinstance(value, str) else None
-                    for value, closed in zip(values, self._closed, strict=True)
-                )
-            pairs = zip(self._keys, values, strict=True)
-            self._sets[values] = {
-                key: value for key, value in pairs if value is not None and value != ""
-            }
-        return values
-
-    def add(self, values: Values, amount: float = 1) -> None:
-        """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
-        if 0 <= amount <= MOST:
-            if values not in self._sums:
-                values = self._admit(values)
-            self._sums[values] = self._sums.get(values, 0) + amount
-
-    def reset(self) -> None:
-        """Every sum back to zero; the attribute sets stay."""
-        self._sums = dict.fromkeys(self._sums, 0)
-        self._reported.clear()
-
-    def take(self, *, zero_first: bool) -> bool:
-        """Have the sums as they are now observed.
-
-        With `zero_first`, 0 for each that was never observed before.
-
-        Returns:
-            Whether a sum that is more is given as 0.
-        """
-        new = self._sums.keys() - self._reported if zero_first else set()
-        self._reported |= new
-        self.taken = [
-            Observation(0 if each in new else sum_, self._sets[each])
-            for each, sum_ in self._sums.items()
-        ]
-        return any(self._sums[each] for each in new)
-
-
 class Instruments:
     """Every instrument of one meter provider.
 
     Counting is safe in many threads, and within a signal's handler.
 
     Attributes:
-        collected: a reader has asked at least once, or is known to be there, so what is counted is
-            exported.
         withholds: the latest collection reported 0 for a sum that is more (see `own`).
     """
 
@@ -233,7 +109,7 @@ class Instruments:
         self._foreign = ForeignMetrics(provider)
         self._expected: set[tuple[str, str, str | None]] = set()
         self._failures: dict[str, int] = {}
-        self.collected = _owned is provider
+        self._has_collected = False
         self.withholds = False
         self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
         self._series = {each.name: Series(each, self._caps) for each in schema.METRICS}
@@ -253,6 +129,15 @@ class Instruments:
         for label in schema.CAPPED.values:
             self._add(schema.SERIES_CAPPED, (label,), 0)
         self._is_complete = True
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether a reader exports what is counted.
+
+        It is known from the start of the SDK's own provider, of another's from the first collection
+        on.
+        """
+        return self._has_collected or bool(_reader_storages(self._provider()))
 
     # --- What is counted --------------------------------------------------------------------------
 
@@ -465,28 +350,32 @@ class Instruments:
         The first one's records what waits, and takes all sums at one moment.
 
         So of what is counted twice (a turn, and its exit) a collection shows both or neither.
+
+        The last one's waits. The SDK gives a new series the present as its start time, while the
+        callbacks run, and then takes the time of the samples.
         """
-        if name == next(iter(self._counters)):
-            self.collected = True
-            # while instruments are made a lock is held that this might wait for
-            if self._is_complete:
-                cleanup.run()
-            self._relieve(0)
-            with self._lock:
-                failures = {"Recorder": 0, **listeners.listener_failures()}
-                for each, failed in failures.items():
-                    self._add(
-                        schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0)
-                    )
-                self._failures = failures
-                self.withholds = (
-                    sum(
-                        self._series[each].take(zero_first=self._zero_first)
-                        for each in self._counters
-                    )
-                    > 0
-                )
-        return self._series[name].taken
+        if name == _COUNTERS[0]:
+            self._take()
+        yield from self._series[name].taken
+        if name == _COUNTERS[-1] and not self._zero_first:
+            time.sleep(APART_S)
+
+    def _take(self) -> None:
+        """Record what waits, and have all sums observed as they are now."""
+        self._has_collected = True
+        # while instruments are made a lock is held that this might wait for
+        if self._is_complete:
+            cleanup.run()
+        self._relieve(0)
+        with self._lock:
+            failures = {"Recorder": 0, **listeners.listener_failures()}
+            for each, failed in failures.items():
+                self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
+            self._failures = failures
+            taken = [
+                self._series[each].take(zero_first=self._zero_first) for each in self._counters
+            ]
+            self.withholds = any(taken)
 
     def forget(self) -> None:
         """In a forked child: nothing waits or is counted yet, whatever the parent had.
@@ -501,17 +390,26 @@ class Instruments:
         _forget_points(self._provider(), [*self._histograms.values(), *self._counters.values()])
 
 
+def _reader_storages(provider: Any) -> Mapping[Any, Any]:
+    """Return what the SDK keeps for each reader of a meter provider, by the reader.
+
+    The SDK has no public way. Empty: it has none, or is built otherwise.
+    `tests/telemetry/test_recorder.py` fails when a release has renamed what is read here.
+    """
+    storages: Mapping[Any, Any] = {}
+    with suppress(AttributeError):
+        storages = provider._measurement_consumer._reader_storages  # noqa: SLF001
+    return storages
+
+
 def _forget_points(provider: Any, instruments: Iterable[object]) -> None:
     """In a forked child, drop what the parent has measured with these.
 
-    The SDK would export it a second time.
-
-    The SDK has no public way. Where it is built otherwise, the child's histograms begin with its
-    parent's measurements. `tests/telemetry/test_recorder.py` fails when a release has renamed what
-    is read here.
+    The SDK would export it a second time. Where it is built otherwise, the child's histograms begin
+    with its parent's measurements.
     """
     with suppress(AttributeError):
-        for storage in provider._measurement_consumer._reader_storages.values():  # noqa: SLF001
+        for storage in _reader_storages(provider).values():
             for instrument in instruments:
                 storage._instrument_view_instrument_matches.pop(instrument, None)  # noqa: SLF001
 

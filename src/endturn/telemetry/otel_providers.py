@@ -170,12 +170,15 @@ class OTelProviders:
         self.look()
 
     def look(self) -> None:
-        """See whether missing providers have been installed."""
+        """See whether missing providers have been installed.
+
+        Threads may do so at once: each then makes the same of a provider.
+        """
         for signal, given in tuple(self._missing.items()):
             provider = CURRENT[signal]() if given is None else given
             if given is not None or installed(provider.__class__):
-                del self._missing[signal]
                 self._use(signal, provider)
+                self._missing.pop(signal, None)
 
     def _use(self, signal: str, provider: Any) -> None:
         if signal == "meter":
@@ -199,7 +202,9 @@ class OTelProviders:
         """Whether responses are counted here, by metrics that leave this process."""
         if self.options.counted is not None:
             return self.options.counted
-        return self.meters is not None and self.meters.collected
+        if self.meters is None:
+            self.look()
+        return self.meters is not None and self.meters.is_exported
 
     def price(self, model: str) -> tuple[float, float] | None:
         """What a model's tokens cost, where that was said."""

@@ -106,7 +106,6 @@ def scene(*script: Reply, emit: Emit, observed: bool, first: str = "emitter") ->
         tracers.add_span_processor(SimpleSpanProcessor(on.spans))
         loggers.add_log_record_processor(SimpleLogRecordProcessor(on.logs))
         given: Any = {"tracer_provider": tracers, "meter_provider": meters, "logger_provider": loggers}
-        given["counted"] = True  # no reader has collected yet
         undo = emit(tracers, meters) if first == "emitter" else None
         if observed:
             endturn.instrument(**given)

@@ -2,6 +2,7 @@
 
 WAY says how the worker process is observed: `configure` (one line at the top of this module, which RQ imports in each
 work horse), `own` (a program's own OpenTelemetry providers, and `endturn.instrument()`), or else from outside.
+PARENT: whoever imports it, a worker before it forks, asks too, and exports that.
 FOLDER is where Celery keeps its messages, and where each task leaves a file when it has its answer.
 """
 
@@ -13,29 +14,9 @@ from pathlib import Path
 from celery import Celery
 
 from tests.apps.bare import ask as ask_model
+from tests.apps.own import set_up_own_providers
 
 FOLDER = Path(os.environ["FOLDER"])
-
-
-def set_up_own_providers() -> None:
-    """Set OpenTelemetry up as a program that exports over OTLP does."""
-    from opentelemetry import _logs, metrics, trace
-    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk._logs import LoggerProvider
-    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    tracers, loggers = TracerProvider(), LoggerProvider()
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
-    trace.set_tracer_provider(tracers)
-    _logs.set_logger_provider(loggers)
-    metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())]))
 
 
 match os.environ["WAY"]:
@@ -72,3 +53,9 @@ def call(number: int) -> None:
 
 
 ask = app.task(name="ask")(call)
+
+if os.environ.get("PARENT"):
+    import endturn
+
+    ask_model("cut", f"parent {os.getpid()}")
+    endturn.configure().force_flush()

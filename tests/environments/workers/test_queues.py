@@ -84,10 +84,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.mark.parametrize("way", ["configure", "own", "run"])
 @pytest.mark.parametrize("most", [1, 0], ids=["recycled children", "a warm shutdown"])
 def test_celery(world: World, way: str, most: int) -> None:
-    """A child that is recycled after its task, and one that ends with the worker, have exported all by then."""
-    variables = world.variables(way, MOST_TASKS=str(most))
+    """A child that is recycled after its task, and one that ends with the worker, have exported all by then. None uses
+    a connection of the worker, which has asked and exported before."""
+    in_parent = 0 if way == "own" else 1
+    variables = world.variables(way, MOST_TASKS=str(most), PARENT="exports" if in_parent else "")
     code = f"from tests.environments.workers.tasks import ask\nfor i in range({TASKS}): ask.delay(i)"
-    quiet = variables | {"OTEL_SDK_DISABLED": "true"}
+    quiet = variables | {"OTEL_SDK_DISABLED": "true", "PARENT": ""}
     subprocess.run([sys.executable, "-c", code], env=quiet, cwd=REPOSITORY, check=True)
     command = [sys.executable, "-m", "celery", "-A", "tests.environments.workers.tasks", "worker", "-P", "prefork"]
     command += ["-c", "1", "-l", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"]
@@ -104,7 +106,8 @@ def test_celery(world: World, way: str, most: int) -> None:
     said = log.read_text()
     assert worker.returncode == 0, said
     assert "Warm shutdown" in said
-    world.saw(TASKS, said)
+    world.saw(TASKS + in_parent, said)
+    assert world.received.shared == [], "two processes exported over one connection"
 
 
 @pytest.mark.parametrize("way", ["configure", "own", "run"])
