@@ -85,7 +85,7 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
     api, ctx = format_of(format_), context(case)
     summarizer, decoder = api.summarizer(ctx), api.decoder(ctx)
     failed: Exception | None = None
-    yield [], summarizer.close(left=True), (summarizer.close(), decoder.close())
+    yield [], summarizer.close(abandoned=True), (summarizer.close(), decoder.close())
     for event in case["events"]:
         event = Event(event.get("name"), packed(event["data"]))
         deltas: list[Delta] = []
@@ -96,7 +96,7 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
                 deltas += decoder.feed(event)
             except Exception as error:
                 failed = error
-        yield deltas, summarizer.close(left=True), (summarizer.close(), failed or decoder.close())
+        yield deltas, summarizer.close(abandoned=True), (summarizer.close(), failed or decoder.close())
 
 
 def packed(data: Any) -> Any:

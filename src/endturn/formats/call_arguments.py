@@ -62,9 +62,9 @@ def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]
         calls: id, name and arguments of each. To look for them may raise what a missing member
             raises.
     """
-    found = []
+    requested = []
     try:
-        for id_, name, given in calls:
+        for id_, name, call_arguments in calls:
             if not (
                 id_.__class__ is name.__class__ is str
                 and id_
@@ -74,14 +74,17 @@ def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]
             ):
                 return []
             if (
-                given != ""
-                and (from_json(given) if given.__class__ is str else given).__class__ is not dict
+                call_arguments != ""
+                and (
+                    from_json(call_arguments) if call_arguments.__class__ is str else call_arguments
+                ).__class__
+                is not dict
             ):
                 return []
-            found.append(RequestedCall(id_, name))
+            requested.append(RequestedCall(id_, name))
     except (LookupError, TypeError, ValueError):
         return []
-    return found
+    return requested
 
 
 def is_plain_text(raw: str) -> bool:

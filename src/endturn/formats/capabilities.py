@@ -59,7 +59,7 @@ _REASONING_OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 """By format, and by format and dialect."""
 
 
-def of(
+def capability_of(
     format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] | None = None
 ) -> Capability:
     """The record of a model.

@@ -14,7 +14,7 @@ USUAL_MEMBERS: Final = frozenset({"index", "message", "delta", "logprobs", "fini
 """The members of a choice that says no more of its end than a reason."""
 NO_REASON: Final = frozenset({"null", "None"})
 """What some servers write for a reason that has not come: the word, as text."""
-_WHOLE: Final = USUAL_MEMBERS - {"delta"}
+_BODY_CHOICE_MEMBERS: Final = USUAL_MEMBERS - {"delta"}
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [])
 """What the other members of a message may hold: it says nothing."""
 
@@ -28,7 +28,7 @@ def plain_answers(choices: Sequence[Any]) -> list[tuple[int, str, str]]:
     for position, choice in enumerate(choices):
         if (
             choice.__class__ is not dict
-            or not choice.keys() <= _WHOLE
+            or not choice.keys() <= _BODY_CHOICE_MEMBERS
             or choice.get("index") != position
         ):
             break

@@ -41,24 +41,24 @@ _REQUEST_IDS: Final = (
 """The headers that hold a request's id, the provider's own before those of what stands before
 it."""
 
-_SHORT: Final = 1_000
+_BODY_CHARS: Final = 1_000
 """How many characters of an answer's body an exception keeps."""
 
-_LOOKED_AT: Final = 2_304
-_PAGE_LOOKED_AT: Final = 512
+_SEARCHED_CHARS: Final = 2_304
+_PAGE_CHARS: Final = 512
 """How much is searched of an error's sentence, and of a body that has none."""
 
-_LONGEST_SENTENCE: Final = 1_000
-_MOST_HOLDERS: Final = 64
-_MOST_DETAILS: Final = 8
-_DEEPEST: Final = 5
-_LONGEST_PATH: Final = 16
+_MAX_SENTENCE_CHARS: Final = 1_000
+_MAX_HOLDERS: Final = 64
+_MAX_DETAILS: Final = 8
+_MAX_DEPTH: Final = 5
+_MAX_PATH: Final = 16
 """How far an error's sentence is looked for: characters, objects and lists, of these the details
 that may say when to try again, levels, members of a place in a request."""
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 """Bytes of an error response's body that are kept until it ends."""
-_PARSED: Final = 4 * 1024
+_PARSED_BYTES: Final = 4 * 1024
 """Bytes of it that are read, white space before them aside. Of longer JSON, what is whole in them
 counts."""
 
@@ -114,30 +114,30 @@ _SPELLED_HINTS: Final = (
 _KEY_HINTS: Final = (*_NAMED_HINTS, *_SPELLED_HINTS)
 """Text of which any key, case folded, holds one, unless it is only long: the patterns are slow, and
 keys are rare."""
-_HINTED: Final = (
+_KEY_PATTERNS: Final = (
     (f"(?x){_NAMED_KEY}", _NAMED_HINTS, r"\g<before>[removed]"),
     (f"(?x){_SPELLED_KEY}", _SPELLED_HINTS, "[removed]"),
 )
 """Patterns as text: `re` compiles and keeps them when the first key may be there, and most
 processes meet none."""
-_RANDOM: Final = f"(?x){_RANDOM_KEY}"
-_SHORTEST_RANDOM: Final = 40
+_RANDOM_KEY_PATTERN: Final = f"(?x){_RANDOM_KEY}"
+_MIN_RANDOM_CHARS: Final = 40
 """Characters of a word that is a key because it is long and random-looking."""
-_LONG: Final = re.compile(rf"[\w+/-]{{{_SHORTEST_RANDOM}}}")
+_LONG_WORD: Final = re.compile(rf"[\w+/-]{{{_MIN_RANDOM_CHARS}}}")
 _MARGIN: Final = 128
 """How much more than the limit is searched for keys first."""
 
-_SPENT: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
+_EXHAUSTED_CODES: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
 """What OpenAI, Moonshot, Z.AI and MiniMax call a used-up balance, with a rate limit's status."""
 
-_MAY_SAY: Final = re.compile(r"\s*[\[{\"]")
+_JSON_START: Final = re.compile(r"\s*[\[{\"]")
 """How JSON begins that may say something of an error: no number, no flag."""
 
 _STATUS: Final = re.compile("[45][0-9]{2}")
 
 _DELAY: Final = re.compile(r"\d{1,6}(?:\.\d+)?s")
 
-_RATE: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
+_RATE_LIMIT_HEADER: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 
 
 def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context) -> ProviderError:
@@ -149,26 +149,30 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
         headers: of the answer; names in any case.
         body: the answer's bytes, or its parsed JSON.
     """
-    known = {name.lower(): value for name, value in headers.items()}
-    readable, parsed = _read(body)
-    error = _named(_error_member(parsed), parsed, known)
-    word = _word(error)
+    headers_by_name = {name.lower(): value for name, value in headers.items()}
+    readable, parsed = _text_and_json(body)
+    error = _with_type(_error_member(parsed), parsed, headers_by_name)
+    word = _error_code(error)
     if status < 300:
-        status = _status(error) or count(member(parsed, "status_code")) or 500
-    meant = _status(error) if status == 400 and _is_named_by_aws(parsed, known) else None
-    sentence = _said(error)
-    stop = _stop_of(error, status, word, sentence or readable[:_PAGE_LOOKED_AT])
+        status = _implied_status(error) or count(member(parsed, "status_code")) or 500
+    aws_status = (
+        _implied_status(error)
+        if status == 400 and _is_named_by_aws(parsed, headers_by_name)
+        else None
+    )
+    sentence = _error_sentence(error)
+    stop = _stop_of(error, status, word, sentence or readable[:_PAGE_CHARS])
     label = f"{status} {word}" if word and word != str(status) else str(status)
-    clean = shortened(readable)
-    return _kind(meant or status, word, ctx.provider, known, stop)(
+    body_text = shortened(readable)
+    return _error_class(aws_status or status, word, ctx.provider, headers_by_name, stop)(
         f"{ctx.provider or 'the provider'} answered {label}: "
-        f"{shortened(sentence, 300) if sentence else _ellipsis(clean, 300)}",
+        f"{shortened(sentence, 300) if sentence else _ellipsis(body_text, 300)}",
         provider=ctx.provider,
         status=status,
-        request_id=_header_id(known) or _request_id(parsed),
-        body=clean,
+        request_id=_header_id(headers_by_name) or _request_id(parsed),
+        body=body_text,
         stop=stop,
-        retry_after_s=_retry_after(known, error),
+        retry_after_s=_retry_after(headers_by_name, error),
     )
 
 
@@ -177,10 +181,13 @@ def error_within(error: Any, *, ctx: Context) -> ProviderError:
 
     It has no status: that of the answer was a success.
     """
-    found = error_of(200, {}, {"error": error}, ctx=ctx)
-    said = "the provider sent an error within its stream"
-    return type(found)(
-        said, provider=found.provider, stop=found.stop, retry_after_s=found.retry_after_s
+    provider_error = error_of(200, {}, {"error": error}, ctx=ctx)
+    message = "the provider sent an error within its stream"
+    return type(provider_error)(
+        message,
+        provider=provider_error.provider,
+        stop=provider_error.stop,
+        retry_after_s=provider_error.retry_after_s,
     )
 
 
@@ -209,35 +216,37 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
         status: of the answer; 0 for an error inside a stream.
         readable: the answer's text, where it is not JSON.
     """
-    return _stop_of(error, status, _word(error), _said(error) or readable[:_PAGE_LOOKED_AT])
+    return _stop_of(
+        error, status, _error_code(error), _error_sentence(error) or readable[:_PAGE_CHARS]
+    )
 
 
 def _stop_of(error: Any, status: int, word: str, sentence: str) -> Stop | None:
     """Return what `says_of_stop` does, of an error whose word and sentence are known."""
-    if 429 in (status, _status(error)):
+    if 429 in (status, _implied_status(error)):
         return None
     inner = member(member(error, "innererror"), "code")  # Azure
     # OpenRouter: "Provider returned error", and here which
     upstream = member(member(error, "metadata"), "raw")
     cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
-    told = (word, text(member(error, "type")), text(inner), sentence, text(upstream), text(cause))
-    said = f"<{word}> {' '.join(filter(None, told))}"[:_LOOKED_AT]
-    folded = said.casefold()
+    texts = (word, text(member(error, "type")), text(inner), sentence, text(upstream), text(cause))
+    searched_text = f"<{word}> {' '.join(filter(None, texts))}"[:_SEARCHED_CHARS]
+    folded = searched_text.casefold()
     for pattern, words, row in _sentences():
-        found = pattern.search(said) if _holds_any(folded, words) else None
-        if found is not None:
+        match = pattern.search(searched_text) if _holds_any(folded, words) else None
+        if match is not None:
             if row is None:
                 return None
-            raw = word if word and word != str(status) else found.group()
+            raw = word if word and word != str(status) else match.group()
             return find_stop(raw, {raw: row})
     return None
 
 
-def broken(error: Any) -> Stop:
+def error_stop(error: Any) -> Stop:
     """The Stop of a stream that an error inside it ended: what the error says, else `error`."""
-    said = says_of_stop(error, 0)
-    if said is not None:
-        return said if said.detail is not None else replace(said, detail=label_of(error))
+    stop = says_of_stop(error, 0)
+    if stop is not None:
+        return stop if stop.detail is not None else replace(stop, detail=label_of(error))
     words = (member(error, name) for name in ("code", "type", "status"))  # The last is Google's.
     # some echo the key
     raw = shortened(next((word for word in words if isinstance(word, str) and word), "error"))
@@ -249,32 +258,33 @@ def broken(error: Any) -> Stop:
 def label_of(error: Any) -> str:
     """An error in a few words, for a Stop's detail."""
     return shortened(
-        _said(error) or str(member(error, "code") or member(error, "type") or "error"), 120
+        _error_sentence(error) or str(member(error, "code") or member(error, "type") or "error"),
+        120,
     )
 
 
-def shortened(readable: str, limit: int = _SHORT) -> str:
+def shortened(readable: str, limit: int = _BODY_CHARS) -> str:
     """Text for a message or a log.
 
     Without anything that looks like a key, and not longer than the limit.
     """
-    for size in (limit + _MARGIN, _LOOKED_AT):
+    for size in (limit + _MARGIN, _SEARCHED_CHARS):
         clean = _without_keys(readable[:size])
-        if len(readable) <= size or len(clean) >= limit + _SHORTEST_RANDOM:
+        if len(readable) <= size or len(clean) >= limit + _MIN_RANDOM_CHARS:
             return _ellipsis(clean, limit)
     # The first half of a key at the end may not look like one: it must not be shown.
-    return _ellipsis(clean[:-_SHORTEST_RANDOM] + "…", limit)
+    return _ellipsis(clean[:-_MIN_RANDOM_CHARS] + "…", limit)
 
 
 def _without_keys(readable: str) -> str:
     folded, clean = readable.casefold(), readable
-    for pattern, hints, replaced in _HINTED:
+    for pattern, hints, replacement in _KEY_PATTERNS:
         if _holds_any(folded, hints):
-            clean = re.sub(pattern, replaced, clean)
+            clean = re.sub(pattern, replacement, clean)
     longest = max(map(len, clean.split()), default=0)
     return (
-        re.sub(_RANDOM, "[removed]", clean)
-        if longest >= _SHORTEST_RANDOM and _LONG.search(clean)
+        re.sub(_RANDOM_KEY_PATTERN, "[removed]", clean)
+        if longest >= _MIN_RANDOM_CHARS and _LONG_WORD.search(clean)
         else clean
     )
 
@@ -296,7 +306,9 @@ def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
     OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic
     `anthropic-ratelimit-tokens-remaining`.
     """
-    rates = ((_RATE.match(name.lower()), value) for name, value in (headers or {}).items())
+    rates = (
+        (_RATE_LIMIT_HEADER.match(name.lower()), value) for name, value in (headers or {}).items()
+    )
     verbs = ("limit", "remaining", "reset")
     return {
         "_".join(sorted(rate[1].split("-"), key=lambda word: word not in verbs)): value
@@ -318,7 +330,7 @@ def _retry_after(headers: Mapping[str, str], error: Any) -> float | None:
             if isfinite(seconds):
                 return max(0.0, seconds)
     # {"retryDelay": "34.07s"} among the details.
-    for detail in items(member(error, "details"))[:_MOST_DETAILS]:
+    for detail in items(member(error, "details"))[:_MAX_DETAILS]:
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str) and _DELAY.fullmatch(delay):
             return float(delay[:-1])
@@ -329,11 +341,11 @@ def _seconds(value: str, now: str | None) -> float:
     try:
         return float(value)
     except ValueError:
-        then = parsedate_to_datetime(value).timestamp()
-        return then - (parsedate_to_datetime(now).timestamp() if now else time.time())
+        retry_at = parsedate_to_datetime(value).timestamp()
+        return retry_at - (parsedate_to_datetime(now).timestamp() if now else time.time())
 
 
-def _read(body: Any) -> tuple[str, Any]:
+def _text_and_json(body: Any) -> tuple[str, Any]:
     """An answer as text, and parsed."""
     if not isinstance(body, bytes | bytearray):
         try:
@@ -341,11 +353,11 @@ def _read(body: Any) -> tuple[str, Any]:
         except (ValueError, RecursionError):
             return "", body
     data = bytes(body[:MAX_ERROR_BYTES]).lstrip()
-    readable = data[:_PARSED].decode("utf-8", "replace")
-    if _MAY_SAY.match(readable):
+    readable = data[:_PARSED_BYTES].decode("utf-8", "replace")
+    if _JSON_START.match(readable):
         with suppress(ValueError):
             return readable, from_json(
-                readable, allow_partial="trailing-strings" if len(data) > _PARSED else "off"
+                readable, allow_partial="trailing-strings" if len(data) > _PARSED_BYTES else "off"
             )
         # Python's own reader takes more: half of a surrogate pair, say
         with suppress(ValueError, RecursionError):
@@ -379,7 +391,7 @@ def _error_member(parsed: Any) -> Any:
     return parsed
 
 
-def _named(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
+def _with_type(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
     """An error with its type beside its message, where it came elsewhere.
 
     AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error
@@ -392,7 +404,7 @@ def _named(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
     return (
         {"type": kind, **error}
         if isinstance(error, dict)
-        else {"type": kind, "message": _said(error)}
+        else {"type": kind, "message": _error_sentence(error)}
     )
 
 
@@ -404,7 +416,7 @@ def _is_named_by_aws(parsed: Any, headers: Mapping[str, str]) -> bool:
     return bool(headers.get("x-amzn-errortype") or text(member(parsed, "__type")))
 
 
-def _word(error: Any) -> str:
+def _error_code(error: Any) -> str:
     """An error's code where it is a word, else its type or status word, else its code's digits."""
     code = member(error, "code")
     if isinstance(code, str) and code:
@@ -412,39 +424,39 @@ def _word(error: Any) -> str:
     return text(member(error, "type")) or text(member(error, "status")) or str(code or "")
 
 
-def _said(error: Any) -> str:
+def _error_sentence(error: Any) -> str:
     """An error's sentence.
 
     Mistral and FastAPI put a list of what is wrong in its place, each with where it is.
     """
-    return _sentence(error, _DEEPEST, [_MOST_HOLDERS, _LOOKED_AT])
+    return _sentence(error, _MAX_DEPTH, [_MAX_HOLDERS, _SEARCHED_CHARS])
 
 
-def _sentence(error: Any, depth: int, left: list[int]) -> str:
+def _sentence(error: Any, depth: int, budget: list[int]) -> str:
     """Return a sentence of an error or a part of one.
 
     `left`: objects and characters that are still looked at.
     """
     if isinstance(error, str):
-        found = error[: max(0, min(left[1], _LONGEST_SENTENCE))]
-        left[1] -= len(error)
-        return found
-    left[0] -= 1
-    if not depth or error is None or min(left) < 0:
+        sentence = error[: max(0, min(budget[1], _MAX_SENTENCE_CHARS))]
+        budget[1] -= len(error)
+        return sentence
+    budget[0] -= 1
+    if not depth or error is None or min(budget) < 0:
         return ""
     if isinstance(error, list | tuple):
-        return "; ".join(filter(None, [_sentence(each, depth - 1, left) for each in error[:3]]))
+        return "; ".join(filter(None, [_sentence(entry, depth - 1, budget) for entry in error[:3]]))
     if isinstance(error, PLAIN):
         return ""
     for name in ("message", "Message", "msg", "detail", "error"):
         inner = member(error, name)
-        if inner is not None and (found := _sentence(inner, depth - 1, left)):
-            where = ".".join(map(str, items(member(error, "loc"))[:_LONGEST_PATH]))[:_SHORT]
-            return f"{where}: {found}" if where else found
+        if inner is not None and (sentence := _sentence(inner, depth - 1, budget)):
+            location = ".".join(map(str, items(member(error, "loc"))[:_MAX_PATH]))[:_BODY_CHARS]
+            return f"{location}: {sentence}" if location else sentence
     return ""
 
 
-def _status(error: Any) -> int | None:
+def _implied_status(error: Any) -> int | None:
     """The status that an error itself stands for.
 
     By a number (OpenRouter, Google), else by its code or type.
@@ -459,8 +471,8 @@ def _status(error: Any) -> int | None:
         if number is not None and 400 <= number <= 599:
             return number
     for word in (code, kind, status):
-        if isinstance(word, str) and (meant := status_of(word)):
-            return meant
+        if isinstance(word, str) and (implied := status_of(word)):
+            return implied
     return None
 
 
@@ -472,12 +484,12 @@ def _request_id(parsed: Any) -> str | None:
         else ("request_id", "trace")
     )
     for name in names:
-        if found := text(member(parsed, name)):
-            return found
+        if id_ := text(member(parsed, name)):
+            return id_
     return None
 
 
-def _kind(
+def _error_class(
     status: int, word: str, provider: str, headers: Mapping[str, str], stop: Stop | None
 ) -> type[ProviderError]:
     if status in (408, 504, 524):
@@ -485,7 +497,7 @@ def _kind(
     # Both SDKs heed this header above all; a used-up balance says 429 and will say it again.
     if (
         headers.get("x-should-retry") == "false"
-        or word in _SPENT
+        or word in _EXHAUSTED_CODES
         or (stop is not None and status >= 424)
     ):
         return RequestRejected
@@ -499,7 +511,7 @@ def _kind(
 
 # --- What providers say ---------------------------------------------------------------------------
 
-_MEANS: Final = {
+_MEANINGS: Final = {
     "silent": None,
     "context_window_exceeded": Row(
         StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers"
@@ -518,13 +530,13 @@ class ErrorWords(NamedTuple):
     message: str
 
 
-class _Answers(NamedTuple):
+class _ErrorAnswers(NamedTuple):
     words: Mapping[str, Mapping[str, ErrorWords]]
     statuses: Mapping[str, int]
 
 
 @cache
-def _answers() -> _Answers:
+def _error_answers() -> _ErrorAnswers:
     words: dict[str, dict[str, ErrorWords]] = {}
     statuses: dict[str, int] = {}
     for _, (format_, when, type_, code, message) in lines(
@@ -534,7 +546,7 @@ def _answers() -> _Answers:
             words.setdefault(format_, {})[when] = ErrorWords(type_, code or None, message)
         if type_ and when.isdigit():
             statuses.setdefault(type_.lower(), int(when))
-    return _Answers(words, statuses)
+    return _ErrorAnswers(words, statuses)
 
 
 def error_words(format_: str, status: int, code: str | None, message: str | None) -> ErrorWords:
@@ -543,11 +555,13 @@ def error_words(format_: str, status: int, code: str | None, message: str | None
     Args:
         message: said instead of the provider's sentence.
     """
-    words = _answers().words
-    known = words.get(format_) or words["openai_chat"]
-    usual = known.get(str(status)) or known["500" if status >= 500 else "400"]
-    own = known.get(code or "", usual)
-    return ErrorWords(own.type or usual.type, code or usual.code, message or own.message)
+    words = _error_answers().words
+    format_words = words.get(format_) or words["openai_chat"]
+    by_status = format_words.get(str(status)) or format_words["500" if status >= 500 else "400"]
+    by_code = format_words.get(code or "", by_status)
+    return ErrorWords(
+        by_code.type or by_status.type, code or by_status.code, message or by_code.message
+    )
 
 
 def status_of(word: str) -> int | None:
@@ -555,7 +569,7 @@ def status_of(word: str) -> int | None:
 
     By its type or code.
     """
-    return _answers().statuses.get(word.lower())
+    return _error_answers().statuses.get(word.lower())
 
 
 @cache
@@ -566,11 +580,13 @@ def _sentences() -> tuple[tuple[re.Pattern[str], frozenset[str], Row | None], ..
     nothing.
     """
     rows: dict[str, tuple[list[str], list[str]]] = {}
-    for _, (says, pattern, words, _source) in lines(shipped(), "error_sentences.tsv", range(4, 5)):
-        patterns, all_words = rows.setdefault(says, ([], []))
+    for _, (meaning, pattern, words, _source) in lines(
+        shipped(), "error_sentences.tsv", range(4, 5)
+    ):
+        patterns, all_words = rows.setdefault(meaning, ([], []))
         patterns.append(pattern)
         all_words.extend(words.split("|"))
     return tuple(
-        (re.compile("|".join(patterns), re.IGNORECASE), frozenset(words), _MEANS[says])
-        for says, (patterns, words) in rows.items()
+        (re.compile("|".join(patterns), re.IGNORECASE), frozenset(words), _MEANINGS[meaning])
+        for meaning, (patterns, words) in rows.items()
     )

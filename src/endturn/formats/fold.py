@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol, assert_never
 from endturn.calls import RequestedCall, ResponseFacts
 from endturn.formats import parts
 from endturn.formats.call_arguments import arguments
-from endturn.formats.errors import broken, label_of, quota
-from endturn.formats.partial import PartialCall, PartialChoice, joined
+from endturn.formats.errors import error_stop, label_of, quota
+from endturn.formats.partial import PartialCall, PartialChoice, merge_pieces
 from endturn.formats.parts import Part, ResponseFormat
 from endturn.formats.summaries import MAX_UNPARSED_BYTES, TAIL, Context, Event, ResponseSummary
 from endturn.vocabulary import (
@@ -118,13 +118,13 @@ class Fold:
         match part:
             case parts.Text():
                 return self._text(part)
-            case parts.Call():
+            case parts.ToolCallPart():
                 return self._call(part)
             case parts.Reason():
                 self._reason(part)
-            case parts.Calls():
+            case parts.FinishedCalls():
                 self._finished_calls(part)
-            case parts.Answers(answers):
+            case parts.FinishedAnswers(answers):
                 self._finished_answers(answers)
             case parts.Reasoning():
                 return self._reasoning(part)
@@ -167,22 +167,22 @@ class Fold:
                 self.ended, self.token = False, None
                 for choice in self.choices.values():
                     choice.raw = choice.own = choice.detail = None
-            case parts.Fault(error):
+            case parts.ErrorPart(error):
                 self._fault(error)
             case _:
                 assert_never(part)
         return None
 
-    def _choice(self, at: int) -> PartialChoice:
+    def _choice(self, index: int) -> PartialChoice:
         """The choice of that index, begun now where it was not."""
-        choice = self.choices.get(at)
+        choice = self.choices.get(index)
         if choice is None:
-            choice = self.choices[at] = PartialChoice()
+            choice = self.choices[index] = PartialChoice()
         return choice
 
     def _reason(self, part: parts.Reason) -> None:
-        raw, at, detail, own = part
-        choice, word = self.choices.get(at) or self._choice(at), raw_text(raw)
+        raw, index, detail, own = part
+        choice, word = self.choices.get(index) or self._choice(index), raw_text(raw)
         if word is None:
             return
         word = characters.whole(word)
@@ -192,15 +192,15 @@ class Fold:
             choice.own = word if own is raw or not own else characters.whole(own)
 
     def _text(self, part: parts.Text) -> Delta | None:
-        text, at, refusal = part
-        text = self._pieces.take(text, at)
+        text, index, refusal = part
+        text = self._pieces.take(text, index)
         if refusal:  # Whatever it says, and if it says nothing.
-            self._choice(at).refused = True
-        choice = self._speaks(at) if text else None
+            self._choice(index).refused = True
+        choice = self._speaks(index) if text else None
         if choice is None:
             return None
         choice.spoke = True
-        if at and not self._is_split:
+        if index and not self._is_split:
             return None
         self.tail = (self.tail + text)[-TAIL:]
         self.chars += len(text)
@@ -221,14 +221,14 @@ class Fold:
         self.reasoning.append(text)
         return Delta(reasoning=text)
 
-    def _speaks(self, at: int) -> PartialChoice | None:
+    def _speaks(self, index: int) -> PartialChoice | None:
         """The choice that says something more.
 
         A clean reason before that was none; after a cut nothing counts.
         """
-        choice = self.choices.get(at)
+        choice = self.choices.get(index)
         if choice is None:
-            choice = self.choices[at] = PartialChoice()
+            choice = self.choices[index] = PartialChoice()
         elif choice.raw is not None and not self.format.has_end:
             if self._is_cut(choice):
                 return None
@@ -236,13 +236,13 @@ class Fold:
             choice.early = True
         return choice
 
-    def _call(self, part: parts.Call) -> Delta | None:
-        call, says = self.calls.get(part.key), part.arguments
-        if isinstance(says, str) and not part.replaces:
-            says = self._pieces.take(says, ("call", part.key))
+    def _call(self, part: parts.ToolCallPart) -> Delta | None:
+        call, argument_piece = self.calls.get(part.key), part.arguments
+        if isinstance(argument_piece, str) and not part.replaces:
+            argument_piece = self._pieces.take(argument_piece, ("call", part.key))
         started = call is None
-        speaks = started or says or part.name
-        choice = self._speaks(part.choice) if speaks else self.choices.get(part.choice)
+        has_news = started or argument_piece or part.name
+        choice = self._speaks(part.choice) if has_news else self.choices.get(part.choice)
         if choice is None:
             return None
         if call is None:
@@ -257,43 +257,47 @@ class Fold:
         call.free_text = call.free_text or part.free_text
         if part.closed is not None:
             call.closed = part.closed
-        told = call.has_arguments
-        if isinstance(says, str):
-            if part.replaces and says:
+        had_arguments = call.has_arguments
+        if isinstance(argument_piece, str):
+            if part.replaces and argument_piece:
                 call.pieces.clear()
                 call.size = 0
-            self._keep_arguments(call, says)
-        elif says is not None:  # the whole of what pieces may have said before
+            self._keep_arguments(call, argument_piece)
+        elif argument_piece is not None:  # the whole of what pieces may have said before
             call.pieces.clear()
             call.has_arguments = True
             if self.keep:
-                call.given = says = characters.cleaned(says)
-        repeats = (told and (part.replaces or isinstance(says, dict))) or (
-            part.replaces and not says
+                call.given = argument_piece = characters.cleaned(argument_piece)
+        is_repetition = (had_arguments and (part.replaces or isinstance(argument_piece, dict))) or (
+            part.replaces and not argument_piece
         )
-        silent = not started and (says is None or repeats)
-        if silent or call.builtin or not self.keep or not self._counts(part.choice):
+        is_silent = not started and (argument_piece is None or is_repetition)
+        if is_silent or call.builtin or not self.keep or not self._counts(part.choice):
             return None
         id_, name = (call.id, call.name or None) if started else (None, None)
         # an empty one of a call that is open holds the place of what is to come
-        if isinstance(says, dict):
-            says = json.dumps(says, ensure_ascii=False) if says or part.closed is not False else ""
-        return Delta(call=CallFragment(call.position, id_, name, says or ""))
+        if isinstance(argument_piece, dict):
+            argument_piece = (
+                json.dumps(argument_piece, ensure_ascii=False)
+                if argument_piece or part.closed is not False
+                else ""
+            )
+        return Delta(call=CallFragment(call.position, id_, name, argument_piece or ""))
 
-    def _finished_calls(self, part: parts.Calls) -> None:
+    def _finished_calls(self, part: parts.FinishedCalls) -> None:
         choice = self._speaks(part.choice) if part.calls else None
         if choice is not None:
             choice.spoke = True
             self._finished.append((len(self.calls), part.choice, part.calls))
 
     def _finished_answers(self, answers: Sequence[tuple[int, str, str]]) -> None:
-        said = []
-        for at, text, raw in answers:
-            self.choices[at] = PartialChoice(raw, raw, spoke=text != "")
-            if text and (at == 0 or self._is_split):
-                said.append(text)
-        self.chars += sum(map(len, said))
-        self.tail = (self.tail + "".join(said[-TAIL:]))[-TAIL:]
+        texts = []
+        for index, text, raw in answers:
+            self.choices[index] = PartialChoice(raw, raw, spoke=text != "")
+            if text and (index == 0 or self._is_split):
+                texts.append(text)
+        self.chars += sum(map(len, texts))
+        self.tail = (self.tail + "".join(texts[-TAIL:]))[-TAIL:]
 
     def _keep_arguments(self, call: PartialCall, piece: str) -> None:
         """Keep a piece of a call's arguments.
@@ -319,11 +323,11 @@ class Fold:
     @property
     def blocks(self) -> dict[Hashable, Json]:
         """The blocks that were kept, each whole, by their keys in the order in which they began."""
-        return {key: joined(pieces) for key, pieces in self._blocks.items()}
+        return {key: merge_pieces(pieces) for key, pieces in self._blocks.items()}
 
-    def _counts(self, at: int) -> bool:
+    def _counts(self, index: int) -> bool:
         """Whether a choice is part of the answer."""
-        return at == 0 or self._is_split
+        return index == 0 or self._is_split
 
     def _counting(self) -> list[PartialChoice]:
         """The choices that are part of the answer, in order."""
@@ -368,16 +372,16 @@ class Fold:
         row = self._row(choice)
         return row is not None and row.incomplete
 
-    def stop(self, *, left: bool = False) -> Stop:
+    def stop(self, *, abandoned: bool = False) -> Stop:
         """Why it stopped.
 
         Args:
-            left: whoever read the stream stopped: a reason that had come counts without the event
-                that ends it.
+            abandoned: the consumer stopped reading the stream: a reason that arrived before counts
+                without the event that ends it.
         """
         if self.broken:
-            return broken(self.error)
-        if self._unreadable and not left:
+            return error_stop(self.error)
+        if self._unreadable and not abandoned:
             return Stop(StopReason.UNKNOWN, detail="unreadable")
         reasons: dict[str, PartialChoice] = {}  # of several with the same reason, the first
         is_silent = is_refused = False
@@ -391,7 +395,7 @@ class Fold:
             detail = detail or choice.detail
         if self.error is not None:
             detail = label_of(self.error)
-        said = (
+        decisive = (
             min(reasons.values(), key=self._rank)
             if len(reasons) > 1
             else next(iter(reasons.values()), None)
@@ -399,25 +403,25 @@ class Fold:
         if self.format.has_end:
             # An error that broke nothing came after the end, or after a reason that it does not
             # change.
-            ended = self.ended or self.error is not None or (left and said is not None)
+            ended = self.ended or self.error is not None or (abandoned and decisive is not None)
         else:
             # A part of a split answer that spoke and never said why it stopped is cut, whatever
             # another part says.
-            ended = self.whole or (said is not None and not is_silent)
+            ended = self.whole or (decisive is not None and not is_silent)
         calls, is_closed = self._client_calls(), True
         if calls:
-            self._close_calls(calls, said, ended)
+            self._close_calls(calls, decisive, ended)
             is_closed = all(call.closed for call in calls)
         finished = (
-            sum(len(calls) for _, at, calls in self._finished if self._counts(at))
+            sum(len(calls) for _, index, calls in self._finished if self._counts(index))
             if self._finished
             else 0
         )
         usage = self.usage or _NO_USAGE
         return find_stop(
-            self.running if said is None else said.raw,
+            self.running if decisive is None else decisive.raw,
             self.rows,
-            terminal_seen=ended or (said is None and self.running is not None),
+            terminal_seen=ended or (decisive is None and self.running is not None),
             calls=len(calls) + finished,
             calls_closed=is_closed,
             contradicted=self._unfinished,
@@ -430,7 +434,7 @@ class Fold:
         )
 
     def _close_calls(
-        self, calls: Sequence[PartialCall], said: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
     ) -> None:
         """Decide which calls are whole.
 
@@ -439,47 +443,47 @@ class Fold:
         Servers and proxies close the call that a limit cut, and fill it up to valid JSON. Others
         say nothing of the limit: then the arguments show it.
         """
-        self._close_by_reason(calls, said, ended)
-        row = None if said is None else self._row(said)
+        self._close_by_reason(calls, decisive, ended)
+        row = None if decisive is None else self._row(decisive)
         is_void = row is not None and row.detail == NO_GENERATION
         for call in calls:
             if call.closed and (is_void or not call.is_whole()):
                 call.closed = False
 
     def _close_by_reason(
-        self, calls: Sequence[PartialCall], said: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
     ) -> None:
-        row = self.rows.get("") if said is None else self._row(said)
+        row = self.rows.get("") if decisive is None else self._row(decisive)
         if self.format.closes_calls:
             # A reason that has no row may be a cut, and so is an answer that is still made.
-            unknown = said is not None or self.running is not None
-            if ended and (unknown if row is None else row.incomplete):
+            is_unknown = decisive is not None or self.running is not None
+            if ended and (is_unknown if row is None else row.incomplete):
                 calls[-1].closed = False
             return
         for call in calls:
             choice = self.choices[call.choice]
             if call is not choice.last:
                 call.closed = True
-            elif said is None:
+            elif decisive is None:
                 # Nothing says that the last call is whole but the call itself.
                 call.closed = self.whole and arguments("".join(call.pieces)) is not None
             else:
                 own = row if choice.raw is None else self._row(choice)
                 call.closed = ended and own is not None and not own.incomplete
 
-    def close(self, *, left: bool = False) -> ResponseSummary:
+    def close(self, *, abandoned: bool = False) -> ResponseSummary:
         """Summarize what came, for telemetry; more may follow.
 
         Args:
-            left: as in `stop`.
+            abandoned: as in `stop`.
         """
-        reasons = tuple([self.choices[at].own or self.running for at in sorted(self.choices)]) or (
-            self.running,
-        )
-        half = self._last_half()
-        tail, chars = self.tail + half, self.chars + len(half)
-        stop, calls = self.stop(left=left), self.requested_calls()
-        truncated = 0 if left else self._truncated_choices()
+        reasons = tuple(
+            [self.choices[index].own or self.running for index in sorted(self.choices)]
+        ) or (self.running,)
+        replacement = self._last_half()
+        tail, chars = self.tail + replacement, self.chars + len(replacement)
+        stop, calls = self.stop(abandoned=abandoned), self.requested_calls()
+        truncated = 0 if abandoned else self._truncated_choices()
         facts = ResponseFacts(
             stop=stop,
             id=self.id,
@@ -495,7 +499,7 @@ class Fold:
         """Count the choices after the first that were truncated or reported no end."""
         if self.broken or self._is_split:
             return 0
-        reasons = Counter(choice.raw for at, choice in self.choices.items() if at)
+        reasons = Counter(choice.raw for index, choice in self.choices.items() if index)
         return sum(
             choices for raw, choices in reasons.items() if find_stop(raw, self.rows).truncated
         )
@@ -505,7 +509,11 @@ class Fold:
         if self._pieces.are_whole:
             return ""
         return next(
-            (left for at in self.choices if self._counts(at) and (left := self._pieces.left(at))),
+            (
+                replacement
+                for index in self.choices
+                if self._counts(index) and (replacement := self._pieces.left(index))
+            ),
             "",
         )
 
@@ -527,23 +535,25 @@ class Fold:
             return tuple(self._approvals.values())
         # A choice that is truncated leaves its calls unfinished, so theirs count like the first
         # choice's.
-        beside = {
-            at
-            for at, choice in self.choices.items()
-            if not self._counts(at) and not find_stop(choice.raw, self.rows).truncated
+        other_choices = {
+            index
+            for index, choice in self.choices.items()
+            if not self._counts(index) and not find_stop(choice.raw, self.rows).truncated
         }
         calls: list[RequestedCall] = []
-        begun, taken = [*self.calls.items()], 0
-        for place, at, finished in (*self._finished, (len(begun), 0, ())):
+        open_calls, start = [*self.calls.items()], 0
+        for end, index, finished in (*self._finished, (len(open_calls), 0, ())):
             calls += [
-                RequestedCall(call.id, call.name, call.choice in beside)
-                for key, call in begun[taken:place]
+                RequestedCall(call.id, call.name, call.choice in other_choices)
+                for key, call in open_calls[start:end]
                 if key not in self.server_calls
             ]
             calls += (
-                [call._replace(is_beside=True) for call in finished] if at in beside else finished
+                [call._replace(is_beside=True) for call in finished]
+                if index in other_choices
+                else finished
             )
-            taken = place
+            start = end
         return (*calls, *self._approvals.values())
 
     def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:

@@ -17,10 +17,10 @@ from endturn.errors import DecodeError, UsageError
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import Resuming, Unfinished, unfinished_parts
+from endturn.formats.next_request import ResumeFunction, UnfinishedBlocks, unfinished_parts
 from endturn.formats.parts import Part
-from endturn.formats.reading import at, count, is_empty, text
-from endturn.formats.request_summary import asked
+from endturn.formats.reading import count, is_empty, text, value_at
+from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import present
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.vocabulary import (
@@ -53,16 +53,16 @@ class Decoder:
                 arrived.
         """
         data, fold = event.data, self._fold
-        if (wrong := self._format.faulty(data, False)) is not None:
-            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(data)))
+        if (problem := self._format.faulty(data, False)) is not None:
+            raise DecodeError(problem, provider=self._ctx.provider, body=shortened(repr(data)))
         deltas = []
         for part in fold.read(data):
             delta = fold.add(part)
             if delta is not None:
                 deltas.append(delta)
         if fold.broken:
-            said = self._format.failed(data) or {**data, "error": fold.error}
-            failure = error_of(200, {}, said, ctx=self._ctx)
+            body = self._format.failed(data) or {**data, "error": fold.error}
+            failure = error_of(200, {}, body, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
         return deltas
@@ -160,9 +160,9 @@ class Format:
     in_path: Callable[[str], str] = _quoted
     routed: Callable[[str, str], Routed | None]
     body: _Encoding
-    resume: Resuming
+    resume: ResumeFunction
     text_block: Callable[[str], Json] = lambda text: {"role": "assistant", "content": text}
-    unfinished: Unfinished = unfinished_parts
+    unfinished: UnfinishedBlocks = unfinished_parts
     one_message: bool = False
     own_summary: Callable[[Mapping[str, Any]], RequestSummary] | None = None
     fetches: bool = False
@@ -207,8 +207,8 @@ class Format:
         if request.retrieve is not None and self.fetches:
             after = count(request.extra.get("starting_after"))
             query = present({"stream": "true", "starting_after": after}) if stream else {}
-            place = f"{path}/{quote(request.retrieve, safe='')}"
-            return Route("GET", f"{place}?{urlencode(query)}" if query else place)
+            target = f"{path}/{quote(request.retrieve, safe='')}"
+            return Route("GET", f"{target}?{urlencode(query)}" if query else target)
         path = re.sub(r"\[(.*?)\|(.*?)\]", r"\2" if stream else r"\1", path)
         return Route("POST", path.replace("{model}", self.in_path(request.model)))
 
@@ -229,7 +229,11 @@ class Format:
 
     def request_summary(self, kwargs: Mapping[str, Any]) -> RequestSummary:
         """What a body asks for, or an SDK's arguments."""
-        return asked(self.name, kwargs) if self.own_summary is None else self.own_summary(kwargs)
+        return (
+            summarize_request(self.name, kwargs)
+            if self.own_summary is None
+            else self.own_summary(kwargs)
+        )
 
     # --- Responses ---
 
@@ -245,10 +249,10 @@ class Format:
     def borrowed(self, ctx: Context) -> Mapping[str, Row]:
         """Return the provider's own chat API reasons, which it also uses in other formats."""
         provider = PROVIDERS.get(ctx.provider)
-        is_elsewhere = (
+        has_own_words = (
             provider is not None and self.name != CHAT and provider.dialect not in self.reasons
         )
-        return private(CHAT, provider.dialect) if provider is not None and is_elsewhere else {}
+        return private(CHAT, provider.dialect) if provider is not None and has_own_words else {}
 
     def summarizer(self, ctx: Context) -> Fold:
         """Return what reads as much of a response as telemetry needs: no content is kept."""
@@ -258,28 +262,28 @@ class Format:
         """What builds a response from a stream's events."""
         return Decoder(self, ctx)
 
-    def faulty(self, data: Any, whole: bool) -> str | None:
+    def faulty(self, data: Any, is_body: bool) -> str | None:
         """What is wrong with the shape of an event, or of a body, in a sentence.
 
         It must not look like no answer.
         """
         # A stream may end with `[DONE]`, of this format or as chat's do, from servers that speak
         # both.
-        if data == DONE and not whole:
+        if data == DONE and not is_body:
             return None
-        what = self.called[0 if whole else 1]
-        for each in data if self.lists and isinstance(data, list) and data else (data,):
-            if not isinstance(each, dict):
-                return f"{what} is an object, not {shortened(repr(data), 80)}"
+        label = self.called[0 if is_body else 1]
+        for entry in data if self.lists and isinstance(data, list) and data else (data,):
+            if not isinstance(entry, dict):
+                return f"{label} is an object, not {shortened(repr(data), 80)}"
             for path in self.objects:
-                if not _are_objects(each, _steps(path)):
-                    return f"`{path}` of {what} is no object"
-            if whole and self.needs and all(at(each, path) is None for path in self.needs):
+                if not _are_objects(entry, _steps(path)):
+                    return f"`{path}` of {label} is no object"
+            if is_body and self.needs and all(value_at(entry, path) is None for path in self.needs):
                 return (
-                    f"{what} has `{'` or `'.join(self.needs[:3])}`; this has "
-                    f"{sorted(map(str, each))[:8]}"
+                    f"{label} has `{'` or `'.join(self.needs[:3])}`; this has "
+                    f"{sorted(map(str, entry))[:8]}"
                 )
-        return self.own_faulty(data, whole) if self.own_faulty is not None else None
+        return self.own_faulty(data, is_body) if self.own_faulty is not None else None
 
     def decode(
         self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None
@@ -293,11 +297,11 @@ class Format:
         """
         if (error := self.failed(body)) is not None:
             raise error_of(200, headers or {}, error, ctx=ctx)
-        if (wrong := self.faulty(body, True)) is not None:
-            raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
+        if (problem := self.faulty(body, True)) is not None:
+            raise DecodeError(problem, provider=ctx.provider, body=shortened(repr(body)))
         fold = Fold(ctx, self, keep=True)
-        beside = self.headers(headers or {}) if self.headers is not None else ()
-        for part in chain(beside, fold.read(body)):
+        header_parts = self.headers(headers or {}) if self.headers is not None else ()
+        for part in chain(header_parts, fold.read(body)):
             fold.add(part)
         return fold.response(headers)
 
@@ -308,38 +312,38 @@ class Format:
         """
         if data == DONE or is_empty(data):
             return None
-        for each in data if isinstance(data, list) else (data,):
-            if not isinstance(each, Mapping):
+        for entry in data if isinstance(data, list) else (data,):
+            if not isinstance(entry, Mapping):
                 return False
-            kind = text(each.get("type")) or text(each.get("event_type"))
-            if kind and self.kinds:
-                return re.fullmatch(self.kinds, kind) is not None
-            heads = {_steps(path)[0][0] for path in (*self.needs, *self.objects)}
-            named = text(each.get("object")).startswith(
+            event_type = text(entry.get("type")) or text(entry.get("event_type"))
+            if event_type and self.kinds:
+                return re.fullmatch(self.kinds, event_type) is not None
+            roots = {_steps(path)[0][0] for path in (*self.needs, *self.objects)}
+            has_object_type = text(entry.get("object")).startswith(
                 ("chat.completion", "text_completion", "response")
             )
-            if not named and heads.isdisjoint(each):
+            if not has_object_type and roots.isdisjoint(entry):
                 return False
-            return all(_are_objects(dict(each), _steps(path)) for path in self.objects)
+            return all(_are_objects(dict(entry), _steps(path)) for path in self.objects)
         return None
 
 
 # --- What a body or an event is where it is no answer: not an object at all, or an error ---
 
 
-def error_beside(*members: str) -> Callable[[Any], Any]:
+def error_without(*members: str) -> Callable[[Any], Any]:
     """Finds the error that a body or an event has in the place of an answer.
 
     Beside none of these members.
     """
 
     def failed(data: Any) -> Any:
-        reports = (
+        is_error = (
             isinstance(data, Mapping)
             and data.get("error")
             and not any(data.get(name) for name in members)
         )
-        return data if reports else None
+        return data if is_error else None
 
     return failed
 
@@ -350,14 +354,14 @@ def _steps(path: str) -> tuple[tuple[str, bool], ...]:
     return tuple((name.removesuffix("[]"), name.endswith("[]")) for name in path.split("."))
 
 
-def _are_objects(thing: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
+def _are_objects(holder: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
     """Whether objects stand at the end of these steps, or nothing does."""
     name, is_list = steps[0]
-    if (found := thing.get(name)) is None:
+    if (value := holder.get(name)) is None:
         return True
-    if is_list and not isinstance(found, list):
+    if is_list and not isinstance(value, list):
         return False
-    for each in found if is_list else (found,):
-        if not isinstance(each, dict) or (len(steps) > 1 and not _are_objects(each, steps[1:])):
+    for entry in value if is_list else (value,):
+        if not isinstance(entry, dict) or (len(steps) > 1 and not _are_objects(entry, steps[1:])):
             return False
     return True

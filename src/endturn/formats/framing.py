@@ -151,8 +151,10 @@ class SSEDecoder:
         except DecodeError:
             return []
         # A number or a bare word may be the beginning of a longer one; an object closes itself.
-        whole = event is not None and (event.data == DONE or isinstance(event.data, dict | list))
-        return [event] if event is not None and whole else []
+        is_complete = event is not None and (
+            event.data == DONE or isinstance(event.data, dict | list)
+        )
+        return [event] if event is not None and is_complete else []
 
     def _field(self, line: bytes) -> None:
         """Take a line that is not empty."""
@@ -242,10 +244,10 @@ def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[
     Raises:
         DecodeError: an event's data is not JSON.
     """
-    reading = decoder(framing)
+    bytes_decoder = decoder(framing)
     for chunk in chunks:
-        yield from reading.feed(chunk)
-    yield from reading.close()
+        yield from bytes_decoder.feed(chunk)
+    yield from bytes_decoder.close()
 
 
 def frame(event: Event, framing: Framing = Framing.SSE) -> bytes:

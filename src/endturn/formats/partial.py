@@ -39,14 +39,14 @@ class PartialCall:
         raw = "".join(self.pieces).strip()
         return not raw or is_json_object(raw) or (self.name in TEXT_TOOLS and is_plain_text(raw))
 
-    def tool_call(self, half: str) -> ToolCall:
+    def tool_call(self, replacement: str) -> ToolCall:
         """Return the call as far as it came.
 
         Args:
-            half: what stands for half a character at the end of its arguments; empty where there is
+            replacement: stands for half a character at the end of its arguments; empty if there is
                 none.
         """
-        raw = "".join(self.pieces) + half
+        raw = "".join(self.pieces) + replacement
         return ToolCall(
             id=self.id,
             name=self.name,
@@ -69,11 +69,11 @@ class PartialChoice:
     last: PartialCall | None = None
 
 
-_AS_THEY_ARE: Final = ("type", "id", "name", "format")
+_UNSPLIT_MEMBERS: Final = ("type", "id", "name", "format")
 """Members whose text comes whole, in each piece."""
 
 
-def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
+def merge_pieces(pieces: Sequence[Mapping[str, Any]]) -> Json:
     """The pieces of one object together.
 
     Texts and lists one after the other, objects joined, of all else the last.
@@ -84,19 +84,19 @@ def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
             column = columns.setdefault(name, [])
             if value is not None:
                 column.append(value)
-    whole: Json = {}
+    merged: Json = {}
     for name, column in columns.items():
         values = column or [None]
         if (
             len(values) > 1
             and all(isinstance(value, str) for value in values)
-            and name not in _AS_THEY_ARE
+            and name not in _UNSPLIT_MEMBERS
         ):
-            whole[name] = paired("".join(values))
+            merged[name] = paired("".join(values))
         elif len(values) > 1 and all(isinstance(value, list) for value in values):
-            whole[name] = [*chain.from_iterable(values)]
+            merged[name] = [*chain.from_iterable(values)]
         elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):
-            whole[name] = joined(values)
+            merged[name] = merge_pieces(values)
         else:
-            whole[name] = values[-1]
-    return whole
+            merged[name] = values[-1]
+    return merged

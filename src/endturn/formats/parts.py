@@ -40,7 +40,7 @@ class Reasoning(NamedTuple):
     choice: int = 0
 
 
-class Call(NamedTuple):
+class ToolCallPart(NamedTuple):
     """A client tool call, or a piece of one.
 
     Attributes:
@@ -67,7 +67,7 @@ class Call(NamedTuple):
     free_text: bool = False
 
 
-class Calls(NamedTuple):
+class FinishedCalls(NamedTuple):
     """Client calls of which nothing more can come.
 
     A call follows them, and their arguments are whole.
@@ -79,7 +79,7 @@ class Calls(NamedTuple):
     choice: int = 0
 
 
-class Answers(NamedTuple):
+class FinishedAnswers(NamedTuple):
     """Choices of which nothing more can come.
 
     Each is a text, which may be empty, and the reason for its end.
@@ -230,16 +230,16 @@ class End(NamedTuple):
     whole: bool = False
 
 
-class Fault(NamedTuple):
+class ErrorPart(NamedTuple):
     """An error inside a response."""
 
     error: Any
 
 
 Part = (
-    Head | Text | Reasoning | Call | Calls | Answers | Approval | ServerCall | Block
-    | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
-    | Reason | Unfinished | Running | Reopened | End | Fault
+    Head | Text | Reasoning | ToolCallPart | FinishedCalls | FinishedAnswers | Approval
+    | ServerCall | Block | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
+    | Reason | Unfinished | Running | Reopened | End | ErrorPart
 )  # fmt: skip
 
 
@@ -252,13 +252,13 @@ def _figures() -> Mapping[str, Sequence[tuple[str, Sequence[Sequence[_Path]]]]]:
 
     A field has a figure in one of several places; in each it is the sum of the values at the paths.
     """
-    found: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
+    figures: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
     for _, (format_, name, members) in lines(shipped(), "usage_members.tsv", range(3, 4)):
         places: list[list[_Path]] = [
             [path.split(".") for path in place.split("+")] for place in members.split()
         ]
-        found.setdefault(format_, []).append((name, places))
-    return found
+        figures.setdefault(format_, []).append((name, places))
+    return figures
 
 
 def usage_in(format: str, usage: Any) -> Usage | None:
@@ -282,10 +282,10 @@ def usage_in(format: str, usage: Any) -> Usage | None:
     return Usage(**figures) if figures else None
 
 
-def _figure(holder: Any, path: _Path) -> int | None:
+def _figure(usage: Any, path: _Path) -> int | None:
     """Return the number at the end of a path of members; None where there is none."""
     for name in path:
-        holder = holder.get(name) if holder.__class__ is dict else member(holder, name)
-        if holder is None:
+        usage = usage.get(name) if usage.__class__ is dict else member(usage, name)
+        if usage is None:
             return None
-    return count(holder)
+    return count(usage)

@@ -52,31 +52,35 @@ def read(
         ProviderError: the reply is an error; `partial` holds what had arrived before it.
         UsageError: there is no such format, or the reply is of a kind that cannot be read.
     """
-    speaks = format_of(format)
+    reply_format = format_of(format)
     context = Context(
-        dialect_in(speaks, provider or ""), provider or speaks.provider, _asked(speaks, request)
+        dialect_in(reply_format, provider or ""),
+        provider or reply_format.provider,
+        _summarize_request(reply_format, request),
     )
-    found = _opened(reply, speaks.framing)
-    if isinstance(found, Mapping):
-        return speaks.decode(found, ctx=context)
-    decoder = speaks.decoder(context)
-    for event in found:
+    body_or_events = _body_or_events(reply, reply_format.framing)
+    if isinstance(body_or_events, Mapping):
+        return reply_format.decode(body_or_events, ctx=context)
+    decoder = reply_format.decoder(context)
+    for event in body_or_events:
         for _ in decoder.feed(event):
             pass
     return decoder.close()
 
 
-def _asked(speaks: Format, request: Request | Mapping[str, Any] | None) -> RequestSummary:
+def _summarize_request(
+    reply_format: Format, request: Request | Mapping[str, Any] | None
+) -> RequestSummary:
     if isinstance(request, Request):
-        request = {"model": request.model, **speaks.encode(request)}
-    return RequestSummary() if request is None else speaks.request_summary(request)
+        request = {"model": request.model, **reply_format.encode(request)}
+    return RequestSummary() if request is None else reply_format.request_summary(request)
 
 
-def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
+def _body_or_events(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
     """A body, or the events of a stream."""
     reply = dumped(reply)
     if isinstance(reply, Chunk):
-        parsed = _parsed([reply], stream)
+        parsed = _parse([reply], stream)
         # what stands in JSON is an event
         return parsed if isinstance(parsed, Mapping) else _events(parsed)
     if isinstance(reply, Mapping):
@@ -87,28 +91,28 @@ def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
             f"a reply must be a body, or an iterable of a stream's events, not "
             f"{type(reply).__name__}{hint}"
         )
-    given = list(reply)
-    if not given or not isinstance(given[0], Chunk):
-        return _events(given)
-    for each in given:
-        if not isinstance(each, Chunk):
+    entries = list(reply)
+    if not entries or not isinstance(entries[0], Chunk):
+        return _events(entries)
+    for entry in entries:
+        if not isinstance(entry, Chunk):
             raise UsageError(
                 f"after bytes or text all further items must be of the same type, not "
-                f"{type(each).__name__}"
+                f"{type(entry).__name__}"
             )
-    joined = _parsed(given, stream)
-    return joined if isinstance(joined, Mapping) else _events(joined)
+    body_or_events = _parse(entries, stream)
+    return body_or_events if isinstance(body_or_events, Mapping) else _events(body_or_events)
 
 
-def _events(given: Iterable[Any]) -> Iterator[Event]:
-    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in given)
+def _events(entries: Iterable[Any]) -> Iterator[Event]:
+    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in entries)
 
 
-def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
+def _parse(pieces: Iterable[Chunk], stream: Framing) -> Any:
     """Bytes or text, cut anywhere, as the JSON that they are, or as the events of a stream."""
     chunks = [
-        each.encode("utf-8", "surrogatepass") if isinstance(each, str) else bytes(each)
-        for each in given
+        piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else bytes(piece)
+        for piece in pieces
     ]
     data = lines = b"".join(chunks).lstrip(_BLANK)
     if b"\n" not in data and b"\r" not in data:
@@ -126,8 +130,10 @@ def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
         raise DecodeError(
             f"neither JSON nor a stream of that format: {readable[:80]!r}", body=readable
         )
-    of_lines = stream is Framing.SSE and all(begins_stream(each, stream) for each in chunks)
-    return framing.events([lines if of_lines else data], stream)
+    is_split_by_line = stream is Framing.SSE and all(
+        begins_stream(piece, stream) for piece in chunks
+    )
+    return framing.events([lines if is_split_by_line else data], stream)
 
 
 def begins_stream(data: bytes, stream: Framing) -> bool:
@@ -137,7 +143,7 @@ def begins_stream(data: bytes, stream: Framing) -> bool:
         case Framing.SSE:
             field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
             return any(
-                known.startswith(field) for known in (b"data", b"event", b"id", b"retry", b"error")
+                name.startswith(field) for name in (b"data", b"event", b"id", b"retry", b"error")
             )
         case Framing.NDJSON:
             return not data or data[:1] == b"{"

@@ -23,27 +23,27 @@ PLAIN: Final = (str, bytes, int, float, list, tuple)
 nobody's."""
 
 
-def member(thing: Any, name: str) -> Any:
+def member(holder: Any, name: str) -> Any:
     """The member of a mapping, or the attribute of an object among a request's arguments.
 
     None where there is none.
     """
-    if thing.__class__ is dict:
-        return thing.get(name)
-    if thing is None or isinstance(thing, PLAIN):
+    if holder.__class__ is dict:
+        return holder.get(name)
+    if holder is None or isinstance(holder, PLAIN):
         return None
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
-def at(thing: Any, path: str) -> Any:
+def value_at(holder: Any, path: str) -> Any:
     """What stands at the end of a path of members; None where one of them is missing."""
-    return reduce(member, path.split("."), thing)
+    return reduce(member, path.split("."), holder)
 
 
-def first(thing: Any, *names: str) -> Any:
+def first_member(holder: Any, *names: str) -> Any:
     """The first of several members that is there."""
     for name in names:
-        if (value := member(thing, name)) is not None:
+        if (value := member(holder, name)) is not None:
             return value
     return None
 
@@ -137,31 +137,33 @@ def seed_of(value: Any) -> int | None:
 def texts(value: Any) -> tuple[str, ...]:
     """The texts of a list, or of one that stands alone."""
     return tuple(
-        each
-        for each in ((value,) if isinstance(value, str) else items(value))
-        if isinstance(each, str)
+        entry
+        for entry in ((value,) if isinstance(value, str) else items(value))
+        if isinstance(entry, str)
     )
 
 
-_OUTPUTS: Final = {
+_OUTPUT_TYPES: Final = {
     "json": "json", "json_object": "json", "json_schema": "json", "application/json": "json",
     "text": "text", "text/plain": "text", "image": "image", "audio": "speech",
 }  # fmt: skip
 
 
-def output_type(form: Any, modalities: Any = None) -> str | None:
+def output_type(output_format: Any, modalities: Any = None) -> str | None:
     """What a request's output format asks for, and its list of modalities.
 
     The first that is not text counts.
     """
-    kinds = [_OUTPUTS.get(each.lower()) for each in texts(modalities)]
+    kinds = [_OUTPUT_TYPES.get(modality.lower()) for modality in texts(modalities)]
     other = next((kind for kind in kinds if kind in ("image", "speech")), None)
-    if other is not None or form is None:
+    if other is not None or output_format is None:
         return other
-    if isinstance(form, type):  # the SDK makes a schema of it
+    if isinstance(output_format, type):  # the SDK makes a schema of it
         return "json"
-    form = next(iter(items(form)), form)  # of several, the first
-    return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
+    output_format = next(iter(items(output_format)), output_format)  # of several, the first
+    return _OUTPUT_TYPES.get(
+        text(output_format if isinstance(output_format, str) else member(output_format, "type"))
+    )
 
 
 _FREE_CHOICES: Final = frozenset({"", "auto", "none", "validated"})
@@ -219,22 +221,22 @@ def is_empty(value: Any) -> bool:
     return not value and value is not False
 
 
-def runs(listed: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[Any, list[Any]]]:
+def runs(entries: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[Any, list[Any]]]:
     """The entries of a list, those of one kind together that follow each other; with their kind."""
-    return ((of, [*run]) for of, run in groupby(listed, kind))
+    return ((key, [*run]) for key, run in groupby(entries, kind))
 
 
-def only_text(listed: Sequence[Any], kind: str | None = None) -> str | None:
+def only_text(parts: Sequence[Any], kind: str | None = None) -> str | None:
     """The text of a list of parts.
 
     None where one is no object of that type, or its text is none.
     """
     texts = [
-        each["text"]
-        for each in listed
-        if each.__class__ is dict and each.get("type") == kind and each.get("text").__class__ is str
+        part["text"]
+        for part in parts
+        if part.__class__ is dict and part.get("type") == kind and part.get("text").__class__ is str
     ]
-    return "".join(texts) if len(texts) == len(listed) else None
+    return "".join(texts) if len(texts) == len(parts) else None
 
 
 def strict(raw: str) -> Any:
@@ -244,12 +246,12 @@ def strict(raw: str) -> Any:
         ValueError: it is something else, or too deep to read.
     """
     try:
-        read = json.loads(
+        value = json.loads(
             raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return cleaned(read) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else read
+    return cleaned(value) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else value
 
 
 _MARK: Final = re.compile(r'["{}\[\]]')
@@ -276,18 +278,18 @@ class JsonObjectEnd:
 
     def feed(self, piece: str) -> None:
         """Take the next piece."""
-        place = 0
-        while place < len(piece) and not self._is_other:
+        position = 0
+        while position < len(piece) and not self._is_other:
             if self._is_escaped:
                 self._is_escaped = False
-                place += 1
+                position += 1
                 continue
             pattern = _STRING_MARK if self._is_string else _MARK if self._depth else _NOT_SPACE
-            found = pattern.search(piece, place)
-            if found is None:
+            match = pattern.search(piece, position)
+            if match is None:
                 return
-            self._mark(found[0])
-            place = found.end()
+            self._mark(match[0])
+            position = match.end()
 
     def _mark(self, mark: str) -> None:
         if self._is_string:
@@ -314,14 +316,14 @@ def _finite(digits: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice!r} occurs twice")
-    return found
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        duplicate = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {duplicate!r} occurs twice")
+    return members
 
 
-def minted(*parts: object) -> str:
+def mint_id(*parts: object) -> str:
     """A call id for a call that came without one.
 
     The same for the same call of the same response, so replays agree.
@@ -332,7 +334,7 @@ def minted(*parts: object) -> str:
 
 def is_minted(call_id: str) -> bool:
     """Tell whether `minted` made an id. OpenAI's have letters of both cases."""
-    return _MINTED.fullmatch(call_id) is not None
+    return _MINTED_ID.fullmatch(call_id) is not None
 
 
 class _NamedCall(Protocol):
@@ -348,7 +350,7 @@ def requested_calls(calls: Iterable[_NamedCall]) -> tuple[RequestedCall, ...]:
     return tuple([RequestedCall(call.id, call.name) for call in calls])
 
 
-_RANDOM: Final = 8
+_MIN_RANDOM_CHARS: Final = 8
 """Characters that the random part of an id has at least."""
 
 
@@ -363,9 +365,9 @@ def looks_random(call_id: str, names: Iterable[str]) -> bool:
     parts = re.split(r"[_:.|/-]", call_id)
     if not set(parts[-2:]).isdisjoint(names) or call_id in names:
         return False
-    tails = parts[-1], re.sub(r"[^0-9A-Za-z]", "", call_id)[-2 * _RANDOM :]
+    tails = parts[-1], re.sub(r"[^0-9A-Za-z]", "", call_id)[-2 * _MIN_RANDOM_CHARS :]
     return any(
-        len(tail) >= _RANDOM
+        len(tail) >= _MIN_RANDOM_CHARS
         and any(map(str.isdigit, tail))
         and any(map(str.isalpha, tail))
         and not re.fullmatch(r"[A-Za-z]+\d{1,6}", tail)
@@ -373,4 +375,4 @@ def looks_random(call_id: str, names: Iterable[str]) -> bool:
     )
 
 
-_MINTED: Final = re.compile(r"call_[0-9a-f]{24}")
+_MINTED_ID: Final = re.compile(r"call_[0-9a-f]{24}")

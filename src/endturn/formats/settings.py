@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.formats.reading import at, count, first, items, member, text
+from endturn.formats.reading import count, first_member, items, member, text, value_at
 from endturn.vocabulary import Json, Request, Tool
 
 LIMIT_MEMBERS: Final = frozenset(
@@ -48,26 +48,26 @@ def with_extra(
     Objects of settings are joined, and those that are named.
     """
     both = SETTINGS_MEMBERS.union(merges) & body.keys() & extra.keys()
-    joined = (name for name in both if isinstance(extra[name], dict))
-    return {**body, **extra, **{name: {**body[name], **extra[name]} for name in joined}}
+    merged_names = (name for name in both if isinstance(extra[name], dict))
+    return {**body, **extra, **{name: {**body[name], **extra[name]} for name in merged_names}}
 
 
 def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Where settings in a format's own words limit the output tokens."""
-    found: list[tuple[str, ...]] = [(name,) for name in extra if name in LIMIT_MEMBERS]
+    paths: list[tuple[str, ...]] = [(name,) for name in extra if name in LIMIT_MEMBERS]
     for settings in SETTINGS_MEMBERS & extra.keys():
         if isinstance(extra[settings], Mapping):
-            found += [(settings, name) for name in extra[settings] if name in LIMIT_MEMBERS]
-    return found
+            paths += [(settings, name) for name in extra[settings] if name in LIMIT_MEMBERS]
+    return paths
 
 
 def with_setting(extra: Mapping[str, Any], path: tuple[str, ...], value: int) -> dict[str, Any]:
     """The settings with one changed."""
-    name, *within = path
-    return {**extra, name: with_setting(extra[name], tuple(within), value) if within else value}
+    name, *rest = path
+    return {**extra, name: with_setting(extra[name], tuple(rest), value) if rest else value}
 
 
-_BUDGETS: Final = (
+_BUDGET_PATHS: Final = (
     "thinking.budget_tokens",  # Anthropic
     "thinking.token_budget",  # Cohere
     "reasoning.max_tokens",  # OpenRouter
@@ -80,7 +80,7 @@ _BUDGETS: Final = (
 
 def thinking_budget(request: Request) -> int:
     """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
-    return next(filter(None, (count(at(request.extra, path)) for path in _BUDGETS)), 0)
+    return next(filter(None, (count(value_at(request.extra, path)) for path in _BUDGET_PATHS)), 0)
 
 
 ANY_JSON: Final = {"type": "json_object"}
@@ -93,20 +93,22 @@ def tools_in(body: Mapping[str, Any]) -> Iterator[Tool]:
     The provider's own have no schema, but a type.
     """
     for raw in items(body.get("tools")) or items(member(body.get("toolConfig"), "tools")):
-        declared = items(first(raw, "functionDeclarations", "function_declarations"))
-        for about in declared or (first(raw, "function", "toolSpec") or raw,):
-            name, kind = member(about, "name"), member(raw, "type")
-            schema = first(
-                about,
+        declarations = items(first_member(raw, "functionDeclarations", "function_declarations"))
+        for function in declarations or (first_member(raw, "function", "toolSpec") or raw,):
+            name, kind = member(function, "name"), member(raw, "type")
+            schema = first_member(
+                function,
                 "parametersJsonSchema",
                 "parameters_json_schema",
                 "parameters",
                 "input_schema",
             )
-            schema = member(member(about, "inputSchema"), "json") if schema is None else schema
+            schema = member(member(function, "inputSchema"), "json") if schema is None else schema
             if isinstance(name, str) and (isinstance(schema, dict) or kind in ("function", None)):
-                known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
-                yield Tool(name=name, description=text(member(about, "description")), **known)
+                parameters: Json = {"parameters": schema} if isinstance(schema, dict) else {}
+                yield Tool(
+                    name=name, description=text(member(function, "description")), **parameters
+                )
 
 
 def tool_schemas(request: Request) -> dict[str, Tool]:
@@ -114,15 +116,15 @@ def tool_schemas(request: Request) -> dict[str, Tool]:
 
     `extra` may hold them in the provider's own shape, and wins.
     """
-    given = tuple(tools_in(request.extra)) if "tools" in request.extra else request.tools
-    return {tool.name: tool for tool in given}
+    tools = tuple(tools_in(request.extra)) if "tools" in request.extra else request.tools
+    return {tool.name: tool for tool in tools}
 
 
 def tools_of(request: Request) -> Iterator[Tool | Mapping[str, str]]:
     """The tools that were offered; of those that are the provider's own, type and name."""
     yield from request.tools
-    known = {tool.name for tool in request.tools}
+    names = {tool.name for tool in request.tools}
     for raw in items(request.extra.get("tools")):
         kind, name = text(member(raw, "type")), text(member(raw, "name"))
-        if kind not in ("", "function") and name not in known:
+        if kind not in ("", "function") and name not in names:
             yield {"type": kind, "name": name or kind}

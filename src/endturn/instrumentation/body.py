@@ -305,7 +305,7 @@ class Answer:
             if self._held:
                 self._read(self._all_held())
             is_known = self._events is not None and self._fold.has_reason
-            return self._fold.tail if is_known and self._fold.stop(left=True).truncated else ""
+            return self._fold.tail if is_known and self._fold.stop(abandoned=True).truncated else ""
 
     def close(self, *, left: bool = False) -> ResponseSummary:
         """What was seen; `left`, where whoever read the bytes stopped.
@@ -342,7 +342,7 @@ class Answer:
             if self._is_spoken is None:
                 self._is_spoken = self._format.is_spoken(event.data)
             self._fold.feed(event)
-        seen = self._fold.close(left=left and not self.done)
+        seen = self._fold.close(abandoned=left and not self.done)
         if says_nothing(seen):
             self.is_begun |= self._status == _OK and self._is_spoken is not False
         if self._fold.broken:
@@ -355,7 +355,7 @@ class Answer:
             if self._said is not None:
                 self._said.append(value)
             self._fold.feed(value)
-        seen = self._fold.close(left=left)
+        seen = self._fold.close(abandoned=left)
         if says_nothing(seen):
             if self._format.is_spoken(body) is False:
                 raise DecodeError("the provider sent JSON of another format")

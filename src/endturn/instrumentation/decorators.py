@@ -267,7 +267,7 @@ class _CallRun:
     ) -> None:
         """End the call as what came says; so where that says nothing."""
         is_left = stop.reason is StopReason.CANCELLED
-        seen = None if self._summarizer is None else self._summarizer.close(left=is_left)
+        seen = None if self._summarizer is None else self._summarizer.close(abandoned=is_left)
         if seen is None or (error is None and not is_left and says_nothing(seen)):
             seen = ResponseSummary(ResponseFacts(stop=stop, output_chars=self._chars), self._tail)
             if self._pieces is not None:

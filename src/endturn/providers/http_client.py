@@ -469,7 +469,7 @@ class _Client:
             self._endpoint.dialect,
         )
         self.endpoint = _shown(self._endpoint.url)
-        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
+        self.retrieves = capabilities.capability_of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, self._kind, timeout)
 
     def _call(self, request: Request, *, stream: bool) -> _HttpCall:

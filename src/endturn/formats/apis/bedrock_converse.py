@@ -20,19 +20,19 @@ from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
-from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     usage_in,
 )
 from endturn.formats.reading import (
@@ -42,7 +42,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
@@ -68,7 +68,7 @@ NAME: Final = "bedrock_converse"
 # --- Replies --------------------------------------------------------------------------------------
 
 
-class Reader:
+class ConverseReader:
     """Reads events, each an object of one member, or one whole body. boto3 gives blobs as bytes."""
 
     def __init__(self, ctx: Context, keep: bool) -> None:
@@ -86,7 +86,7 @@ class Reader:
                     yield from self._start(_index(payload), member(payload, "start"), closed=False)
                 case "contentBlockStop":
                     if self._begun.get(index := _index(payload)):
-                        yield Call(index, closed=True)
+                        yield ToolCallPart(index, closed=True)
                 case "messageStop":
                     yield _reason(payload)
                 case "metadata":
@@ -97,15 +97,15 @@ class Reader:
                     yield _reason(event)
                     yield from _figures(event)
                     yield End(whole=True)
-                case _ if (error := exception(name, payload)) is not None:
-                    yield Fault(error)
+                case _ if (error := error_event(name, payload)) is not None:
+                    yield ErrorPart(error)
 
     def _content(self, message: Any) -> Iterator[Part]:
-        place = 0
+        offset = 0
         for kind, run in runs(items(member(message, "content")), _kind):
-            plain = None if self._keep or kind != "text" else only_text(run)
-            if plain is not None:
-                yield Text(plain)
+            plain_text = None if self._keep or kind != "text" else only_text(run)
+            if plain_text is not None:
+                yield Text(plain_text)
             else:
                 finished = (
                     ()
@@ -113,37 +113,43 @@ class Reader:
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
                 if finished:
-                    yield Calls(finished)
-                yield from self._blocks(run[len(finished) :], place + len(finished))
-            place += len(run)
+                    yield FinishedCalls(finished)
+                yield from self._blocks(run[len(finished) :], offset + len(finished))
+            offset += len(run)
 
-    def _blocks(self, blocks: Sequence[Any], place: int) -> Iterator[Part]:
+    def _blocks(self, blocks: Sequence[Any], first_index: int) -> Iterator[Part]:
         """Whole blocks; the place of the first."""
-        for index, block in enumerate(blocks, place):
-            said = as_text(member(block, "text"))
-            if (cited := member(block, "citationsContent")) is not None:
+        for index, block in enumerate(blocks, first_index):
+            block_text = as_text(member(block, "text"))
+            if (citations := member(block, "citationsContent")) is not None:
                 # What stands beside citations is text like any other.
-                said += "".join(
-                    as_text(member(part, "text")) for part in items(member(cited, "content"))
+                block_text += "".join(
+                    as_text(member(part, "text")) for part in items(member(citations, "content"))
                 )
-            if said:
-                yield Text(said)
-            if (thought := member(block, "reasoningContent")) is not None:
-                yield Reasoning(as_text(member(member(thought, "reasoningText"), "text")))
+            if block_text:
+                yield Text(block_text)
+            if (reasoning := member(block, "reasoningContent")) is not None:
+                yield Reasoning(as_text(member(member(reasoning, "reasoningText"), "text")))
             yield from self._start(index, block, closed=True)
 
     def _start(self, index: int, block: Any, *, closed: bool) -> Iterator[Part]:
         """A block begins, or is there: an object with one member, named after its kind."""
-        use = call_in(block)
-        self._begun[index] = use is not None
-        if use is not None:
+        tool_use = call_in(block)
+        self._begun[index] = tool_use is not None
+        if tool_use is not None:
             # An id for a call that has none, in the block too: the result that answers it must name
             # the same.
-            id_, name = id_text(use.get("toolUseId")), text(use.get("name"))
-            use = {**use, "toolUseId": id_ or minted(name, index)}
-            given = as_arguments(use.get("input", {}))
-            yield Call(index, use["toolUseId"], name, "" if given is None else given, closed=closed)
-            block = {**block, "toolUse": use}
+            id_, name = id_text(tool_use.get("toolUseId")), text(tool_use.get("name"))
+            tool_use = {**tool_use, "toolUseId": id_ or mint_id(name, index)}
+            call_input = as_arguments(tool_use.get("input", {}))
+            yield ToolCallPart(
+                index,
+                tool_use["toolUseId"],
+                name,
+                "" if call_input is None else call_input,
+                closed=closed,
+            )
+            block = {**block, "toolUse": tool_use}
         if self._keep and isinstance(block, dict):
             yield Block(index, block)
 
@@ -160,10 +166,14 @@ class Reader:
                 case "toolUse":
                     if index not in self._begun:
                         return  # A call that nobody named.
-                    given = as_arguments(member(content, "input"))
-                    piece = {"input": json.dumps(given) if isinstance(given, dict) else given or ""}
+                    call_input = as_arguments(member(content, "input"))
+                    piece = {
+                        "input": json.dumps(call_input)
+                        if isinstance(call_input, dict)
+                        else call_input or ""
+                    }
                     if self._begun[index]:
-                        yield Call(index, arguments=piece["input"])
+                        yield ToolCallPart(index, arguments=piece["input"])
                 case "toolResult":
                     piece = {"content": [*items(content)]}
                 case "citation":
@@ -180,8 +190,8 @@ def _kind(block: Any) -> str:
 
 def _plain_call(block: Json) -> tuple[Any, Any, Any]:
     """Return a call's id, name and input."""
-    use = block["toolUse"]
-    return use["toolUseId"], use["name"], use["input"]
+    tool_use = block["toolUse"]
+    return tool_use["toolUseId"], tool_use["name"], tool_use["input"]
 
 
 def _index(payload: Any) -> int:
@@ -201,14 +211,14 @@ def _reason(holder: Any) -> Part:
 
 
 def _figures(holder: Any) -> Iterator[Part]:
-    if (found := usage_in(NAME, member(holder, "usage"))) is not None:
-        yield Tokens(found)
+    if (totals := usage_in(NAME, member(holder, "usage"))) is not None:
+        yield Tokens(totals)
     # Where a prompt router was asked, the model that it chose; the API names no other.
     if (router := member(member(holder, "trace"), "promptRouter")) is not None:
         yield Head(model=text_or_none(member(router, "invokedModelId")))
 
 
-def exception(name: str, payload: Any) -> Json | None:
+def error_event(name: str, payload: Any) -> Json | None:
     """An exception event as an error, its type beside its message; None for any other event."""
     if not name.endswith("Exception") and not text(member(payload, "message")):
         return None
@@ -219,26 +229,26 @@ def _blocks(fold: Fold) -> Iterable[Json]:
     """The content blocks as a body has them, from their pieces; bytes in base64."""
     for block in fold.blocks.values():
         match block:
-            case {"citations": cited, **rest}:
-                said = {"text": text(rest.get("text"))}
-                block = {"citationsContent": {"content": [said], "citations": cited}}
-            case {"toolUse": {**use}}:
-                raw = use.get("input") or {}
+            case {"citations": citations, **rest}:
+                text_part = {"text": text(rest.get("text"))}
+                block = {"citationsContent": {"content": [text_part], "citations": citations}}
+            case {"toolUse": {**tool_use}}:
+                raw = tool_use.get("input") or {}
                 block = {
                     "toolUse": {
-                        **use,
+                        **tool_use,
                         "input": object_or_text(raw) if isinstance(raw, str) else raw,
                     }
                 }
-            case {"reasoningContent": {"text": _} | {"signature": _} as thought}:
-                block = {"reasoningContent": {"reasoningText": {"text": "", **thought}}}
+            case {"reasoningContent": {"text": _} | {"signature": _} as reasoning}:
+                block = {"reasoningContent": {"reasoningText": {"text": "", **reasoning}}}
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
-    found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
-    return next(filter(None, found), None)
+    errors = (error_event(*event) for event in (data.items() if isinstance(data, dict) else ()))
+    return next(filter(None, errors), None)
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -334,12 +344,12 @@ def _answer(message: Message, own: Iterable[Json] | None) -> list[Json]:
     A type that some models give a call is none that the API takes.
     """
     if own:
-        return [_untyped(block) for block in sent_back(own, message.tool_calls)]
+        return [_untyped(block) for block in replayable_blocks(own, message.tool_calls)]
     calls = [
         {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
         for call in message.tool_calls
     ]
-    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+    return [*replayable_blocks(content_parts(message.content, _text_block)), *calls]
 
 
 def _result(message: Message) -> Json:
@@ -349,9 +359,11 @@ def _result(message: Message) -> Json:
 
 
 def _untyped(block: Json) -> Json:
-    use = call_in(block)
+    tool_use = call_in(block)
     return (
-        block if use is None else {"toolUse": {name: use[name] for name in use if name != "type"}}
+        block
+        if tool_use is None
+        else {"toolUse": {name: tool_use[name] for name in tool_use if name != "type"}}
     )
 
 
@@ -462,9 +474,9 @@ FORMAT: Final = Format(
         rf"|(?P<whole>))"
     ),
     body=encode,
-    resume=resumes(NAME, _text_block, forced="toolConfig.toolChoice"),
+    resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig.toolChoice"),
     text_block=_text_block,
-    reader=Reader,
+    reader=ConverseReader,
     called=("an answer of Converse", "an event of a Converse stream"),
     needs=("output.message.content",),
     objects=("output.message.content[]",),

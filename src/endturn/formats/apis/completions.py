@@ -18,7 +18,7 @@ from endturn.formats.apis.completions_request import BEDROCK, encode, request_su
 from endturn.formats.apis.completions_script import FULL_WINDOW, script, script_error
 from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
-from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
+from endturn.formats.parts import ErrorPart, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import as_text, count, id_text, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import TAIL, Context, Voice
@@ -59,14 +59,14 @@ class Shape:
 
     def answers_in(self, reply: Any) -> Any:
         """The answers of a reply or an event: a list's, those that it lists, or itself."""
-        listed = reply if isinstance(reply, list) else member(reply, self.answers)
-        return (reply,) if listed is None else items(listed)
+        answers = reply if isinstance(reply, list) else member(reply, self.answers)
+        return (reply,) if answers is None else items(answers)
 
 
-def _has(thing: Any, names: Iterable[str]) -> bool:
+def _has(holder: Any, names: Iterable[str]) -> bool:
     # a generator costs twice as much, and this is asked of every event
     for name in names:  # noqa: SIM110
-        if member(thing, name) is not None:
+        if member(holder, name) is not None:
             return True
     return False
 
@@ -176,20 +176,20 @@ SHAPES: Final[Mapping[str, Shape]] = {
 
 
 @cache
-def _at(path: str) -> Callable[[Any], Any]:
+def _path_reader(path: str) -> Callable[[Any], Any]:
     """What reads the end of a path of members."""
     names = path.split(".")
     return (
-        (lambda thing: reduce(member, names, thing))
+        (lambda holder: reduce(member, names, holder))
         if len(names) > 1
-        else lambda thing: member(thing, path)
+        else lambda holder: member(holder, path)
     )
 
 
 def _text(answer: Any) -> Any:
     """A choice's text, or an event of Writer's, which is nothing but its `value`."""
-    said = member(answer, "text")
-    return member(answer, "value") if said is None else said
+    value = member(answer, "text")
+    return member(answer, "value") if value is None else value
 
 
 def _tgi_text(answer: Any) -> Any:
@@ -212,8 +212,8 @@ def _llamacpp_reason(answer: Any) -> str | None:
     if member(answer, "stop") is not True:
         return None
     older = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
-    told = (kind for name, kind in older.items() if member(answer, name) is True)
-    kind = text(member(answer, "stop_type")) or next(told, "none")
+    kinds = (kind for name, kind in older.items() if member(answer, name) is True)
+    kind = text(member(answer, "stop_type")) or next(kinds, "none")
     return FULL_WINDOW if kind == "limit" and member(answer, "truncated") is True else kind
 
 
@@ -223,7 +223,7 @@ def _sglang_matched(answer: Any) -> Any:
     return text_or_none(member(reason, "matched")) or member(reason, "message")
 
 
-_OWN: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
+_READERS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
     ("", "text"): _text,
     ("tgi", "text"): _tgi_text,
     ("llamacpp", "reason"): _llamacpp_reason,
@@ -232,7 +232,7 @@ _OWN: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
 """What of a shape is no path."""
 
 
-def told(reply: Any, dialect: str) -> str | None:
+def shape_of(reply: Any, dialect: str) -> str | None:
     """Whose shape a reply or an event has.
 
     The dialect's if it fits, else that of the first that does.
@@ -250,7 +250,7 @@ def _rows(shape: str, dialect: str) -> Mapping[str, Row]:
     return {**own, **rows_of(NAME, dialect), **own}
 
 
-class Reader:
+class CompletionsReader:
     """Reads events or a body, each known by its members.
 
     Of no known shape (pings) they say nothing.
@@ -273,8 +273,8 @@ class Reader:
             shape,
             _rows(dialect, self._ctx.dialect or dialect),
         )
-        self._text = _OWN.get((dialect, "text")) or _at(shape.text)
-        self._reason = _OWN.get((dialect, "reason")) or _at(shape.reason)
+        self._text = _READERS.get((dialect, "text")) or _path_reader(shape.text)
+        self._reason = _READERS.get((dialect, "reason")) or _path_reader(shape.reason)
         self._figures = tuple(
             {path.partition(".")[0] for paths in shape.spent.values() for path in paths}
         )
@@ -282,7 +282,9 @@ class Reader:
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
         head = next(iter(event), None) if isinstance(event, list) else event
-        dialect = self._dialect if _has(head, self._shape.heads) else told(head, self._ctx.dialect)
+        dialect = (
+            self._dialect if _has(head, self._shape.heads) else shape_of(head, self._ctx.dialect)
+        )
         if dialect is not None:
             if dialect != self._dialect:
                 self._speaks(dialect)
@@ -292,36 +294,39 @@ class Reader:
             for position, answer in enumerate(answers):
                 index = count(member(answer, shape.index)) if shape.index else None
                 index = position if index is None else index
-                if index == 0 and (said := as_text(self._text(answer))):
-                    yield Text(self._added(said) if dialect == "sglang" else said)
-                why = self._reason(answer)
-                if why is not None or index not in self._begun:
+                if index == 0 and (answer_text := as_text(self._text(answer))):
+                    yield Text(self._added(answer_text) if dialect == "sglang" else answer_text)
+                reason = self._reason(answer)
+                if reason is not None or index not in self._begun:
                     self._begun.add(index)
-                    yield self._stopped(raw_text(why), index, answer)
+                    yield self._stopped(raw_text(reason), index, answer)
             if _has(head, self._figures) or (answers and _has(answers[0], self._figures)):
                 yield from self._usage(answers[0] if answers else None, head)
             if not self._named:
-                named = id_text(_at(shape.id)(head)) or None, text_or_none(_at(shape.by)(head))
-                self._named = None not in named
-                yield Head(*named)
+                identity = (
+                    id_text(_path_reader(shape.id)(head)) or None,
+                    text_or_none(_path_reader(shape.by)(head)),
+                )
+                self._named = None not in identity
+                yield Head(*identity)
         if error := error_in(event):
-            yield Fault(error)
+            yield ErrorPart(error)
 
     def _stopped(self, raw: str | None, index: int, answer: Any) -> Reason:
         row = None if raw is None else find_row(raw, self._rows)
         if row is not None and not row.terminal:
             return Reason(None, index)
-        matched = _OWN.get((self._dialect, "matched")) or _at(self._shape.matched)
+        matched = _READERS.get((self._dialect, "matched")) or _path_reader(self._shape.matched)
         return Reason(raw, index, text_or_none(matched(answer)))
 
-    def _added(self, said: str) -> str:
+    def _added(self, answer_text: str) -> str:
         """What a text adds to what was said, where events repeat it from the beginning."""
-        if not self._apart and said.startswith(self._tail, self._chars - len(self._tail)):
-            added = said[self._chars :]
+        if not self._apart and answer_text.startswith(self._tail, self._chars - len(self._tail)):
+            addition = answer_text[self._chars :]
         else:
-            self._apart, added = True, said
-        self._tail, self._chars = (self._tail + added)[-TAIL:], self._chars + len(added)
-        return added
+            self._apart, addition = True, answer_text
+        self._tail, self._chars = (self._tail + addition)[-TAIL:], self._chars + len(addition)
+        return addition
 
     def _usage(self, answer: Any, event: Any) -> Iterator[Part]:
         """The largest figures.
@@ -330,10 +335,10 @@ class Reader:
         """
         for name, paths in self._shape.spent.items():
             for path in paths:
-                tokens = [count(_at(path)(holder)) for holder in (answer, event)]
-                found = tokens[1] if tokens[0] is None else tokens[0]
-                if found is not None and found >= self._spent.get(name, 0):
-                    self._spent[name] = found
+                tokens = [count(_path_reader(path)(holder)) for holder in (answer, event)]
+                figure = tokens[1] if tokens[0] is None else tokens[0]
+                if figure is not None and figure >= self._spent.get(name, 0):
+                    self._spent[name] = figure
         if self._spent:
             yield Tokens(Usage(**self._spent))
 
@@ -343,8 +348,8 @@ def error_in(reply: Any) -> Any:
 
     An object, a text, or the first of a list (watsonx).
     """
-    listed = member(reply, "errors")
-    return member(reply, "error") or (listed and next(iter(items(listed)), None))
+    errors = member(reply, "errors")
+    return member(reply, "error") or (errors and next(iter(items(errors)), None))
 
 
 def _failed(data: Any) -> Any:
@@ -353,7 +358,7 @@ def _failed(data: Any) -> Any:
     error = error_in(first)
     return (
         {**first, "error": error}
-        if error and isinstance(first, Mapping) and told(data, "") is None
+        if error and isinstance(first, Mapping) and shape_of(data, "") is None
         else None
     )
 
@@ -388,7 +393,7 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     own_summary=request_summary,
-    reader=Reader,
+    reader=CompletionsReader,
     called=("a completion", "an event of a completion"),
     needs=tuple(head for shape in SHAPES.values() for head in shape.heads),
     objects=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),

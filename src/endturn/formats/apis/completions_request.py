@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from endturn.calls import Strategy
 from endturn.formats.reading import items, text
-from endturn.formats.request_summary import asked
+from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import RequestSummary
 from endturn.vocabulary import ChatResponse, Json, Message, Request
@@ -128,7 +128,7 @@ def _prompt(messages: tuple[Message, ...], *, claude: bool) -> str:
 
 def resume(
     request: Request,
-    cut: ChatResponse,
+    response: ChatResponse,
     *,
     prompt: str,
     strategy: str = Strategy.PROMPT,
@@ -140,8 +140,10 @@ def resume(
     formats do. White space at the text's end is left out, as a model writes it again with its next
     word.
     """
-    prefix = cut.text.rstrip()
-    partial = (cut.message().but(content=prefix, tool_calls=(), blocks=None),) if prefix else ()
+    prefix = response.text.rstrip()
+    partial = (
+        (response.message().but(content=prefix, tool_calls=(), blocks=None),) if prefix else ()
+    )
     return request.but(messages=(*request.messages, *partial))
 
 
@@ -170,7 +172,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
         (text(entry) for entry in prompts if isinstance(entry, str)), ""
     )
     history = ({"role": "user", "content": first_text},) if first_text else ()
-    summary = asked(_NAME, kwargs, history=history)
+    summary = summarize_request(_NAME, kwargs, history=history)
     summary.stream_usage = summary.stream_usage or dialect != ""
     if count == 1:
         return summary

@@ -15,21 +15,21 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_beside
+from endturn.formats.format import Format, error_without
 from endturn.formats.framing import END_WORDS
-from endturn.formats.next_request import resumes_message, unfinished_message, without_lost_calls
+from endturn.formats.next_request import message_resumer, unfinished_message, without_lost_calls
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     usage_in,
 )
 from endturn.formats.reading import (
@@ -38,7 +38,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     number_or_text,
     text,
     text_or_none,
@@ -60,7 +60,7 @@ NAME: Final = "ollama"
 _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
-class Reader:
+class OllamaReader:
     """Reads lines, or one body, which is a stream's only line, the one with `done: true`.
 
     A prompt that does not fit the window is cut by the server, and nothing in the response says so:
@@ -75,7 +75,7 @@ class Reader:
     def __call__(self, line: Any) -> Iterator[Part]:
         """The parts of a line."""
         if error := member(line, "error"):
-            yield Fault(error)
+            yield ErrorPart(error)
             return
         if not self._named:
             self._named = True
@@ -83,26 +83,30 @@ class Reader:
         message = member(line, "message")
         if message is None:  # of /api/generate
             message = {"content": member(line, "response"), "thinking": member(line, "thinking")}
-        if thought := number_or_text(member(message, "thinking")):
-            yield Reasoning(thought)
+        if thinking := number_or_text(member(message, "thinking")):
+            yield Reasoning(thinking)
         yield Text(as_text(member(message, "content")))
-        called = items(member(message, "tool_calls"))
+        tool_calls = items(member(message, "tool_calls"))
         if (
             not self._keep
-            and len(called) > 1
-            and isinstance(member(called[-1], "function"), Mapping)
+            and len(tool_calls) > 1
+            and isinstance(member(tool_calls[-1], "function"), Mapping)
         ):
-            finished = finished_calls(map(_plain_call, called[:-1]))
+            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
             self._calls += len(finished)
-            yield Calls(finished)
-            called = called[len(finished) :]
-        for call in called:
+            yield FinishedCalls(finished)
+            tool_calls = tool_calls[len(finished) :]
+        for call in tool_calls:
             if isinstance(function := member(call, "function"), Mapping):
                 # Each call comes whole, in one line. A minted id is of this response alone, and
                 # goes into the block.
-                id_ = id_text(member(call, "id")) or minted(member(line, "created_at"), self._calls)
-                given = as_arguments(function.get("arguments"))
-                yield Call(self._calls, id_, text(function.get("name")), given, closed=True)
+                id_ = id_text(member(call, "id")) or mint_id(
+                    member(line, "created_at"), self._calls
+                )
+                arguments = as_arguments(function.get("arguments"))
+                yield ToolCallPart(
+                    self._calls, id_, text(function.get("name")), arguments, closed=True
+                )
                 self._calls += 1
                 if self._keep:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
@@ -121,10 +125,15 @@ def _plain_call(call: Json) -> tuple[Any, Any, Any]:
 
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The one message, as the server would have it back."""
-    said, thought = "".join(fold.text), "".join(fold.reasoning)
-    if said or thought or fold.calls:
-        thinking = {"thinking": thought} if thought else {}
-        yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
+    answer_text, thinking_text = "".join(fold.text), "".join(fold.reasoning)
+    if answer_text or thinking_text or fold.calls:
+        thinking = {"thinking": thinking_text} if thinking_text else {}
+        yield {
+            "role": "assistant",
+            "content": answer_text,
+            **fold.blocks.get("message", {}),
+            **thinking,
+        }
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -185,10 +194,10 @@ def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     return [present(written)] if calls or message.text.strip() else []
 
 
-def _unfinished(message: Json, said: str | None) -> Json:
+def _unfinished(message: Json, answer_text: str | None) -> Json:
     """The message of a cut response without its calls."""
-    kept = {name: value for name, value in message.items() if name != "tool_calls"}
-    return kept if said is None else {**kept, "content": said}
+    members = {name: value for name, value in message.items() if name != "tool_calls"}
+    return members if answer_text is None else {**members, "content": answer_text}
 
 
 # --- Scripted responses ---------------------------------------------------------------------------
@@ -270,14 +279,14 @@ FORMAT: Final = Format(
     paths={"": "/api/chat"},
     routed=routed_by(_PATH),
     body=encode,
-    resume=resumes_message(NAME, _unfinished),
+    resume=message_resumer(NAME, _unfinished),
     unfinished=unfinished_message(_unfinished),
     one_message=True,
-    reader=Reader,
+    reader=OllamaReader,
     called=("a response", "a line of a stream"),
     needs=("message", "response"),
     objects=("message",),
-    failed=error_beside(),
+    failed=error_without(),
     blocks=_blocks,
     end_words=(*END_WORDS, b"true"),
     has_end=True,

@@ -26,7 +26,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
@@ -41,14 +41,14 @@ COMPLETED: Final = "completed"
 RUNNING: Final = ("queued", "in_progress")
 """The statuses of a response that is still being made."""
 
-_CUT: Final = replace(REASONS[""]["in_progress(foreground EOF)"], terminal=False)
-_KNOWN: Final = rows_of(NAME, "")
-_FOREGROUND: Final = {**_KNOWN, **dict.fromkeys(RUNNING, _CUT)}
-BACKGROUND: Final = {**_KNOWN, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
+_INTERRUPTED: Final = replace(REASONS[""]["in_progress(foreground EOF)"], terminal=False)
+_ROWS: Final = rows_of(NAME, "")
+_FOREGROUND: Final = {**_ROWS, **dict.fromkeys(RUNNING, _INTERRUPTED)}
+BACKGROUND: Final = {**_ROWS, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
 """The table of a response that a job of the server's makes: it goes on when nobody listens."""
 DECLARED: Final = {**REASONS[""], **{raw: BACKGROUND[raw] for raw in RUNNING}}
 """What the API itself says, without the words that compatible servers share."""
-_NO_ROW: Final = {
+_UNMAPPED_ROWS: Final = {
     "failed": REASONS[""]["failed"],
     "incomplete": Row(StopReason.UNKNOWN, True, mapped=False),
 }
@@ -64,11 +64,11 @@ ENDS: Final = {
     "response.done": None,
 }
 """The types of the events that end a response, and the status that each stands for."""
-_BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_START_EVENTS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
+class _PiecePath:
     """Where what events tell in pieces stands.
 
     Type of item, its list of parts, type of part, and the member.
@@ -80,24 +80,24 @@ class _Place:
     member: str
 
 
-_PLACES: Final = {
-    "output_text": _Place("message", "content", "output_text", "text"),
-    "refusal": _Place("message", "content", "refusal", "refusal"),
-    "reasoning_summary_text": _Place("reasoning", "summary", "summary_text", "text"),
-    "reasoning_text": _Place("reasoning", "content", "reasoning_text", "text"),
-    "function_call_arguments": _Place("function_call", "", "", "arguments"),
-    "custom_tool_call_input": _Place("custom_tool_call", "", "", "input"),
+_PATHS: Final = {
+    "output_text": _PiecePath("message", "content", "output_text", "text"),
+    "refusal": _PiecePath("message", "content", "refusal", "refusal"),
+    "reasoning_summary_text": _PiecePath("reasoning", "summary", "summary_text", "text"),
+    "reasoning_text": _PiecePath("reasoning", "content", "reasoning_text", "text"),
+    "function_call_arguments": _PiecePath("function_call", "", "", "arguments"),
+    "custom_tool_call_input": _PiecePath("custom_tool_call", "", "", "input"),
 }
-_PIECES: Final = {f"response.{event}.delta": place for event, place in _PLACES.items()}
-_WHOLE: Final = {f"response.{event}.done": place for event, place in _PLACES.items()}
-_PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} | {
-    "text": _PLACES["output_text"]
+_DELTA_EVENTS: Final = {f"response.{event}.delta": place for event, place in _PATHS.items()}
+_DONE_EVENTS: Final = {f"response.{event}.done": place for event, place in _PATHS.items()}
+_PART_TYPES: Final = {place.part: place for place in _PATHS.values() if place.part} | {
+    "text": _PATHS["output_text"]
 }
-GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
+CALL_INPUTS: Final = {place.item: place.member for place in _PATHS.values() if not place.part}
 """Calls of the client's own tools: the member that holds what the tool is given."""
 
 
-_OF_CALLS: Final = ("_call", "_output")
+_CALL_SUFFIXES: Final = ("_call", "_output")
 """How the types of calls end, and of their results."""
 
 APPROVAL: Final = "mcp_approval_request"
@@ -105,7 +105,7 @@ APPROVAL: Final = "mcp_approval_request"
 that afterwards."""
 
 
-def client_call(item: Any) -> bool:
+def is_client_call(item: Any) -> bool:
     """Return whether an item is a call of a tool that the client runs.
 
     The SDK's types of the items describe which ones are.
@@ -148,7 +148,7 @@ class _Item:
 _NO_ITEMS: Final[deque[_Item]] = deque()
 
 
-class Reader:
+class ResponsesReader:
     """Reads events, or one whole response.
 
     The type decides, at the top alone: a tool's output may hold a response.
@@ -161,8 +161,8 @@ class Reader:
         self._items: list[_Item] = []
         self._finished = 0  # items of which nothing is kept
         self._named: dict[tuple[str, object], _Item] = {}
-        self._said: set[tuple[int, _Place, int]] = set()
-        self._first_index: dict[tuple[int, _Place], int] = {}
+        self._said: set[tuple[int, _PiecePath, int]] = set()
+        self._first_index: dict[tuple[int, _PiecePath], int] = {}
         self._is_body = False  # one whole response, as a body: no event belongs to it
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -170,39 +170,39 @@ class Reader:
         if self._is_body:
             return iter(())
         kind = text(member(event, "type"))
-        if kind == "error" or (not kind and failed(event)):
+        if kind == "error" or (not kind and error_of(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a
             # member.
             error = member(event, "error") or {
                 name: member(event, name) for name in ("code", "message")
             }
-            return iter((parts.Fault(error),))
-        if place := _PIECES.get(kind):
-            item = self._named.get((place.item, text(member(event, "item_id")))) or self._find(
-                event, place.item
+            return iter((parts.ErrorPart(error),))
+        if path := _DELTA_EVENTS.get(kind):
+            item = self._named.get((path.item, text(member(event, "item_id")))) or self._find(
+                event, path.item
             )
             return self._piece(
-                item, place, _index(place, event), as_text(member(event, "delta")), event
+                item, path, _index(path, event), as_text(member(event, "delta")), event
             )
         return self._event(kind, event)
 
     def _event(self, kind: str, event: Any) -> Iterator[Part]:
         item, part = member(event, "item"), member(event, "part")
-        if place := _WHOLE.get(kind):
+        if path := _DONE_EVENTS.get(kind):
             yield from self._whole(
-                self._find(event, place.item), place, _index(place, event), event, event
+                self._find(event, path.item), path, _index(path, event), event, event
             )
         elif kind == "response.content_part.done":
-            if place := _PARTS.get(text(member(part, "type"))):
+            if path := _PART_TYPES.get(text(member(part, "type"))):
                 yield from self._whole(
-                    self._find(event, place.item), place, _index(place, event), part, event
+                    self._find(event, path.item), path, _index(path, event), part, event
                 )
         elif kind in ("response.output_item.added", "response.output_item.done"):
             if item is not None:  # Servers send it empty, and the SDK reads past that.
-                begins = kind.endswith("added")
-                found = self._find(event, text(member(item, "type")), item, begins=begins)
-                yield from self._learn(found, item, begins=begins)
-        elif kind in _BEGUN:
+                is_start = kind.endswith("added")
+                known_item = self._find(event, text(member(item, "type")), item, is_start=is_start)
+                yield from self._learn(known_item, item, is_start=is_start)
+        elif kind in _START_EVENTS:
             response = member(event, "response")
             yield from self._head(response)
             # Until its end, no status of it is an end.
@@ -226,43 +226,47 @@ class Reader:
         yield from self._head(response)
         if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
             yield parts.Tokens(usage)
-        inner = text_or_none(member(response, "status"))
-        is_contradicted = status == COMPLETED and inner in RUNNING
-        status = self._less_safe(status, inner)
-        if _unreadable(response):
+        inner_status = text_or_none(member(response, "status"))
+        is_contradicted = status == COMPLETED and inner_status in RUNNING
+        status = self._less_safe(status, inner_status)
+        if _is_unreadable(response):
             yield parts.Unreadable()
             return
-        streamed = [*self._items]
+        streamed_items = [*self._items]
         waiting: dict[str, deque[_Item]] = {}
-        for item in streamed:
+        for item in streamed_items:
             waiting.setdefault(item.kind, deque()).append(item)
         matched: set[int] = set()
         output = items(member(response, "output"))
-        if self._is_body and not (self._keep or streamed or is_contradicted):
+        if self._is_body and not (self._keep or streamed_items or is_contradicted):
             output = yield from self._without_finished(output)
         for number, raw in enumerate(output):
             # Not by index: servers leave gaps, and some give their items other ids than in the
             # stream.
             kind = text(member(raw, "type"))
-            known = self._named.get((kind, text(member(raw, "id"))))
-            if known is None or known.number in matched:
-                alike = waiting.get(kind, _NO_ITEMS)
-                while alike and alike[0].number in matched:
-                    alike.popleft()
-                known = alike.popleft() if alike else self._begin(kind)
-            matched.add(known.number)
-            yield from self._learn(known, raw, number=number)
+            current = self._named.get((kind, text(member(raw, "id"))))
+            if current is None or current.number in matched:
+                candidates = waiting.get(kind, _NO_ITEMS)
+                while candidates and candidates[0].number in matched:
+                    candidates.popleft()
+                current = candidates.popleft() if candidates else self._begin(kind)
+            matched.add(current.number)
+            yield from self._learn(current, raw, number=number)
         # Some servers end a call with its arguments, and tell nothing of it here.
         if status == COMPLETED:
-            left = (item for item in streamed if item.call_id and item.number not in matched)
+            unmatched = (
+                item for item in streamed_items if item.call_id and item.number not in matched
+            )
             yield from (
-                parts.Call(item.call_id, closed=True) for item in left if not item.unfinished
+                parts.ToolCallPart(item.call_id, closed=True)
+                for item in unmatched
+                if not item.unfinished
             )
             if is_contradicted:  # No call of a response that is still made is known to be whole.
                 for item in self._items:
                     if item.call_id:
                         item.unfinished = True
-                        yield parts.Call(item.call_id, closed=False)
+                        yield parts.ToolCallPart(item.call_id, closed=False)
             if is_contradicted or any(item.unfinished for item in self._items):
                 yield parts.Unfinished()
         yield parts.Running(status if status in RUNNING else None)
@@ -279,44 +283,44 @@ class Reader:
         """
         if len(output) < 2:
             return output
-        found = [*runs(output, _kind)]
+        typed_runs = [*runs(output, _kind)]
         # Other calls may be among them, or what says that the server runs one.
-        are_calls_alone = sum(kind.endswith(_OF_CALLS) for kind, _ in found) <= 1
-        left: list[Any] = []
+        are_calls_alone = sum(kind.endswith(_CALL_SUFFIXES) for kind, _ in typed_runs) <= 1
+        rest: list[Any] = []
         is_begun = False
-        for kind, run in found:
+        for kind, run in typed_runs:
             if kind == "message" and not is_begun:
-                said: list[str] = []
+                texts: list[str] = []
                 for item in run:
-                    if (words := _plain_text(item)) is None:
+                    if (message_text := _plain_text(item)) is None:
                         break
-                    said.append(words)
-                self._finished += len(said)
-                yield parts.Text("".join(said))
-                run = run[len(said) :]
+                    texts.append(message_text)
+                self._finished += len(texts)
+                yield parts.Text("".join(texts))
+                run = run[len(texts) :]
             elif kind == "function_call" and are_calls_alone:
                 finished = finished_calls(map(_plain_call, run[:-1]))
                 ids = {text(member(run[-1], "call_id")), *(call.id for call in finished)}
                 if len(ids) > len(finished) > 0:
                     self._finished += len(finished)
-                    yield parts.Calls(finished)
+                    yield parts.FinishedCalls(finished)
                     run = run[-1:]
-            is_begun = is_begun or kind == "message" or kind.endswith(_OF_CALLS)
-            left += run
-        return left
+            is_begun = is_begun or kind == "message" or kind.endswith(_CALL_SUFFIXES)
+            rest += run
+        return rest
 
-    def _less_safe(self, event: str | None, inner: str | None) -> str | None:
+    def _less_safe(self, event: str | None, inner_status: str | None) -> str | None:
         """Return the status that counts: the event's or the response's, whichever claims less.
 
         vLLM ends with `response.completed` whatever the response says; others copy "completed" into
         an event that says that the response is cut. A running status is no end beside an event's.
         """
-        if event is None or inner is None or inner in RUNNING:
-            return event or inner
-        return min(inner, event, key=self._rank)
+        if event is None or inner_status is None or inner_status in RUNNING:
+            return event or inner_status
+        return min(inner_status, event, key=self._rank)
 
     def _rank(self, status: str) -> int:
-        return rank_of(_NO_ROW.get(status) or find_row(status, self._rows))
+        return rank_of(_UNMAPPED_ROWS.get(status) or find_row(status, self._rows))
 
     def _reason(self, response: Any, status: str | None) -> Iterator[Part]:
         """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
@@ -326,24 +330,24 @@ class Reader:
             if status in ("incomplete", COMPLETED, None)
             else None
         )
-        why = (
+        code = (
             text(raw_text(details)) or id_text(member(error, "code")) or text(member(error, "type"))
         )
-        raw = f"{status or 'incomplete'}:{why}" if why else status
+        raw = f"{status or 'incomplete'}:{code}" if code else status
         row = find_row(raw or "", self._rows)
         # The status says more than free text beside it.
         row = None if row is not None and not row.mapped else row
-        if details is not None and why and status != "incomplete":
+        if details is not None and code and status != "incomplete":
             # Servers that say "completed" although their details say why it is not.
-            row = find_row(f"incomplete:{why}", self._rows) or _NO_ROW["incomplete"]
+            row = find_row(f"incomplete:{code}", self._rows) or _UNMAPPED_ROWS["incomplete"]
             yield parts.Vocabulary({**self._rows, str(raw): row})
-        elif row is None and status in _NO_ROW:
-            yield parts.Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
+        elif row is None and status in _UNMAPPED_ROWS:
+            yield parts.Vocabulary({**self._rows, str(raw): _UNMAPPED_ROWS[status]})
         yield parts.Reason(
             raw, detail=label_of(error) if error and (row is None or row.detail is None) else None
         )
 
-    def _find(self, event: Any, kind: str, raw: Any = None, *, begins: bool = False) -> _Item:
+    def _find(self, event: Any, kind: str, raw: Any = None, *, is_start: bool = False) -> _Item:
         """Return the item that an event is about, by its id, else by its index.
 
         Some servers give each event an id of its own, others give all items the same index.
@@ -351,9 +355,9 @@ class Reader:
         id_ = text(member(raw, "id") or member(event, "item_id"))
         names: list[tuple[str, object]] = [(kind, id_)] if id_ else []
         names.append((kind, count(member(event, "output_index"))))
-        known = names[:1] if begins else names
+        lookup = names[:1] if is_start else names
         item = next(
-            (self._named[name] for name in known if name in self._named), None
+            (self._named[name] for name in lookup if name in self._named), None
         ) or self._begin(kind)
         self._named |= dict.fromkeys(names, item)
         return item
@@ -363,19 +367,21 @@ class Reader:
         return self._items[-1]
 
     def _learn(
-        self, item: _Item, raw: Any, *, begins: bool = False, number: int | None = None
+        self, item: _Item, raw: Any, *, is_start: bool = False, number: int | None = None
     ) -> Iterator[Part]:
         """An item as it begins, or all of it.
 
         Its number in the whole response, where that holds it.
         """
-        client = client_call(raw)
-        item.unfinished = not begins and (client or item.kind == "message") and _is_unfinished(raw)
-        if client:
+        is_client = is_client_call(raw)
+        item.unfinished = (
+            not is_start and (is_client or item.kind == "message") and _is_unfinished(raw)
+        )
+        if is_client:
             item.call_id = (
-                item.call_id or id_text(member(raw, "call_id")) or minted(self._id, item.number)
+                item.call_id or id_text(member(raw, "call_id")) or mint_id(self._id, item.number)
             )
-            yield _call(item, raw, begins)
+            yield _call(item, raw, is_start)
         elif item.kind == APPROVAL:
             yield parts.Approval(text(member(raw, "id")), text(member(raw, "name")))
         elif item.kind.endswith("_output"):
@@ -387,51 +393,55 @@ class Reader:
                 if value is not None or name not in item.told
             }
             # The result that answers a call must name the same id.
-            item.told |= {"call_id": item.call_id} if client else {}
+            item.told |= {"call_id": item.call_id} if is_client else {}
             yield parts.Block(
                 (item.number,) if number is None else (_OUTPUT, number), item.told, begins=True
             )
-        for name in () if begins else ("summary", "content"):
-            listed = items(member(raw, name))
+        for name in () if is_start else ("summary", "content"):
+            entries = items(member(raw, name))
             is_last = number is not None and not (self._keep or self._said)
-            if is_last and len(listed) > 1 and (said := only_text(listed, "output_text")):
-                yield parts.Text(said)
+            if is_last and len(entries) > 1 and (plain_text := only_text(entries, "output_text")):
+                yield parts.Text(plain_text)
                 continue
-            for index, part in enumerate(listed):
-                if place := _PARTS.get(text(member(part, "type"))):
-                    if len(listed) == 1 and (item.number, place, 0) not in self._said:
+            for index, part in enumerate(entries):
+                if path := _PART_TYPES.get(text(member(part, "type"))):
+                    if len(entries) == 1 and (item.number, path, 0) not in self._said:
                         # Bedrock's pieces of it have the item's index.
-                        index = self._first_index.get((item.number, place), 0)
-                    yield from self._whole(item, place, index, part)
+                        index = self._first_index.get((item.number, path), 0)
+                    yield from self._whole(item, path, index, part)
 
     def _whole(
-        self, item: _Item, place: _Place, index: int, holder: Any, event: Any = None
+        self, item: _Item, path: _PiecePath, index: int, holder: Any, event: Any = None
     ) -> Iterator[Part]:
         """All of a part, or of what a call is given: it counts if no piece of it had come."""
-        come = (item.number, place, index) in self._said
+        is_reported = (item.number, path, index) in self._said
         return self._piece(
-            item, place, index, "" if come else _told(member(holder, place.member), place), event
+            item,
+            path,
+            index,
+            "" if is_reported else _part_text(member(holder, path.member), path),
+            event,
         )
 
     def _piece(
-        self, item: _Item, place: _Place, index: int, piece: str, event: Any = None
+        self, item: _Item, path: _PiecePath, index: int, piece: str, event: Any = None
     ) -> Iterator[Part]:
         """A piece of a part of an item, or of what a call is given.
 
         The event that tells it, if one does.
         """
-        if place.item == "message":
-            yield parts.Text(piece, refusal=place.part == "refusal")
-        elif place.item == "reasoning":
+        if path.item == "message":
+            yield parts.Text(piece, refusal=path.part == "refusal")
+        elif path.item == "reasoning":
             yield parts.Reasoning(piece)
         elif piece and item.call_id:
-            yield parts.Call(item.call_id, arguments=piece)
+            yield parts.ToolCallPart(item.call_id, arguments=piece)
         if piece:
-            at = (item.number, place, index)
-            self._said.add(at)
-            self._first_index.setdefault(at[:2], at[2])
+            key = (item.number, path, index)
+            self._said.add(key)
+            self._first_index.setdefault(key[:2], key[2])
             if self._keep:
-                yield parts.Block(at, {"text": piece, "id": member(event, "item_id")})
+                yield parts.Block(key, {"text": piece, "id": member(event, "item_id")})
 
 
 def _plain_text(item: Any) -> str | None:
@@ -463,16 +473,16 @@ def _kind(item: Any) -> str:
     return text(member(item, "type"))
 
 
-def _told(value: Any, place: _Place) -> str:
+def _part_text(value: Any, path: _PiecePath) -> str:
     """Return what a part holds; of a call the arguments, whatever JSON they are."""
-    if place.parts or value is None:
+    if path.parts or value is None:
         return as_text(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _index(place: _Place, where: Any) -> int:
+def _index(path: _PiecePath, holder: Any) -> int:
     return (
-        count(member(where, "summary_index" if place.parts == "summary" else "content_index")) or 0
+        count(member(holder, "summary_index" if path.parts == "summary" else "content_index")) or 0
     )
 
 
@@ -482,25 +492,33 @@ def _is_unfinished(raw: Any) -> bool:
     A call that a server's program makes is in progress until its result comes: nothing of it is
     missing.
     """
-    waits = member(member(raw, "caller"), "type") == "program"
-    return member(raw, "status") in (("incomplete",) if waits else ("incomplete", "in_progress"))
+    awaits_result = member(member(raw, "caller"), "type") == "program"
+    return member(raw, "status") in (
+        ("incomplete",) if awaits_result else ("incomplete", "in_progress")
+    )
 
 
-def _call(item: _Item, raw: Any, begins: bool) -> Part:
-    given = (
-        None if begins or item.kind not in GIVEN else as_arguments(member(raw, GIVEN[item.kind]))
+def _call(item: _Item, raw: Any, is_start: bool) -> Part:
+    call_input = (
+        None
+        if is_start or item.kind not in CALL_INPUTS
+        else as_arguments(member(raw, CALL_INPUTS[item.kind]))
     )
     # some servers' object
-    said = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else text(given)
-    closed = None if begins else not item.unfinished
-    return parts.Call(
+    arguments_text = (
+        json.dumps(call_input, ensure_ascii=False)
+        if isinstance(call_input, dict)
+        else text(call_input)
+    )
+    closed = None if is_start else not item.unfinished
+    return parts.ToolCallPart(
         item.call_id,
         item.call_id,
         text(member(raw, "name")),
-        said,
+        arguments_text,
         closed=closed,
-        builtin=item.kind not in GIVEN,
-        replaces=not begins,
+        builtin=item.kind not in CALL_INPUTS,
+        replaces=not is_start,
         free_text=item.kind == "custom_tool_call",
     )
 
@@ -519,55 +537,57 @@ def output_of(fold: Fold) -> list[Json]:
 
     As it tells them at its end, else as each was told, with what came of it in pieces.
     """
-    found: dict[int, Json] = {}
+    items_by_number: dict[int, Json] = {}
     pieces: dict[int, Json] = {}
-    whole: list[Json] = []
+    final_items: list[Json] = []
     for (number, *rest), block in cast(dict[Any, Json], fold.blocks).items():
-        place = rest[0] if rest else None
+        path = rest[0] if rest else None
         if number == _OUTPUT:
-            whole.append(block)
-        elif place is None:
-            found[number] = block
-        elif place.parts:
-            more: Json = {"annotations": []} if place.part == "output_text" else {}
-            told = pieces.setdefault(number, {}).setdefault(place.parts, [])
-            told.append({"type": place.part, place.member: block["text"], **more})
+            final_items.append(block)
+        elif path is None:
+            items_by_number[number] = block
+        elif path.parts:
+            extra: Json = {"annotations": []} if path.part == "output_text" else {}
+            piece_parts = pieces.setdefault(number, {}).setdefault(path.parts, [])
+            piece_parts.append({"type": path.part, path.member: block["text"], **extra})
             # Where no event said that the item begins.
-            needs: Json = {"role": "assistant"} if place.item == "message" else {"summary": []}
-            found.setdefault(
+            required: Json = {"role": "assistant"} if path.item == "message" else {"summary": []}
+            items_by_number.setdefault(
                 number,
-                {"type": place.item, **needs, **({"id": block["id"]} if block["id"] else {})},
+                {"type": path.item, **required, **({"id": block["id"]} if block["id"] else {})},
             )
         else:
-            pieces.setdefault(number, {})[place.member] = block["text"]
-    return whole or [
+            pieces.setdefault(number, {})[path.member] = block["text"]
+    return final_items or [
         item | {name: value for name, value in pieces.get(number, {}).items() if not item.get(name)}
-        for number, item in sorted(found.items())
+        for number, item in sorted(items_by_number.items())
     ]
 
 
 def is_response(body: Any) -> bool:
     """Whether something is a whole response, and no event or error."""
-    says = isinstance(member(body, "output"), list) or isinstance(member(body, "status"), str)
-    return not member(body, "type") and (says or member(body, "object") == "response")
+    has_content = isinstance(member(body, "output"), list) or isinstance(
+        member(body, "status"), str
+    )
+    return not member(body, "type") and (has_content or member(body, "object") == "response")
 
 
-def faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+def shape_error(data: Mapping[str, Any], is_body: bool) -> str | None:
     """What is wrong with a body that is none."""
-    if whole and not is_response(data):
+    if is_body and not is_response(data):
         return (
             f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
         )
     return None
 
 
-def _unreadable(response: Any) -> bool:
+def _is_unreadable(response: Any) -> bool:
     output = member(response, "output")
-    fits = isinstance(response, Mapping | None) and isinstance(output, list | None)
-    return not fits or not all(isinstance(item, Mapping) for item in items(output))
+    is_valid = isinstance(response, Mapping | None) and isinstance(output, list | None)
+    return not is_valid or not all(isinstance(item, Mapping) for item in items(output))
 
 
-def failed(data: Any) -> Any:
+def error_of(data: Any) -> Any:
     """The error that stands where an answer should: the event or body itself."""
-    reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
-    return data if reports else None
+    is_error = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
+    return data if is_error else None
