@@ -89,7 +89,7 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
     for event in case["events"]:
         event = Event(event.get("name"), packed(event["data"]))
         deltas: list[Delta] = []
-        if not summarizer.broken:
+        if not summarizer.is_broken:
             summarizer.feed(event)
         if failed is None:
             try:
@@ -156,7 +156,7 @@ REQUESTS: Final[Mapping[str, Callable[[Format, Json], Any]]] = {
     "reply": lambda api, case: api.reply(_response(case["response"]), **case["how"]),
     "body": _body,
     "arguments": lambda api, case: _summary(api, case["body"]),
-    "path": lambda api, case: api.routed(case["method"], case["path"]),
+    "path": lambda api, case: api.match_path(case["method"], case["path"]),
     "error": _error,
 }
 """What is done with requests and error answers: the name of the file → what makes the `expected` of a case in it."""

@@ -1,11 +1,9 @@
-"""An answer's blocks in a history.
-
-Without calls that left it, with another text, and of two parts of one answer.
+"""Edits an answer's blocks for a history: drop calls, replace the text, merge two parts.
 
 A provider's own blocks hold what its API demands back: signed thinking, signatures of calls,
-reasoning items. So they are edited, not dropped, where a call was not run, a text was shortened, or
+reasoning items. So they are edited, not dropped, if a call was not run, a text was shortened, or
 an overlap was removed. The controller's next request, the result's messages, a transcript and a
-turn that is taken up again all go through these functions.
+resumed turn all use these functions.
 """
 
 from __future__ import annotations
@@ -34,11 +32,11 @@ none."""
 def unfinished(
     blocks: Blocks | None, calls: Sequence[ToolCall], *, resend: bool = False
 ) -> Blocks | None:
-    """The blocks of an answer that is not sent back as it came; None where nothing of them is left.
+    """Return the blocks of an incomplete answer that may be sent back; None if there are none.
 
     Args:
         calls: the client's calls that stay.
-        resend: the answer is sent back to be taken up where it stands: nothing but calls goes.
+        resend: the answer is sent back to be continued in place: only calls are removed.
     """
     format = _format(blocks)
     if blocks is None or format is None:
@@ -50,14 +48,14 @@ def unfinished(
 
 
 def together(first: Blocks | None, second: Blocks | None, texts: tuple[str, str]) -> Blocks | None:
-    """The blocks of one answer that came in two parts.
+    """Merge the blocks of one answer that came in two parts.
 
     Args:
         first, second: None where a part is only text.
-        texts: what each part says.
+        texts: the text of each part.
 
     Returns:
-        None where both are messages of text alone: one text says as much; or where their formats
+        None if both are messages of text alone, for which one text is enough, or if their formats
         differ.
     """
     some_blocks = first or second
@@ -78,11 +76,10 @@ def together(first: Blocks | None, second: Blocks | None, texts: tuple[str, str]
 
 
 def with_text(blocks: Blocks | None, text: str, previous: str) -> Blocks | None:
-    """The same blocks, their visible text another.
+    """Replace the visible text of blocks.
 
-    What differs is cut out of, or written into, the text blocks.
-
-    A text block of which nothing is left goes, unless it brings a signature.
+    Only the span that differs is edited in the text blocks. A text block that becomes empty is
+    removed, unless it has a signature.
 
     Args:
         previous: the visible text of the response that the blocks are from.
@@ -149,7 +146,7 @@ _PLAIN_MEMBERS: Final = frozenset({"type", "role", "text", "content", "id", "sta
 
 
 def _is_plain(block: Any) -> bool:
-    """Whether a block, or a part of its content, says nothing but text."""
+    """Return whether a block, or a part of its content, holds only text."""
     if not isinstance(block, dict):
         return isinstance(block, str)
     names = {name for name, value in block.items() if value not in (None, "", [], {})}
@@ -158,7 +155,7 @@ def _is_plain(block: Any) -> bool:
 
 
 def _edit(block: Json, change: Callable[[str], str]) -> Json | None:
-    """A block with its visible texts changed; None where it was text, and none is left."""
+    """Return a block with its visible texts changed; None if it was text and becomes empty."""
     kind = block.get("type")
     if is_thought(block) or kind in ("thinking", "reasoning"):
         return block
@@ -183,9 +180,9 @@ def _edit(block: Json, change: Callable[[str], str]) -> Json | None:
 
 
 def _merge(first: Json, second: Json) -> Json:
-    """Two messages of one answer as one.
+    """Merge two messages of one answer.
 
-    Content and thinking one after the other, of all else the second's.
+    Content and thinking are concatenated; of other members the second's counts.
     """
     merged = {**first, **second}
     for name in THINKING:

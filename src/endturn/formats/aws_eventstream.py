@@ -26,7 +26,7 @@ _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">H")
 _MAX_HEADERS_BYTES: Final = 128 * 1024
 _MAX_PAYLOAD_BYTES: Final = 24 * 1024 * 1024
-"""What botocore accepts of one message."""
+"""Botocore's limits for one message."""
 _MAX_BYTES: Final = _PRELUDE.size + _MAX_HEADERS_BYTES + _MAX_PAYLOAD_BYTES + _CRC.size
 
 _BYTES, _STRING = 6, 7
@@ -85,7 +85,7 @@ class MessagesDecoder:
             yield _event(_headers(message[_PRELUDE.size : end]), message[end:-4])
 
     def close(self) -> list[Event]:
-        """Nothing: what is not whole is not given."""
+        """Return nothing: an incomplete message is no event."""
         self._rest.clear()
         return []
 

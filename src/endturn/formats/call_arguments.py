@@ -1,4 +1,4 @@
-"""Arguments of tool calls: whether they are all there, and what they say."""
+"""Arguments of tool calls: parse them, and check that they are complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endturn.vocabulary import Json
 
 
 def arguments(raw: str | None) -> Json | None:
-    """A call's arguments, parsed strictly.
+    """Parse a call's arguments strictly.
 
     One JSON object without NaN, infinities or duplicate keys; else None.
     """
@@ -30,7 +30,7 @@ def arguments(raw: str | None) -> Json | None:
 def is_json_object(raw: str) -> bool:
     """Return whether a text is one JSON object, as any parser reads it.
 
-    NaN and repeated keys are no cut.
+    NaN and repeated keys are no truncation.
     """
     if not raw.startswith("{"):
         return False
@@ -45,10 +45,7 @@ def is_json_object(raw: str) -> bool:
 
 
 def are_whole(arguments: Any) -> bool:
-    """Return whether a call's arguments are all there.
-
-    An object, the JSON text of one, or nothing.
-    """
+    """Return whether a call's arguments are complete: an object, its JSON text, or nothing."""
     raw = arguments.strip() if isinstance(arguments, str) else ""
     return not raw or is_json_object(raw)
 
@@ -56,11 +53,11 @@ def are_whole(arguments: Any) -> bool:
 def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]:
     """List calls by their ids and names.
 
-    Nothing where one of them is not plain, and has to be read by itself.
+    An empty list if one of them is not plain, and has to be read by itself.
 
     Args:
-        calls: id, name and arguments of each. To look for them may raise what a missing member
-            raises.
+        calls: id, name and arguments of each. The iterator may raise LookupError or TypeError for a
+            missing member.
     """
     requested = []
     try:
@@ -98,9 +95,9 @@ def is_plain_text(raw: str) -> bool:
 
 
 def object_or_text(raw: str) -> Json | str:
-    """A call's arguments; as text where they are not whole.
+    """Return a call's arguments; as text if they are incomplete.
 
-    What completed them could be taken for the model's.
+    A completed object could be mistaken for the model's own.
     """
     parsed = arguments(raw)
     return raw if parsed is None else parsed

@@ -12,8 +12,8 @@ from endturn.vocabulary import Message
 _THINKING_MEMBERS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
 _THINKING_TYPES: Final = ("thinking", "reasoning", "redacted_thinking")
 _TEXT_MEMBERS: Final = ("text", "refusal", "guardContent", "citationsContent")
-"""Members that hold a text. The last two are Bedrock's: what a guardrail looks at, and text with
-its sources."""
+"""Members that hold a text. The last two are Bedrock's: text for a guardrail, and text with its
+sources."""
 _RESULT_MEMBERS: Final = ("json", "document")
 """Members that hold a tool's result: Bedrock's and Cohere's."""
 _MODALITIES: Final = ("image", "audio", "video")
@@ -34,7 +34,7 @@ _MEDIA_MEMBERS: Final = {
         "document_url",
     ),
 }
-"""Where a medium is: the conventions' kinds of part, and the members that hold it."""
+"""The conventions' kinds of part for media → the members that hold the medium."""
 _MIME_TYPE_MEMBERS: Final = ("media_type", "mime_type", "mimeType", "format")
 
 
@@ -42,7 +42,7 @@ _PART_TYPES: Final = frozenset(
     {"text", "input_text", "output_text", "image", "image_url", "input_image", "document", "file",
      "input_file", "input_audio", "search_result", "tool_reference"}
 )  # fmt: skip
-"""What content parts call themselves in the formats that name them: chat, Responses, Anthropic."""
+"""Types of content parts in the formats that have types: chat, Responses, Anthropic."""
 _PART_MEMBERS: Final = frozenset(
     {
         "text",
@@ -61,7 +61,7 @@ _PART_MEMBERS: Final = frozenset(
 
 
 def is_part(value: object) -> bool:
-    """Whether this is a content part of some format; any other object is data."""
+    """Return whether a value is a content part of some format; any other object is data."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         return False
     return value.get("type") in _PART_TYPES or (
@@ -76,7 +76,7 @@ class Medium(NamedTuple):
         kind: the conventions' kind of part: "blob" where its data are in it, "uri", or "file" for
             an id.
         value: the data, the address or the id.
-        mime_type: as the part says it; "" where it does not.
+        mime_type: the part's own; "" if it has none.
         modality: "image", "audio", "video" or "document".
     """
 

@@ -1,9 +1,6 @@
-"""A provider's error answer as one of our exceptions.
+"""Maps a provider's error response to one of our exceptions, and to a Stop.
 
-Whose fault it is, and what it says of the stop.
-
-What providers say where they do not answer is in `data/error_answers.tsv` and
-`data/error_sentences.tsv`.
+The providers' words for errors are in `data/error_answers.tsv` and `data/error_sentences.tsv`.
 """
 
 from __future__ import annotations
@@ -30,37 +27,31 @@ _REQUEST_IDS: Final = (
     *("request-id", "x-request-id", "x-amzn-requestid"),
     *("apim-request-id", "x-ms-request-id"),  # Azure
     *("x-global-transaction-id", "x-debug-trace-id", "mistral-correlation-id"),  # IBM, Cohere
-    *(
-        "x-github-request-id",
-        "x-ds-trace-id",
-        "x-goog-request-id",
-        "x-cloud-trace-context",
-        "cf-ray",
-    ),
+    *("x-github-request-id", "x-ds-trace-id"),
+    *("x-goog-request-id", "x-cloud-trace-context", "cf-ray"),
 )
-"""The headers that hold a request's id, the provider's own before those of what stands before
-it."""
+"""The headers that hold a request's id, the provider's own before those of its proxies."""
 
 _BODY_CHARS: Final = 1_000
-"""How many characters of an answer's body an exception keeps."""
+"""Characters of an answer's body that an exception keeps."""
 
 _SEARCHED_CHARS: Final = 2_304
 _PAGE_CHARS: Final = 512
-"""How much is searched of an error's sentence, and of a body that has none."""
+"""Characters that are searched of an error's sentence, and of a body that has none."""
 
 _MAX_SENTENCE_CHARS: Final = 1_000
 _MAX_HOLDERS: Final = 64
 _MAX_DETAILS: Final = 8
 _MAX_DEPTH: Final = 5
 _MAX_PATH: Final = 16
-"""How far an error's sentence is looked for: characters, objects and lists, of these the details
-that may say when to try again, levels, members of a place in a request."""
+"""Limits of the search for an error's sentence: characters, objects and lists, details that may
+hold a retry delay, levels, members of a path in a request."""
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 """Bytes of an error response's body that are kept until it ends."""
 _PARSED_BYTES: Final = 4 * 1024
-"""Bytes of it that are read, white space before them aside. Of longer JSON, what is whole in them
-counts."""
+"""Bytes of it that are parsed, without leading white space. Of longer JSON, its complete values
+count."""
 
 _NAMED_KEY: Final = r"""
       (?P<before>                                               # said to be one
@@ -80,7 +71,7 @@ _SPELLED_KEY: Final = r"""
     | \beyJ[\w-]{10,}\.[\w.-]+
     """
 _RANDOM_KEY: Final = r"""
-    # Long and random-looking; looked for once in each run of such characters, not at each hyphen.
+    # Long and random-looking; matched once in each run of such characters, not at each hyphen.
       (?<![\w+/-])(?=[\w+/-]*\d)(?=[\w+/-]*[A-Za-z])[\w+/-]{40,}={0,2}
     """
 
@@ -112,26 +103,27 @@ _SPELLED_HINTS: Final = (
     *("ghp", "gho", "ghu", "ghs", "ghr", "aiza", "ya29.", "akia", "asia", "aroa", "aida", "eyj"),
 )
 _KEY_HINTS: Final = (*_NAMED_HINTS, *_SPELLED_HINTS)
-"""Text of which any key, case folded, holds one, unless it is only long: the patterns are slow, and
-keys are rare."""
+"""Every key, case folded, contains one of these, unless it is only long and random: the patterns
+are slow, and keys are rare."""
 _KEY_PATTERNS: Final = (
     (f"(?x){_NAMED_KEY}", _NAMED_HINTS, r"\g<before>[removed]"),
     (f"(?x){_SPELLED_KEY}", _SPELLED_HINTS, "[removed]"),
 )
-"""Patterns as text: `re` compiles and keeps them when the first key may be there, and most
-processes meet none."""
+"""Patterns as text: `re` compiles and caches them at the first hint, and most processes see
+none."""
 _RANDOM_KEY_PATTERN: Final = f"(?x){_RANDOM_KEY}"
 _MIN_RANDOM_CHARS: Final = 40
 """Characters of a word that is a key because it is long and random-looking."""
 _LONG_WORD: Final = re.compile(rf"[\w+/-]{{{_MIN_RANDOM_CHARS}}}")
 _MARGIN: Final = 128
-"""How much more than the limit is searched for keys first."""
+"""Characters beyond the limit that are searched for keys first."""
 
 _EXHAUSTED_CODES: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
-"""What OpenAI, Moonshot, Z.AI and MiniMax call a used-up balance, with a rate limit's status."""
+"""The codes of OpenAI, Moonshot, Z.AI and MiniMax for an exhausted balance, which comes with a rate
+limit's status."""
 
 _JSON_START: Final = re.compile(r"\s*[\[{\"]")
-"""How JSON begins that may say something of an error: no number, no flag."""
+"""The start of JSON that may hold an error: no number, no boolean."""
 
 _STATUS: Final = re.compile("[45][0-9]{2}")
 
@@ -141,13 +133,13 @@ _RATE_LIMIT_HEADER: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 
 
 def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer.
+    """Return the exception for an error response.
 
     Args:
-        status: the HTTP status; 200 for an error inside a stream. A redirect that nobody followed
-            is an answer, too.
-        headers: of the answer; names in any case.
-        body: the answer's bytes, or its parsed JSON.
+        status: the HTTP status; 200 for an error inside a stream. A redirect that was not followed
+            is a response, too.
+        headers: of the response; names in any case.
+        body: the response's bytes, or its parsed JSON.
     """
     headers_by_name = {name.lower(): value for name, value in headers.items()}
     readable, parsed = _text_and_json(body)
@@ -155,11 +147,8 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     word = _error_code(error)
     if status < 300:
         status = _implied_status(error) or count(member(parsed, "status_code")) or 500
-    aws_status = (
-        _implied_status(error)
-        if status == 400 and _is_named_by_aws(parsed, headers_by_name)
-        else None
-    )
+    is_aws = status == 400 and _is_named_by_aws(parsed, headers_by_name)
+    aws_status = _implied_status(error) if is_aws else None
     sentence = _error_sentence(error)
     stop = _stop_of(error, status, word, sentence or readable[:_PAGE_CHARS])
     label = f"{status} {word}" if word and word != str(status) else str(status)
@@ -177,17 +166,14 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
 
 
 def error_within(error: Any, *, ctx: Context) -> ProviderError:
-    """The exception for an error inside a stream.
+    """Return the exception for an error inside a stream.
 
-    It has no status: that of the answer was a success.
+    It has no status: that of the response was a success.
     """
-    provider_error = error_of(200, {}, {"error": error}, ctx=ctx)
+    failure = error_of(200, {}, {"error": error}, ctx=ctx)
     message = "the provider sent an error within its stream"
-    return type(provider_error)(
-        message,
-        provider=provider_error.provider,
-        stop=provider_error.stop,
-        retry_after_s=provider_error.retry_after_s,
+    return type(failure)(
+        message, provider=failure.provider, stop=failure.stop, retry_after_s=failure.retry_after_s
     )
 
 
@@ -204,17 +190,16 @@ def _header_id(headers: Mapping[str, str]) -> str | None:
 
 
 def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
-    """What an error says about the model's stop.
+    """Return the Stop that an error describes, or None.
 
-    The window was exceeded, a filter struck, a call was malformed.
-
-    None for any other error; for a rate limit: "reduce the tokens" there speaks of a minute, not of
-    the window; and for an output limit that is larger than the model's, whatever the prompt.
+    An error describes one if the window was exceeded, a filter blocked the text, or a call was
+    malformed. None for any other error; for a rate limit, where "reduce the tokens" is about a
+    minute and not about the window; and for an output limit that is larger than the model's.
 
     Args:
         error: the error within an answer or an event.
-        status: of the answer; 0 for an error inside a stream.
-        readable: the answer's text, where it is not JSON.
+        status: of the response; 0 for an error inside a stream.
+        readable: the response's text, if it is not JSON.
     """
     return _stop_of(
         error, status, _error_code(error), _error_sentence(error) or readable[:_PAGE_CHARS]
@@ -222,7 +207,7 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
 
 
 def _stop_of(error: Any, status: int, word: str, sentence: str) -> Stop | None:
-    """Return what `says_of_stop` does, of an error whose word and sentence are known."""
+    """Return the result of `says_of_stop` for an error with this code and sentence."""
     if 429 in (status, _implied_status(error)):
         return None
     inner = member(member(error, "innererror"), "code")  # Azure
@@ -243,7 +228,7 @@ def _stop_of(error: Any, status: int, word: str, sentence: str) -> Stop | None:
 
 
 def error_stop(error: Any) -> Stop:
-    """The Stop of a stream that an error inside it ended: what the error says, else `error`."""
+    """Return the Stop of a stream that an error ended: what the error describes, else `error`."""
     stop = says_of_stop(error, 0)
     if stop is not None:
         return stop if stop.detail is not None else replace(stop, detail=label_of(error))
@@ -256,7 +241,7 @@ def error_stop(error: Any) -> Stop:
 
 
 def label_of(error: Any) -> str:
-    """An error in a few words, for a Stop's detail."""
+    """Return an error in a few words, for a Stop's detail."""
     return shortened(
         _error_sentence(error) or str(member(error, "code") or member(error, "type") or "error"),
         120,
@@ -264,15 +249,15 @@ def label_of(error: Any) -> str:
 
 
 def shortened(readable: str, limit: int = _BODY_CHARS) -> str:
-    """Text for a message or a log.
+    """Return text for a message or a log.
 
-    Without anything that looks like a key, and not longer than the limit.
+    Everything that looks like a key is removed, and the result is not longer than the limit.
     """
     for size in (limit + _MARGIN, _SEARCHED_CHARS):
         clean = _without_keys(readable[:size])
         if len(readable) <= size or len(clean) >= limit + _MIN_RANDOM_CHARS:
             return _ellipsis(clean, limit)
-    # The first half of a key at the end may not look like one: it must not be shown.
+    # The first half of a key at the end may not look like one: leave it out.
     return _ellipsis(clean[:-_MIN_RANDOM_CHARS] + "…", limit)
 
 
@@ -301,7 +286,7 @@ def _ellipsis(clean: str, limit: int) -> str:
 
 
 def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """What an answer's headers say of limits, e.g. {"remaining_tokens": "1990"}.
+    """Return the limits in a response's headers, e.g. {"remaining_tokens": "1990"}.
 
     OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic
     `anthropic-ratelimit-tokens-remaining`.
@@ -318,9 +303,9 @@ def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _retry_after(headers: Mapping[str, str], error: Any) -> float | None:
-    """Seconds to wait.
+    """Return the seconds to wait before a retry.
 
-    `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`.
+    From `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`.
     """
     for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
         if (value := headers.get(name)) is None:
@@ -346,7 +331,7 @@ def _seconds(value: str, now: str | None) -> float:
 
 
 def _text_and_json(body: Any) -> tuple[str, Any]:
-    """An answer as text, and parsed."""
+    """Return a response's body as text, and parsed."""
     if not isinstance(body, bytes | bytearray):
         try:
             return json.dumps(body, ensure_ascii=False, default=str), body
@@ -366,7 +351,7 @@ def _text_and_json(body: Any) -> tuple[str, Any]:
 
 
 def _error_member(parsed: Any) -> Any:
-    """The error in an answer.
+    """Return the error in a response's JSON.
 
     `{"error": {…}}`, `{"error": "…"}`, `[{"error": …}]` (Google), `{"errors": [{…}]}` (watsonx),
     `{"detail": …}` (FastAPI), `{"response": {"error": {…}}}` (Responses), `{"throttlingException":
@@ -392,7 +377,7 @@ def _error_member(parsed: Any) -> Any:
 
 
 def _with_type(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
-    """An error with its type beside its message, where it came elsewhere.
+    """Return an error with its type beside its message, if the type came elsewhere.
 
     AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error
     that is bare text.
@@ -409,7 +394,7 @@ def _with_type(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
 
 
 def _is_named_by_aws(parsed: Any, headers: Mapping[str, str]) -> bool:
-    """Whether AWS says which of its errors this is.
+    """Return whether AWS names its error type.
 
     Its JSON protocol has one status, 400, for throttling too.
     """
@@ -417,7 +402,7 @@ def _is_named_by_aws(parsed: Any, headers: Mapping[str, str]) -> bool:
 
 
 def _error_code(error: Any) -> str:
-    """An error's code where it is a word, else its type or status word, else its code's digits."""
+    """Return an error's code if it is a word, else its type or status, else its code's digits."""
     code = member(error, "code")
     if isinstance(code, str) and code:
         return code
@@ -425,17 +410,18 @@ def _error_code(error: Any) -> str:
 
 
 def _error_sentence(error: Any) -> str:
-    """An error's sentence.
+    """Return an error's sentence.
 
-    Mistral and FastAPI put a list of what is wrong in its place, each with where it is.
+    Mistral and FastAPI have a list of errors in its place, each with its path in the request.
     """
     return _sentence(error, _MAX_DEPTH, [_MAX_HOLDERS, _SEARCHED_CHARS])
 
 
 def _sentence(error: Any, depth: int, budget: list[int]) -> str:
-    """Return a sentence of an error or a part of one.
+    """Return the sentence of an error or of a part of one.
 
-    `left`: objects and characters that are still looked at.
+    Args:
+        budget: objects and characters that may still be read; reduced in place.
     """
     if isinstance(error, str):
         sentence = error[: max(0, min(budget[1], _MAX_SENTENCE_CHARS))]
@@ -457,7 +443,7 @@ def _sentence(error: Any, depth: int, budget: list[int]) -> str:
 
 
 def _implied_status(error: Any) -> int | None:
-    """The status that an error itself stands for.
+    """Return the HTTP status that an error itself stands for.
 
     By a number (OpenRouter, Google), else by its code or type.
     """
@@ -477,7 +463,7 @@ def _implied_status(error: Any) -> int | None:
 
 
 def _request_id(parsed: Any) -> str | None:
-    """The request's id where a body holds it: Anthropic, watsonx; Cohere, beside a bare message."""
+    """Return the request's id in a body: Anthropic, watsonx; Cohere, beside a bare message."""
     names = (
         ("request_id", "trace", "id")
         if isinstance(member(parsed, "message"), str)
@@ -494,7 +480,7 @@ def _error_class(
 ) -> type[ProviderError]:
     if status in (408, 504, 524):
         return ProviderTimeout
-    # Both SDKs heed this header above all; a used-up balance says 429 and will say it again.
+    # Both SDKs obey this header first; an exhausted balance says 429 and will say it again.
     if (
         headers.get("x-should-retry") == "false"
         or word in _EXHAUSTED_CODES
@@ -509,7 +495,7 @@ def _error_class(
     return RequestRejected
 
 
-# --- What providers say ---------------------------------------------------------------------------
+# --- The providers' words -------------------------------------------------------------------------
 
 _MEANINGS: Final = {
     "silent": None,
@@ -550,10 +536,10 @@ def _error_answers() -> _ErrorAnswers:
 
 
 def error_words(format_: str, status: int, code: str | None, message: str | None) -> ErrorWords:
-    """What a provider of a format says with a status, and with a code where it has words for that.
+    """Return a provider's words for a status, and for a code if the provider has words for it.
 
     Args:
-        message: said instead of the provider's sentence.
+        message: replaces the provider's sentence.
     """
     words = _error_answers().words
     format_words = words.get(format_) or words["openai_chat"]
@@ -565,19 +551,20 @@ def error_words(format_: str, status: int, code: str | None, message: str | None
 
 
 def status_of(word: str) -> int | None:
-    """The status that an error inside a response would have had, which comes under HTTP 200.
+    """Return the status that an error inside a response, under HTTP 200, would have had.
 
-    By its type or code.
+    Args:
+        word: the error's type or code.
     """
     return _error_answers().statuses.get(word.lower())
 
 
 @cache
 def _sentences() -> tuple[tuple[re.Pattern[str], frozenset[str], Row | None], ...]:
-    """Return what to look for in an error's text, first to last.
+    """Return the patterns for an error's text, in their order.
 
-    That is a pattern, words of which every match contains one, and what it means; None if it means
-    nothing.
+    Each with words of which every match contains one, and the row that it means; None for a text
+    that describes no stop.
     """
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for _, (meaning, pattern, words, _source) in lines(

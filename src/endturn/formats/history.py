@@ -1,7 +1,4 @@
-"""What a message of a conversation says, in whatever format it is.
-
-Who speaks, the text, the results of tools.
-"""
+"""Reads a conversation's message in any format: role, text, tool calls and tool results."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ _ROLES: Final = {
     "human": "user",
     "developer": "system",
     "function": "tool",
-    # Items of OpenAI's Responses, steps of Gemini's Interactions: they say what they are in place
-    # of who speaks.
+    # Items of OpenAI's Responses, steps of Gemini's Interactions: they have a type in place of a
+    # role.
     "user_input": "user",
     "input_text": "user",
     "text": "user",
@@ -41,18 +38,18 @@ _ROLES: Final = {
 }
 
 BODY: Final = ("content", "parts", "message", "text")
-"""Where a message keeps what it says: most formats, Gemini, Cohere v1, a part that stands alone."""
+"""The members with a message's content: most formats, Gemini, Cohere v1, a part on its own."""
 
 _TEXT_MESSAGE_MEMBERS: Final = frozenset(
     {*BODY, "role", "type", "id", "status", "phase", "annotations", "logprobs", "cache_control"}
 )
-"""The members of a message that is nothing but text: what it says, and what a server adds to it."""
+"""The members of a message that holds only text: its content, and what servers add to it."""
 
 
 def role(message: Any) -> str:
-    """Who speaks: "system", "user", "assistant", "tool", "thought" for what is not said aloud.
+    """Return a message's role: "system", "user", "assistant", "tool"; "thought" for thinking.
 
-    "" where unreadable.
+    "" if it is unreadable.
     """
     if isinstance(message, str):
         return "user"
@@ -72,13 +69,13 @@ def role(message: Any) -> str:
             else ""
         )
         return _ROLES.get(kind, other)
-    # Gemini's: a Content whose role goes without saying, or a part alone.
+    # Gemini's: a Content without a role, or a part on its own.
     has_content = member(message, "parts") is not None or isinstance(member(message, "text"), str)
     return "user" if has_content else ""
 
 
 def body_of(message: Any) -> Any:
-    """What a message says: text, or its parts."""
+    """Return a message's content: text, or its parts."""
     if isinstance(message, str):
         return message
     body = member(message, "content")
@@ -86,7 +83,7 @@ def body_of(message: Any) -> Any:
 
 
 def text_of(message: Any) -> str:
-    """The visible text of a message: a string, or the text parts of a list."""
+    """Return the visible text of a message: a string, or the text parts of a list."""
     body = body_of(message)
     if isinstance(body, str):
         return body
@@ -99,28 +96,28 @@ def _text(part: Any) -> Any:
 
 
 def only_text(message: Any) -> bool:
-    """Whether a message holds nothing but text: no image, no tool's result."""
+    """Return whether a message holds only text: no image, no tool result."""
     body = body_of(message)
     return isinstance(body, str) or all(isinstance(_text(part), str) for part in items(body))
 
 
 _RESULT_MEMBERS: Final = ("toolResult", "functionResponse", "function_response")
-"""What holds a tool's result: Bedrock's, Gemini's."""
+"""The members that hold a tool result: Bedrock's, Gemini's."""
 
 
 def result_in(part: Any) -> Any:
-    """The tool's result that a part of a message holds, or is; None where there is none."""
+    """Return the tool result that a part of a message holds, or is; None if there is none."""
     inner = first_member(part, *_RESULT_MEMBERS)
     return part if inner is None and member(part, "type") == "tool_result" else inner
 
 
 _CALL_MEMBERS: Final = ("toolUse", "functionCall", "function_call")
-"""What holds a call: Bedrock's, Gemini's."""
+"""The members that hold a call: Bedrock's, Gemini's."""
 _CALL_TYPES: Final = ("tool_use", "function_call", "custom_tool_call")
 
 
 def call_in(part: Any) -> Mapping[str, Any] | None:
-    """The client's call that a part of a message holds, or is; None where there is none."""
+    """Return the client's call that a part of a message holds, or is; None if there is none."""
     inner = part if member(part, "type") in _CALL_TYPES else first_member(part, *_CALL_MEMBERS)
     return inner if isinstance(inner, Mapping) and inner.get("type") != "server_tool_use" else None
 
@@ -138,8 +135,8 @@ class ToolResult(NamedTuple):
 
 
 _CALL_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "approval_request_id")
-"""Members in which a result names its call: OpenAI's two APIs, Anthropic, Bedrock; an approval its
-request."""
+"""Members of a result with its call's id: OpenAI's two APIs, Anthropic, Bedrock; of an approval,
+with its request's."""
 
 
 def tool_results(message: Any) -> list[ToolResult]:
@@ -228,10 +225,7 @@ def parts_beside_text(message: Any) -> list[str]:
 
 
 def results_of(message: Any) -> list[tuple[str, bool]]:
-    """The results of tools that a message holds.
-
-    Each as text, and whether it says itself that it is an error.
-    """
+    """List the tool results of a message, each as text, and True if it is marked as an error."""
     results = [
         result for part in items(body_of(message)) if (result := result_in(part)) is not None
     ]
@@ -243,7 +237,7 @@ def results_of(message: Any) -> list[tuple[str, bool]]:
 
 
 def says_error(result: Any) -> bool:
-    """Whether a tool's result is marked as an error.
+    """Return whether a tool result is marked as an error.
 
     Anthropic's `is_error`, Bedrock's status, Gemini's response.
     """
@@ -252,7 +246,7 @@ def says_error(result: Any) -> bool:
 
 
 def spoken(message: Any) -> Any:
-    """Who speaks and the text, where that is all that a message holds; else all of it."""
+    """Return a message's role and text if it holds nothing else; else all of it."""
     value = plain(message)
     if isinstance(value, str):
         return ["user", value]
@@ -267,7 +261,7 @@ def spoken(message: Any) -> Any:
 
 
 def canonical(value: Any) -> Any:
-    """The value without what hosts change about it."""
+    """Return a value without what hosts change: lists of one entry, nulls, cache marks."""
     value = plain(value)
     if isinstance(value, Mapping):
         if value.get("type") == "text" and isinstance(value.get("text"), str):
@@ -284,5 +278,5 @@ def canonical(value: Any) -> Any:
 
 
 def unwritten(value: object) -> str:
-    """What stands for a value that JSON does not have."""
+    """Return a text for a value that JSON does not have."""
     return value.hex() if isinstance(value, bytes) else type(value).__name__

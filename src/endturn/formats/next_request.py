@@ -1,4 +1,4 @@
-"""The request that asks for the rest of a cut answer, and what of an answer an API takes back."""
+"""The request for the rest of a truncated answer, and the blocks that an API takes back."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request, Res
 class UnfinishedBlocks(Protocol):
     """A function that returns the blocks of an incomplete answer that may be sent back.
 
-    For an answer that is not sent back as it came. `calls` are those of the client's calls that go
-    with it.
+    `calls` are those of the client's calls that stay.
     """
 
     def __call__(self, blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]: ...
 
 
 class ResumeFunction(Protocol):
-    """Makes the request that asks for the rest of a cut or paused response.
+    """A function that returns the request for the rest of a truncated or paused response.
 
     Its messages begin with the original's.
 
@@ -51,13 +50,12 @@ def block_resumer(
     forced_tool_path: str = "tool_choice",
     by_id: bool = False,
 ) -> ResumeFunction:
-    """How a format goes on that sends an answer back as its blocks.
+    """Return the resume function of a format that sends an answer back as its blocks.
 
     Args:
-        text_block: a text as a block.
-        forced_tool_path: where `extra` may hold which tool must be called, as a path.
-        by_id: a continuation token goes with the id of the response that it came from, where the
-            server keeps that.
+        text_block: writes a text as a block.
+        forced_tool_path: the path in `extra` that may force a tool call.
+        by_id: a continuation token is sent with the id of its response, if the server stores that.
     """
 
     def resume(
@@ -97,9 +95,9 @@ def block_resumer(
 
 
 def resend(request: Request, response: ChatResponse, strategy: str) -> Request | None:
-    """The same request with the answer so far, verbatim.
+    """Return the same request with the answer so far, verbatim.
 
-    None where it is to be asked for the rest instead.
+    None if the strategy and the response's `resume` ask for another request.
     """
     if strategy == Strategy.RESEND or response.stop.resume is Resume.RESEND_UNCHANGED:
         return request.but(messages=(*request.messages, response.message()))
@@ -107,11 +105,11 @@ def resend(request: Request, response: ChatResponse, strategy: str) -> Request |
 
 
 def message_resumer(format: str, unfinished: Callable[[Json, str | None], Json]) -> ResumeFunction:
-    """How a format goes on that sends an answer back as one message.
+    """Return the resume function of a format that sends an answer back as one message.
 
     Args:
-        unfinished: from the message of the cut answer and its text, the message that may be sent
-            back without its calls. Without a text, its own stays.
+        unfinished: returns the message that may be sent back without its calls, from the truncated
+            answer's message and text. If the text is None, the message's own stays.
     """
 
     def resume(
@@ -124,7 +122,7 @@ def message_resumer(format: str, unfinished: Callable[[Json, str | None], Json])
     ) -> Request:
         if (resend_request := resend(request, response, strategy)) is not None:
             return resend_request
-        # A last message that ends in white space is refused.
+        # APIs refuse a last message that ends in white space.
         answer_text = response.text.rstrip() if strategy == Strategy.PREFILL else response.text
         own = own_blocks(response, format)
         blocks = Blocks(format, (unfinished(own[0], answer_text),)) if own else None
@@ -139,9 +137,9 @@ def message_resumer(format: str, unfinished: Callable[[Json, str | None], Json])
 
 
 def own_blocks(message: Message | ChatResponse, format: str) -> tuple[Json, ...] | None:
-    """What a message holds in a format's own shape, which wins over its content.
+    """Return a message's blocks in a format's own shape, which win over its content.
 
-    None where it holds none.
+    None if it has none.
     """
     return (
         message.blocks.items
@@ -151,9 +149,9 @@ def own_blocks(message: Message | ChatResponse, format: str) -> tuple[Json, ...]
 
 
 def unfinished_message(unfinished: Callable[[Json, str | None], Json]) -> UnfinishedBlocks:
-    """What stays of an answer that is one message.
+    """Return the UnfinishedBlocks of a format whose answer is one message.
 
-    With calls, all but the others; else as it goes on.
+    The message keeps the given calls; without any it becomes that of `unfinished`.
     """
 
     def remaining_blocks(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
@@ -172,10 +170,9 @@ def unfinished_message(unfinished: Callable[[Json, str | None], Json]) -> Unfini
 
 
 def without_lost_calls(message: Message, block: Json) -> Json:
-    """A message as its provider wrote it, but for calls that were taken out of the history since.
+    """Return a provider's message without calls that were removed from the history since.
 
-    Of calls without an id, which older servers and SDKs of Ollama's write, nothing tells that they
-    were.
+    Calls without an id, which older servers and SDKs of Ollama write, always stay.
     """
     ids = {"", *(call.id for call in message.tool_calls)}
     calls = [call for call in items(block.get("tool_calls")) if text(member(call, "id")) in ids]
@@ -191,13 +188,12 @@ def continuation_request(
     strategy: str,
     forced_tool_path: str = "tool_choice",
 ) -> Request:
-    """The same request, the answer so far, and the prompt.
+    """Return the same request with the answer so far and the prompt.
 
-    Its last message, marked synthetic; not after a prefill.
+    The prompt is the last message, marked synthetic; there is none after a prefill.
 
     Args:
-        partial: the answer so far, without calls that are cut; None where nothing of it can be sent
-            back.
+        partial: the answer so far, without incomplete calls; None if none of it can be sent back.
         forced_tool_path: the path in `extra` that may force a tool call; it is removed, since the
             rest of a text is requested.
     """
@@ -222,7 +218,7 @@ def _without(extra: dict[str, Any], path: str) -> dict[str, Any]:
     return extra if below else {key: value for key, value in extra.items() if key != name}
 
 
-# --- What an API takes back of its own blocks -----------------------------------------------------
+# --- Blocks that an API takes back ----------------------------------------------------------------
 
 _SIGNATURE_MEMBERS: Final = (
     "signature",
@@ -232,16 +228,16 @@ _SIGNATURE_MEMBERS: Final = (
 )
 _THINKING_TYPES: Final = ("thinking", "redacted_thinking", "thought")
 _SERVER_CALL_MEMBERS: Final = ("executableCode", "executable_code", "toolCall", "tool_call")
-"""What Gemini runs itself: its result stands in the next part."""
+"""Members of calls that Gemini runs itself: the result is in the next part."""
 
 
 def replayable_blocks(blocks: Iterable[Json], calls: Iterable[ToolCall] = ()) -> list[Json]:
-    """The blocks without calls that left the history, and without what APIs refuse.
+    """Return the blocks without calls that left the history, and without what APIs refuse.
 
-    That is unsigned thinking, blank text, and thinking that nothing follows.
+    APIs refuse unsigned thinking, blank text, and thinking without a block after it.
 
     Args:
-        calls: the client's that are still in the history.
+        calls: the client's calls that are still in the history.
     """
     remaining_calls = [*calls]
     return _without_last_thoughts(
@@ -258,8 +254,8 @@ def _is_replayable(block: Json, remaining_calls: list[ToolCall]) -> bool:
             member(tool_call, "args"),
         )
         for position, call in enumerate(remaining_calls):
-            # One without an id is known by what it asks for; of two that ask the same, it does not
-            # matter which.
+            # A call without an id is matched by its name and arguments; of two equal ones, either
+            # will do.
             if (
                 call.id == id_
                 if id_
@@ -285,7 +281,7 @@ def _is_replayable(block: Json, remaining_calls: list[ToolCall]) -> bool:
 
 
 def is_thought(block: Json) -> bool:
-    """Whether a block is thinking."""
+    """Return whether a block is thinking."""
     return (
         block.get("thought") is True
         or block.get("type") in _THINKING_TYPES
@@ -298,9 +294,9 @@ def _has_text(part: Any) -> bool:
 
 
 def unfinished_parts(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
-    """The blocks of a cut answer that may be sent back.
+    """Return the blocks of a truncated answer that may be sent back.
 
-    No call without its result, nothing that only it explains.
+    No call without its result, and no block that belongs to such a call.
     """
     parts = without_unanswered(replayable_blocks(blocks, calls))
     while parts and first_member(parts[-1], *_SERVER_CALL_MEMBERS) is not None:
@@ -309,13 +305,13 @@ def unfinished_parts(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> 
 
 
 SEPARATE_SERVER_RESULTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini_interactions"})
-"""The formats in which the result of a tool that the server runs is a block of its own."""
+"""The formats in which the result of a server's tool is a block of its own."""
 
 
 def without_unanswered(blocks: Sequence[Json]) -> list[Json]:
-    """The blocks without calls of the server's tools that have no result.
+    """Return the blocks without calls of the server's tools that have no result.
 
-    They stay where the server goes on alone.
+    Such calls stay in a last message, which the server continues by itself.
     """
     results = [
         first_member(member(block, "toolResult") or block, "toolUseId", "tool_use_id", "call_id")
@@ -335,7 +331,7 @@ def _without_last_thoughts(blocks: list[Json]) -> list[Json]:
 
 
 def _server_call(block: Json) -> Any:
-    """The id of a call that the server runs; None for any other block."""
+    """Return the id of a call that the server runs; None for any other block."""
     if (tool_use := member(block, "toolUse")) is not None:
         return text(member(tool_use, "toolUseId"))
     return (

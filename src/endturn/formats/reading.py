@@ -19,15 +19,11 @@ if TYPE_CHECKING:
     from endturn.vocabulary import Json  # with pydantic, which takes long to import
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
-"""What has no members: text, numbers and lists have attributes of their own ("abc".index) that are
-nobody's."""
+"""Types without members: text, numbers and lists have attributes of Python's own ("abc".index)."""
 
 
 def member(holder: Any, name: str) -> Any:
-    """The member of a mapping, or the attribute of an object among a request's arguments.
-
-    None where there is none.
-    """
+    """Return the member of a mapping, or the attribute of an object; None if there is none."""
     if holder.__class__ is dict:
         return holder.get(name)
     if holder is None or isinstance(holder, PLAIN):
@@ -36,12 +32,12 @@ def member(holder: Any, name: str) -> Any:
 
 
 def value_at(holder: Any, path: str) -> Any:
-    """What stands at the end of a path of members; None where one of them is missing."""
+    """Return the value at the end of a path of members; None if one of them is missing."""
     return reduce(member, path.split("."), holder)
 
 
 def first_member(holder: Any, *names: str) -> Any:
-    """The first of several members that is there."""
+    """Return the first of several members that is not None."""
     for name in names:
         if (value := member(holder, name)) is not None:
             return value
@@ -49,12 +45,12 @@ def first_member(holder: Any, *names: str) -> Any:
 
 
 def text(value: Any) -> str:
-    """The value if it is text, else the empty string."""
+    """Return the value if it is text, else the empty string."""
     return value if isinstance(value, str) else ""
 
 
 def as_text(value: Any) -> str:
-    """Return what a model wrote as text.
+    """Return a model's output as text.
 
     Some servers send a token that looks like JSON as its value (0, true).
     """
@@ -78,9 +74,7 @@ def id_text(value: Any) -> str:
 def as_arguments(value: Any) -> str | Json | None:
     """Return a call's arguments as they arrived: an object, or text.
 
-    Any other value as the JSON that it is.
-
-    What is no object must not be lost, or the call would look like one without arguments.
+    Any other value as its JSON text: without it, the call would look like one without arguments.
     """
     return (
         value
@@ -90,7 +84,7 @@ def as_arguments(value: Any) -> str | Json | None:
 
 
 def text_or_none(value: Any) -> str | None:
-    """The value if it is text with something in it, else None."""
+    """Return the value if it is text and not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -114,9 +108,9 @@ def count(value: Any) -> int | None:
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number that a setting may be, else None.
+    """Return the value if it is a number in the range of a setting, else None.
 
-    SDKs stand a sentinel where one was not given.
+    SDKs have sentinels for missing arguments.
     """
     return (
         value
@@ -135,7 +129,7 @@ def seed_of(value: Any) -> int | None:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """The texts of a list, or of one that stands alone."""
+    """Return the texts of a list, or a single text as a tuple."""
     return tuple(
         entry
         for entry in ((value,) if isinstance(value, str) else items(value))
@@ -150,7 +144,7 @@ _OUTPUT_TYPES: Final = {
 
 
 def output_type(output_format: Any, modalities: Any = None) -> str | None:
-    """What a request's output format asks for, and its list of modalities.
+    """Return the conventions' output type of a request's output format and list of modalities.
 
     The first that is not text counts.
     """
@@ -158,7 +152,7 @@ def output_type(output_format: Any, modalities: Any = None) -> str | None:
     other = next((kind for kind in kinds if kind in ("image", "speech")), None)
     if other is not None or output_format is None:
         return other
-    if isinstance(output_format, type):  # the SDK makes a schema of it
+    if isinstance(output_format, type):  # the SDK turns it into a schema
         return "json"
     output_format = next(iter(items(output_format)), output_format)  # of several, the first
     return _OUTPUT_TYPES.get(
@@ -193,16 +187,16 @@ def forces_tool(choice: Any) -> bool:
     if isinstance(choice, Mapping):
         inner = choice.get("allowed_tools")
         return forces_tool(inner) if inner else any(forces_tool(name) for name in choice)
-    return False  # nothing, or an SDK's mark for an argument that was not given
+    return False  # nothing, or an SDK's sentinel for a missing argument
 
 
 def items(value: Any) -> Sequence[Any]:
-    """The value if it is a list or a tuple, else an empty one."""
+    """Return the value if it is a list or a tuple, else an empty tuple."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def plain(value: Any) -> Any:
-    """A mapping or an SDK's object as plain JSON; anything else as it is."""
+    """Return an SDK's object as plain JSON; anything else as it is."""
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, Mapping):
         return dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
@@ -210,10 +204,7 @@ def plain(value: Any) -> Any:
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether a value of JSON says nothing.
-
-    Null, no text, no figure, and what holds only such.
-    """
+    """Return whether a JSON value is empty: null, "", 0, or a container of such values."""
     if isinstance(value, Mapping):
         return all(map(is_empty, value.values()))
     if isinstance(value, list | tuple):
@@ -222,15 +213,12 @@ def is_empty(value: Any) -> bool:
 
 
 def runs(entries: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """The entries of a list, those of one kind together that follow each other; with their kind."""
+    """Group consecutive entries of one kind; yield the kind and the entries of each group."""
     return ((key, [*run]) for key, run in groupby(entries, kind))
 
 
 def only_text(parts: Sequence[Any], kind: str | None = None) -> str | None:
-    """The text of a list of parts.
-
-    None where one is no object of that type, or its text is none.
-    """
+    """Return the text of a list of parts; None if a part is no object of that type with a text."""
     texts = [
         part["text"]
         for part in parts
@@ -240,10 +228,10 @@ def only_text(parts: Sequence[Any], kind: str | None = None) -> str | None:
 
 
 def strict(raw: str) -> Any:
-    """JSON without NaN, infinities or duplicate keys.
+    """Parse JSON without NaN, infinities or duplicate keys.
 
     Raises:
-        ValueError: it is something else, or too deep to read.
+        ValueError: the text is something else, or nested too deeply.
     """
     try:
         value = json.loads(
@@ -262,7 +250,7 @@ _NOT_SPACE: Final = re.compile(r"\S")
 class JsonObjectEnd:
     """Finds the end of a JSON object that arrives in pieces, without keeping the pieces.
 
-    Only brackets and strings are followed: whether the rest is JSON is not checked.
+    It follows brackets and strings only, and does not check the rest.
     """
 
     __slots__ = ("_depth", "_is_escaped", "_is_other", "_is_string")
@@ -324,16 +312,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def mint_id(*parts: object) -> str:
-    """A call id for a call that came without one.
+    """Return a call id for a call that came without one.
 
-    The same for the same call of the same response, so replays agree.
+    It is the same for the same call of the same response, so replays agree.
     """
     digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
     return f"call_{digest.hexdigest()}"
 
 
 def is_minted(call_id: str) -> bool:
-    """Tell whether `minted` made an id. OpenAI's have letters of both cases."""
+    """Return whether an id is from `mint_id`. OpenAI's have letters of both cases."""
     return _MINTED_ID.fullmatch(call_id) is not None
 
 
@@ -346,7 +334,7 @@ class _NamedCall(Protocol):
 
 
 def requested_calls(calls: Iterable[_NamedCall]) -> tuple[RequestedCall, ...]:
-    """List tool calls by their ids and names. An id that `minted` made, no result names."""
+    """List tool calls by their ids and names. No result names an id from `mint_id`."""
     return tuple([RequestedCall(call.id, call.name) for call in calls])
 
 

@@ -33,7 +33,7 @@ FORMATS: Final = (
 
 @cache
 def format_of(name: str) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
     Raises:
         UsageError: there is none.
@@ -45,19 +45,19 @@ def format_of(name: str) -> Format:
 
 
 def summarize(format: Format, ctx: Context, body: Any) -> ResponseSummary:
-    """What telemetry needs of a whole body."""
+    """Summarize a whole body for telemetry."""
     summarizer = format.summarizer(ctx)
     summarizer.feed(body)
     return summarizer.close()
 
 
 def dialect_in(format: Format, provider: str) -> str:
-    """A provider's dialect in a format.
+    """Return a provider's dialect in a format.
 
-    Its own where the format has it, else anybody's, else the format's home.
+    Its own if the format has it, else that of compatible servers, else the format's home.
 
     Args:
-        provider: as in `gen_ai.provider.name`; it need not be known.
+        provider: as in `gen_ai.provider.name`; it may be unknown.
     """
     from endturn.vocabulary import PROVIDERS
 
@@ -69,7 +69,7 @@ def dialect_in(format: Format, provider: str) -> str:
 
 
 def known_dialect(format: Format, dialect: str) -> str:
-    """A dialect's name, checked.
+    """Return a dialect's name after checking it.
 
     Raises:
         UsageError: the format has no such dialect.

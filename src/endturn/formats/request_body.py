@@ -1,6 +1,6 @@
-"""A request's body, in any format's shape, as our Request.
+"""Reads a request's body, in any format's shape, as our Request.
 
-What a scripted provider was asked, what content shows.
+For scripted providers and for captured content.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from endturn.vocabulary import Blocks, Json, Message, Request, ToolCall
 _MESSAGES_OPTIONAL: Final = frozenset(
     {"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"}
 )
-"""Formats where something else may stand for messages: an earlier response, a managed prompt,
-tokens, nothing."""
+"""Formats whose requests may have an earlier response, a managed prompt, tokens or nothing in place
+of messages."""
 _PART_FORMATS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
-"""Formats whose answers are sent back part by part; of the others, the message is sent back."""
+"""Formats that send an answer back part by part; the others send back the message."""
 _ITEM_FORMATS: Final = frozenset({"openai_responses", "gemini_interactions"})
 """Formats whose history is a list of items: several of them make up one answer."""
 
@@ -66,13 +66,12 @@ _REQUEST_MEMBERS: Final = frozenset(
         ),
     }
 )
-"""Members that our Request has words for, whatever they say."""
+"""Members that have a field in our Request, whatever their value."""
 _PROMPT_MEMBERS: Final = ("prompt", "inputs", "inputText", "input", "text")
-"""Members that say what is asked, where they are text; of several prompts, the message holds the
-first."""
+"""Members that hold the prompt, if they are text; of several prompts, the message has the first."""
 _DEFAULT_VALUES: Final[tuple[Any, ...]] = (None, [], {"type": "text"})
-"""What the tools and the form of an answer are where nothing is said of them."""
-_FREE_CHOICES: Final = {"tool_choice": "auto", "function_call": "auto"}  # what nothing means, too
+"""Default values of tools and of the answer's format."""
+_FREE_CHOICES: Final = {"tool_choice": "auto", "function_call": "auto"}  # defaults, too
 
 _CHOICES: Final = {"none": "none", "required": "required", "any": "required"}
 _SCHEMA_PATHS: Final = (
@@ -85,21 +84,21 @@ _SCHEMA_PATHS: Final = (
     *("outputConfig.textFormat.structure.jsonSchema.schema", "generationConfig.responseJsonSchema"),
     "generation_config.response_json_schema",
 )
-"""Where a request says which schema its answer has."""
+"""The paths of the schema of a request's answer."""
 
 
 def request_of(format: Format, body: Json) -> Request:
-    """A request's body as our Request.
+    """Return a request's body as our Request.
 
-    `extra` holds what ours does not say, or would say in another way.
+    `extra` holds members that our Request lacks, or would write in another way.
 
     Args:
         body: with `model` and `stream` in it, wherever the format has them.
 
     Raises:
-        DecodeError: it is not in the format.
+        DecodeError: the body is not in the format.
     """
-    # A managed prompt names it, and Cohere's first API has one of its own.
+    # A managed prompt names the model, and Cohere's first API has a default.
     model_or_prompt = text(first_member(body, "model", "model_id", "agent")) or body.keys() & {
         "prompt",
         "message",
@@ -137,9 +136,9 @@ def request_of(format: Format, body: Json) -> Request:
 
 
 def _extra_members(body: Json, encoded: Json, covered: frozenset[str]) -> Json:
-    """The members of a body that are neither among ours, nor as we write them.
+    """Return the members of a body that our Request neither has nor would write the same.
 
-    Settings are looked through as well.
+    Objects of settings are reduced in the same way.
     """
     extra: Json = {}
     for name, value in body.items():
@@ -194,11 +193,11 @@ def _schema(body: Json) -> Json | None:
 # --- The conversation -----------------------------------------------------------------------------
 
 _PART_MEMBERS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
-"""What tells a part of a result from an object that a tool answered."""
+"""Members that a content part of a result has, and an object from a tool has not."""
 _RESULT_TEXT_MEMBERS: Final = ("output", "error", "content", "text")
 """The members of an object that is a result's text."""
 _MESSAGE_MEMBERS: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
-"""The members of a message that ours says whole."""
+"""The members of a message that our Message holds completely."""
 
 
 def _parts(value: Any) -> list[Json]:
@@ -208,7 +207,7 @@ def _parts(value: Any) -> list[Json]:
 
 
 def _content(value: Any) -> str | list[Json]:
-    """Text, or parts; parts that are one text are that text."""
+    """Return text, or parts; a single part of text becomes that text."""
     if isinstance(value, str | None):
         return value or ""
     parts = _parts(value)
@@ -233,7 +232,7 @@ def _messages(format_: str, history: Iterable[Any]) -> list[Message]:
 
 
 _PendingCalls = OrderedDict[str, ToolCall]
-"""Calls that wait for their result, by their ids: some formats have no ids in their results."""
+"""Calls without a result so far, by their ids: some formats have no ids in their results."""
 
 
 def _messages_of(
@@ -290,10 +289,10 @@ def _speaker(format_: str, raw: Any) -> Any:
 
 
 def _blocks(format_: str, speaker: str, raw: Any, *replay: Json) -> Blocks | None:
-    """What is sent back in place of a message; None where ours says all of it.
+    """Return the blocks that are sent back for a message; None if our Message holds all of it.
 
-    A system message keeps its place where others stand beside the history. Cohere's first API
-    (`""`) has no blocks.
+    A system message within the history keeps its place, in formats that have them beside it.
+    Cohere's first API (`""`) has no blocks.
     """
     if not format_ or not isinstance(raw, dict):
         return None
@@ -316,7 +315,7 @@ def _calls(format_: str, raw: Any, parts: list[Json], position: int) -> Iterator
         for call in items(member(raw, "tool_calls"))
     ]
     pairs += [(call, call) for part in (raw, *parts) if (call := call_in(part)) is not None]
-    # as its own encode knows them
+    # Ollama's `encode` has the same seed.
     seed = ("history",) if format_ == "ollama" else ("history", position)
     for number, (call, function) in enumerate(pairs):
         call_arguments = first_member(function, "arguments", "input", "args", "parameters")
@@ -333,7 +332,7 @@ def _calls(format_: str, raw: Any, parts: list[Json], position: int) -> Iterator
 
 
 def _result(result: Any, blocks: Blocks | None, pending_calls: _PendingCalls) -> Message:
-    """A tool's result; without an id it answers the first call of its name that waits for one."""
+    """Return a tool result; without an id it belongs to the first pending call of its name."""
     id_ = text(first_member(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
     if not id_:
         name = text(first_member(result, "name", "tool_name")) or text(
@@ -350,9 +349,9 @@ def _result(result: Any, blocks: Blocks | None, pending_calls: _PendingCalls) ->
 
 
 def _result_content(value: Any) -> str | list[Json]:
-    """What a tool answered: text, or parts.
+    """Return a tool result's content: text, or parts.
 
-    An object as JSON, but for one that is a text alone, such as Gemini's.
+    An object becomes JSON text, except one that holds only a text, such as Gemini's.
     """
     objects = _parts(value)
     if len(objects) != 1 or objects[0].keys() & _PART_MEMBERS:
@@ -363,7 +362,7 @@ def _result_content(value: Any) -> str | list[Json]:
 
 
 def _merge_items(messages: list[Message]) -> Message:
-    """Items of one answer together."""
+    """Merge the items of one answer."""
     last = messages[-1]
     if len(messages) == 1:
         return last

@@ -1,7 +1,4 @@
-"""What a request asks for.
-
-By its path, and by the members that `data/request_members.tsv` names.
-"""
+"""Summarizes a request by its path, and by the members in `data/request_members.tsv`."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ FieldReader = Callable[[Any], Any]
 
 
 def _input(value: Any) -> Sequence[Any]:
-    """A conversation; a bare text is one message of the user."""
+    """Return a conversation; a bare text is one message of the user."""
     value = {"role": "user", "content": value} if isinstance(value, str) and value else value
     return (value,) if isinstance(value, Mapping) else items(value)
 
@@ -46,12 +43,12 @@ _READERS_BY_TYPE: Final[Mapping[str, FieldReader]] = {
     "double": number,
     "boolean": _is_true,
 }
-"""How a fact is read, by the type of its attribute."""
+"""The reader of a fact, by the type of its attribute."""
 
 
 def _reader_of(fact: Fact) -> FieldReader:
-    """Return how a fact is read."""
-    # one that may be negative, or is none where it is 0
+    """Return the reader of a fact."""
+    # an integer that may be negative, or that is unset at 0
     if fact.type == "int" and fact.least:
         return seed_of if fact.least < 0 else lambda value: count(value) or None
     return _READERS_BY_TYPE[fact.type]
@@ -65,7 +62,7 @@ _READERS: Final[Mapping[str, FieldReader]] = {
     "output_type": output_type,
     "schema": lambda value: "json" if value else None,
     "modalities": lambda value: output_type(None, value),
-    # What is not recorded:
+    # Fields that are not recorded:
     **dict.fromkeys(("stream_usage", "background"), _is_true),
     "conversation_id": text_or_none,
     "compaction": lambda value: isinstance(value, Mapping),
@@ -74,7 +71,7 @@ _READERS: Final[Mapping[str, FieldReader]] = {
     "input": _input,
     "system": lambda value: value if isinstance(value, str | list | tuple) else None,
 }
-"""How each row of the table is read, unless the member is missing or null."""
+"""The reader of each row of the table, for a member that is not missing or null."""
 
 _FIELDS: Final = {
     "schema": "output_type",
@@ -82,7 +79,7 @@ _FIELDS: Final = {
     "messages": "history",
     "input": "history",
 }
-"""The field that a row fills, where it has another name."""
+"""The field that a row fills, if it has another name."""
 
 _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", ())
 
@@ -102,23 +99,20 @@ def required() -> Mapping[str, tuple[frozenset[str], ...]]:
 
 
 class _MemberPath(NamedTuple):
-    """Where a request says something, and which field that fills.
-
-    Of its facts, or of its summary.
-    """
+    """The path of a member of a request, and the field of its facts or summary that it fills."""
 
     member: str
-    below: Sequence[str]
+    members_below: Sequence[str]
     field: str
     is_fact: bool
-    read: FieldReader
+    coerce: FieldReader
 
 
 @cache
 def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
-    """List, by format, where its requests say something.
+    """Return the paths of the members that are read, by format.
 
-    Of a field's places, the one that counts comes first.
+    Of a field's paths, the first with a value counts.
     """
     paths_by_format: dict[str, list[_MemberPath]] = {}
     for location, (format_, row_name, paths) in lines(
@@ -137,9 +131,9 @@ def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
 
 @cache
 def _reports_usage(format_: str) -> bool:
-    """Whether a stream of a format tells its usage without being asked.
+    """Return whether a stream of a format reports its usage by default.
 
-    Where it can be asked, it must be.
+    If a request has a member for it, it does not.
     """
     return all(member_path.field != "stream_usage" for member_path in _member_paths()[format_])
 
@@ -147,12 +141,13 @@ def _reports_usage(format_: str) -> bool:
 def summarize_request(
     format_: str, body: Any, *, facts: Mapping[str, Any] | None = None, **summary_fields: Any
 ) -> RequestSummary:
-    """What a request asks for.
+    """Summarize a request.
 
     Args:
-        format_: whose members they are.
+        format_: the format whose members are read.
         body: the request's JSON, or the arguments of an SDK's method.
-        facts: fields of RequestFacts that the format reads itself; own: the same of the summary.
+        facts: fields of RequestFacts that the format reads itself.
+        summary_fields: other fields of the RequestSummary that the format reads itself.
     """
     fact_values: dict[str, Any] = {}
     summary_values: dict[str, Any] = {}
@@ -164,7 +159,7 @@ def summarize_request(
         if field in values:
             continue
         for nested_name in below:
-            # of several forms of an answer, the first
+            # of a list of output formats, the first
             value = member(next(iter(items(value)), value), nested_name)
         if value is not None and (value := coerce(value)) not in _EMPTY_VALUES:
             values[field] = value
@@ -180,20 +175,20 @@ def summarize_request(
 
 
 SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
-"""What a gateway puts before a format's own path: any segments but a version, with which the path
-itself begins."""
+"""A gateway's prefix of a format's own path: any segments except a version, which starts the path
+itself."""
 
 
 def routed_by(pattern: str) -> Callable[[str, str], Routed | None]:
-    """What reads the method and the path of a request.
+    """Return a function that reads the method and the path of a request.
 
-    It returns None where the path is none of the format's.
+    It returns None if the path is not one of the format's.
 
     Args:
-        pattern: of the whole path, without its query. It may have named groups: `model`; `id`, of a
-            response that is fetched; `stream` and `whole`, which match where the path says that the
-            answer is streamed, or that it is not; `prompt`, which matches where a text is to be
-            completed and not a chat.
+        pattern: for the whole path, without its query. It may have named groups: `model`; `id`, of
+            a response that is fetched; `stream` and `whole`, which match if the path makes the
+            response a stream, or not; `prompt`, which matches if the request completes a text in
+            place of a chat.
     """
     fullmatch = re.compile(pattern).fullmatch
 

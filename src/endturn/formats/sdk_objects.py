@@ -1,4 +1,4 @@
-"""What an SDK hands out, as the JSON that it was made of: readers see nothing else."""
+"""Converts an SDK's objects back to the JSON that they were made of, for the readers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _CLIENT_CALL_TYPE: Final = "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL"
 
 
 def dumped(value: Any, *, choices: int = 1) -> Any:
-    """An SDK's response, chunk or event as parsed JSON.
+    """Return an SDK's response, chunk or event as parsed JSON.
 
-    JSON, and what is of no SDK that we know, as it is.
+    JSON, and objects of unknown SDKs, stay as they are.
 
     Pydantic models are dumped: OpenAI's, Anthropic's, Google's, Mistral's, Cohere's, Ollama's,
-    LiteLLM's. Mistral's SDK wraps each chunk in a `CompletionEvent` (mistralai 3.7). xAI's speaks
-    gRPC: it hands out wrappers of messages whose `outputs` are what others call choices (xai-sdk
-    1.21); they are written in the chat format.
+    LiteLLM's. Mistral's SDK wraps each chunk in a `CompletionEvent` (mistralai 3.7). xAI's uses
+    gRPC: it returns wrappers of messages whose `outputs` are others' choices (xai-sdk 1.21); they
+    are converted to the chat format.
 
     Args:
-        choices: how many answers were asked for.
+        choices: the number of choices that the request asked for.
     """
     if isinstance(value, Mapping | str | bytes | list | tuple) or value is None:
         return value
@@ -43,19 +43,19 @@ def dumped(value: Any, *, choices: int = 1) -> Any:
 def _in_chat_format(body: Json, choices: int, *, is_complete: bool) -> Json:
     """Return xAI's message in the chat format.
 
-    Of what it says, zeros are left out: of an enum, that nothing was said.
+    The message lacks members that are zero; of an enum, zero means unset.
     """
     chat_choices: list[Json] = []
     content = "message" if is_complete else "delta"
     for output in body.get("outputs", ()):
         part = output.get(content, {})
         if part.get("role") == "ROLE_TOOL":
-            continue  # What a tool of xAI's own gave.
+            continue  # the result of a tool of xAI's own
         calls = part.get("tool_calls", [])
         client_calls = [
             call for call in calls if call.get("type", _CLIENT_CALL_TYPE) == _CLIENT_CALL_TYPE
         ]
-        # An output that calls xAI's own tools is a step of the answer, whose end comes with a later
+        # An output that calls xAI's own tools is a step of the answer, which ends with a later
         # output.
         is_step = bool(calls) and not client_calls
         chat_choices.append(

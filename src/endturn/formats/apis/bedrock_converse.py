@@ -73,8 +73,8 @@ class ConverseReader:
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
-        # the blocks that have begun, by index: whether it is a call of the client's
-        self._begun: dict[int, bool] = {}
+        # of the blocks that have started, by index: it is a client's tool call
+        self._client_blocks: dict[int, bool] = {}
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
@@ -85,7 +85,7 @@ class ConverseReader:
                 case "contentBlockStart":
                     yield from self._start(_index(payload), member(payload, "start"), closed=False)
                 case "contentBlockStop":
-                    if self._begun.get(index := _index(payload)):
+                    if self._client_blocks.get(index := _index(payload)):
                         yield ToolCallPart(index, closed=True)
                 case "messageStop":
                     yield _reason(payload)
@@ -96,7 +96,7 @@ class ConverseReader:
                     yield from self._content(member(payload, "message"))
                     yield _reason(event)
                     yield from _figures(event)
-                    yield End(whole=True)
+                    yield End(is_body=True)
                 case _ if (error := error_event(name, payload)) is not None:
                     yield ErrorPart(error)
 
@@ -122,7 +122,7 @@ class ConverseReader:
         for index, block in enumerate(blocks, first_index):
             block_text = as_text(member(block, "text"))
             if (citations := member(block, "citationsContent")) is not None:
-                # What stands beside citations is text like any other.
+                # The text that citations belong to is visible text like any other.
                 block_text += "".join(
                     as_text(member(part, "text")) for part in items(member(citations, "content"))
                 )
@@ -135,10 +135,9 @@ class ConverseReader:
     def _start(self, index: int, block: Any, *, closed: bool) -> Iterator[Part]:
         """A block begins, or is there: an object with one member, named after its kind."""
         tool_use = call_in(block)
-        self._begun[index] = tool_use is not None
+        self._client_blocks[index] = tool_use is not None
         if tool_use is not None:
-            # An id for a call that has none, in the block too: the result that answers it must name
-            # the same.
+            # A call without an id gets one, in its block too: the tool result has to name it.
             id_, name = id_text(tool_use.get("toolUseId")), text(tool_use.get("name"))
             tool_use = {**tool_use, "toolUseId": id_ or mint_id(name, index)}
             call_input = as_arguments(tool_use.get("input", {}))
@@ -164,22 +163,22 @@ class ConverseReader:
                 case "reasoningContent":
                     yield Reasoning(as_text(member(content, "text")))
                 case "toolUse":
-                    if index not in self._begun:
-                        return  # A call that nobody named.
+                    if index not in self._client_blocks:
+                        return  # a call whose start is missing: it has no name
                     call_input = as_arguments(member(content, "input"))
                     piece = {
                         "input": json.dumps(call_input)
                         if isinstance(call_input, dict)
                         else call_input or ""
                     }
-                    if self._begun[index]:
+                    if self._client_blocks[index]:
                         yield ToolCallPart(index, arguments=piece["input"])
                 case "toolResult":
                     piece = {"content": [*items(content)]}
                 case "citation":
                     kind, piece = "citations", [content]
             if self._keep:
-                self._begun.setdefault(index, False)
+                self._client_blocks.setdefault(index, False)
                 yield Block(index, {kind: piece})
 
 
@@ -199,9 +198,9 @@ def _index(payload: Any) -> int:
 
 
 def _reason(holder: Any) -> Part:
-    # What matched is told only where the request asked for it: additionalModelResponseFieldPaths
-    # ["/stop_sequence"], and for streams ["/delta/stop_sequence"], for the fields are those of the
-    # model's own last event.
+    # The stop sequence is reported only if the request asked for it:
+    # additionalModelResponseFieldPaths ["/stop_sequence"], and for streams
+    # ["/delta/stop_sequence"], since the fields are those of the model's own last event.
     matched, fields = None, member(holder, "additionalModelResponseFields")
     if fields is not None:
         matched = text_or_none(
@@ -290,7 +289,7 @@ def _tool(tool: Tool) -> Json:
 
 
 def _tool_choice(choice: str) -> Json | None:
-    """How a choice is written; the API has no word for "none"."""
+    """Return the API's form of a tool choice; it has no word for "none"."""
     match choice:
         case "auto" | "none":
             return None
@@ -469,7 +468,7 @@ FORMAT: Final = Format(
     voice=Voice("", "tooluse_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/converse[|-stream]"},
-    routed=routed_by(
+    match_path=routed_by(
         rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)"
         rf"|(?P<whole>))"
     ),
@@ -477,10 +476,10 @@ FORMAT: Final = Format(
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig.toolChoice"),
     text_block=_text_block,
     reader=ConverseReader,
-    called=("an answer of Converse", "an event of a Converse stream"),
-    needs=("output.message.content",),
-    objects=("output.message.content[]",),
-    failed=_failed,
+    labels=("an answer of Converse", "an event of a Converse stream"),
+    required_paths=("output.message.content",),
+    object_paths=("output.message.content[]",),
+    error_in=_failed,
     blocks=_blocks,
     reply=script,
     reply_error=script_error,

@@ -1,6 +1,6 @@
 """InvokeModel of Amazon Bedrock: an envelope around each model family's own format.
 
-Which format that is, is told by the model's id, else by the shape of what is said.
+The model's id decides which format that is, else the shape of the JSON.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _MODELS: Final = tuple(
     for _, (model, family, _source) in lines(shipped(), "bedrock_models.tsv", range(3, 4))
 )
 _NO_TEXT: Final = "none"
-"""The family of models that embed, rank, paint or speak: none says why it stopped."""
+"""The family of models that embed, rank, or generate images or speech: none has a stop reason."""
 
 # An inference profile's id begins with where it routes to; an ARN ends with the id.
 _REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
@@ -106,7 +106,7 @@ _NON_TEXT_MEMBERS: Final = frozenset(
         ),
     }
 )
-"""What only requests for something else than text have."""
+"""Members that only requests for something other than text have."""
 _VECTORS: Final = ("embedding", "embeddings", "embeddingsByType")
 
 _MESSAGES_TYPES: Final = re.compile(
@@ -163,18 +163,17 @@ def _family_of(model: str) -> _Family | None:
 
 
 def _generates(body: Mapping[str, Any]) -> bool:
-    """Whether a request's body, `model` in it, asks a model to write.
+    """Return whether a request's body, `model` in it, asks a model to generate text.
 
-    By the model's id, else by what is asked for.
-
-    An inference profile's ARN may hide an id. Where nothing tells, it is taken to.
+    The model's id decides, else the members of the body. An inference profile's ARN may hide an id.
+    A request that gives no evidence counts as one for text.
     """
     family_name = _family_name(text(body.get("model")))
     if family_name is not None:
         return family_name != _NO_TEXT
     if not {"messages", "message"}.isdisjoint(body):
         return True
-    # Titan's text models are given a limit along with it; to embed a text, it is enough.
+    # Titan's text models get `textGenerationConfig` beside `inputText`, its embedding models not.
     is_embedding = "inputText" in body and "textGenerationConfig" not in body
     return (
         not is_embedding
@@ -184,7 +183,7 @@ def _generates(body: Mapping[str, Any]) -> bool:
 
 
 def _family_by_shape(payload: Any) -> _Family | None:
-    """The family whose words these are, by their shape; None where it does not tell."""
+    """Return the family of a reply by its shape; None if the shape does not decide."""
     scores = (member(entry, "relevance_score") for entry in items(member(payload, "results")))
     if any(entry is not None for entry in (*(member(payload, name) for name in _VECTORS), *scores)):
         return None
@@ -215,7 +214,7 @@ def _family_by_shape(payload: Any) -> _Family | None:
 
 
 def _request_family(body: Mapping[str, Any]) -> _Family:
-    """The family that a request's body is written for, `model` in it."""
+    """Return the family that a request's body, `model` in it, is written for."""
     family = _family_of(text(body.get("model")))
     if family is not None and (family.format != "completions" or "messages" not in body):
         return family
@@ -238,14 +237,14 @@ _GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
 INTERVENED."""
 
 _GUARDRAIL_ROW: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
-"""What the family's own word does not tell: it goes on saying that the model ended well."""
+"""The row of a response that a guardrail replaced; the family's own reason still looks clean."""
 
 _ENVELOPE_MEMBERS: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
-"""What a family's own reader does not know, or not by this name: a reason stands elsewhere in
-choices."""
+"""Members that a family's own reader does not know, or not by this name: in choices the reason has
+another member."""
 
 _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
-"""What an answer's headers say of its tokens, for families whose bodies do not."""
+"""The response headers that count tokens, for families whose bodies do not."""
 
 
 class InvokeReader:
@@ -257,18 +256,18 @@ class InvokeReader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx, self._keep = ctx, keep
         self._format: Format | None = None
-        self._read: Reader | None = None
+        self._reader: Reader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event, of a body, or of a body with its headers."""
         payload = _payload_of(event)
         if (
-            self._read is not None
+            self._reader is not None
             and isinstance(payload, dict)
             and _ENVELOPE_MEMBERS.isdisjoint(payload)
             and "chunk" in event
         ):
-            return self._read(payload)  # Nothing but the family's words, as nearly all chunks are.
+            return self._reader(payload)  # nearly all chunks have the family's members alone
         return self._with_envelope(event, payload)
 
     def _with_envelope(self, event: Any, payload: Any) -> Iterator[Part]:
@@ -280,17 +279,17 @@ class InvokeReader:
         if (error := _error_event(payload)) is not None:
             yield ErrorPart(error)
             return
-        if self._read is None and (family := self._family(payload)) is not None:
+        if self._reader is None and (family := self._family(payload)) is not None:
             self._format = family.inner
             self._ctx = replace(self._ctx, dialect=family.dialect)
-            self._read = self._format.reader(self._ctx, self._keep)
+            self._reader = self._format.reader(self._ctx, self._keep)
             yield InFormat(self._format, self._ctx)
-        if self._read is None or self._format is None:
-            # some streams in the chat format begin with no choice
+        if self._reader is None or self._format is None:
+            # some streams in the chat format begin with a chunk without choices
             if payload and "choices" not in payload:
                 yield Unreadable()
             return
-        yield from self._read(_with_reasons(payload) if "choices" in payload else payload)
+        yield from self._reader(_with_reasons(payload) if "choices" in payload else payload)
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
         if text(payload.get(_GUARDRAIL)).endswith("INTERVENED"):
             yield Vocabulary(_with_guardrail(self._format.rows(self._ctx)))
@@ -302,12 +301,13 @@ class InvokeReader:
                 yield End()
 
     def _family(self, payload: Json) -> _Family | None:
-        """What is said counts above the model's id, for some models speak two formats.
+        """Return the family of a response: by its shape, else by the model's id.
 
-        Of text, the id tells more.
+        Some models speak two formats, so the shape wins; between text formats the id is the better
+        evidence.
         """
         by_model, by_shape = (
-            _family_of(self._ctx.dialect or self._ctx.asked.facts.model),
+            _family_of(self._ctx.dialect or self._ctx.request.facts.model),
             _family_by_shape(payload),
         )
         if by_model is None or by_shape is None:
@@ -316,7 +316,7 @@ class InvokeReader:
 
 
 def _payload_of(event: Any) -> Any:
-    """What an event or a body holds.
+    """Return the JSON that an event or a body wraps.
 
     Boto3 gives a chunk's bytes as they are, JSON has them in base64.
     """
@@ -367,11 +367,11 @@ def _with_reason(choice: Any) -> Any:
 
 def _tokens(input_tokens: Any, output_tokens: Any) -> Iterator[Part]:
     if (usage := Usage(count(input_tokens), count(output_tokens))) != Usage():
-        yield Tokens(usage, beside=True)
+        yield Tokens(usage, is_fallback=True)
 
 
 def _headers(headers: Mapping[str, str]) -> Iterator[Part]:
-    """What an answer's headers say of its tokens."""
+    """Yield the usage that the response headers count."""
     values = {name.lower(): value for name, value in headers.items()}
     figures = (values.get(name, "") for name in _HEADERS)
     return _tokens(
@@ -382,7 +382,7 @@ def _headers(headers: Mapping[str, str]) -> Iterator[Part]:
 def _shape_error(data: Any, is_body: bool) -> str | None:
     payload = _payload_of(data)
     if (family := _family_by_shape(payload)) is not None:
-        return family.inner.faulty(payload, is_body)
+        return family.inner.shape_error(payload, is_body)
     if isinstance(payload, dict) and not is_body:
         return None
     expected = "the body of an invoked model is an object of its family's format"
@@ -396,7 +396,7 @@ def _failed(data: Any) -> Any:
     if not isinstance(payload, dict):
         return None
     if (family := _family_by_shape(payload)) is not None:
-        return family.inner.failed(payload)
+        return family.inner.error_in(payload)
     return _error_event(payload) or (payload if payload.get("error") else None)
 
 
@@ -408,11 +408,11 @@ alone."""
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body in the format of the model's family; model and streaming are said by the path.
+    """Write the body in the format of the model's family; the path has model and streaming.
 
     Args:
-        dialect: the family, where the model's id does not tell it. A model of no known family, such
-            as an imported one, is asked in the chat format.
+        dialect: the family, if the model's id does not decide it. A model of an unknown family,
+            such as an imported one, gets a request in the chat format.
     """
     family = _family_of(dialect or request.model) or _CHAT
     body = family.inner.encode(request, stream=stream, dialect=family.dialect)
@@ -435,7 +435,7 @@ def resume(
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """The request that asks for the rest of a cut response, as the family's own format asks."""
+    """Return the request for the rest of a truncated response, as the family's format does."""
     family = _family_of(dialect or request.model) or _CHAT
     return family.inner.resume(
         request, response, prompt=prompt, strategy=strategy, dialect=family.dialect
@@ -443,7 +443,7 @@ def resume(
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a body asks for, or a call of boto3 (`modelId`, `body`)."""
+    """Summarize a request body, or a call of boto3 (`modelId`, `body`)."""
     model = text(kwargs.get("modelId")) or text(kwargs.get("model"))
     body = kwargs.get("body", kwargs)
     if isinstance(body, bytes | str):
@@ -497,7 +497,7 @@ FORMAT: Final = Format(
     voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/invoke[|-with-response-stream]"},
-    routed=routed_by(
+    match_path=routed_by(
         rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)"
         rf"|(?P<whole>))"
     ),
@@ -506,9 +506,9 @@ FORMAT: Final = Format(
     own_summary=request_summary,
     inner=lambda body: _request_family(body).inner,
     reader=InvokeReader,
-    called=("the body of an invoked model", "an event of an invoked model's stream"),
-    own_faulty=_shape_error,
-    failed=_failed,
+    labels=("the body of an invoked model", "an event of an invoked model's stream"),
+    own_shape_error=_shape_error,
+    error_in=_failed,
     headers=_headers,
     own_rows=lambda ctx: _ROWS,
     own_reasons=REASONS,

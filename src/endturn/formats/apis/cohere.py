@@ -77,8 +77,8 @@ class CohereReader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._id: str | None = None
-        self._calls = 0
-        self._spoke = False
+        self._call_count = 0
+        self._has_text = False
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
@@ -93,17 +93,17 @@ class CohereReader:
                 yield from self._plan(member(message, "tool_plan"))
             case "tool-call-start":
                 yield self._call(_first_entry(member(message, "tool_calls")))
-            case "tool-call-delta" if self._calls:
+            case "tool-call-delta" if self._call_count:
                 function = member(_first_entry(member(message, "tool_calls")), "function")
                 yield ToolCallPart(
-                    self._calls - 1, arguments=as_arguments(member(function, "arguments"))
+                    self._call_count - 1, arguments=as_arguments(member(function, "arguments"))
                 )
-            case "tool-call-end" if self._calls:
-                yield ToolCallPart(self._calls - 1, closed=True)
+            case "tool-call-end" if self._call_count:
+                yield ToolCallPart(self._call_count - 1, closed=True)
             case "citation-start":
-                yield from self._cited(member(message, "citations"))
+                yield from self._citations(member(message, "citations"))
             case "message-start" | "stream-start":
-                yield self._named(event)
+                yield self._head(event)
             case "message-end":
                 yield from _end(
                     member(delta, "finish_reason"), member(delta, "usage"), member(delta, "error")
@@ -115,16 +115,16 @@ class CohereReader:
                 yield from self._content(0, event if text(member(event, "text")) else call)
                 if text(member(call, "name")):
                     yield self._call(call)
-                elif self._calls:
+                elif self._call_count:
                     yield ToolCallPart(
-                        self._calls - 1, arguments=as_arguments(member(call, "parameters"))
+                        self._call_count - 1, arguments=as_arguments(member(call, "parameters"))
                     )
             case "tool-calls-generation":
-                yield from self._finished(event)
+                yield from self._final_response(event)
             case "stream-end":
                 response = member(event, "response")
-                yield from self._finished(response)
-                yield self._named(response)
+                yield from self._final_response(response)
+                yield self._head(response)
                 reason = member(event, "finish_reason") or member(response, "finish_reason")
                 yield from _end(reason, member(response, "meta"), member(event, "error"))
             case "error":
@@ -144,23 +144,23 @@ class CohereReader:
         )
         if content is None and not is_v2 and member(body, "tool_calls") is None:
             return
-        yield self._named(body)
+        yield self._head(body)
         is_plain = isinstance(content, str | bool | int | float)
         plain_text = None if self._keep or is_plain else only_text(items(content), "text")
         if plain_text:
-            self._spoke, content = True, None
+            self._has_text, content = True, None
             yield Text(plain_text)
         for index, part in enumerate([{"text": content}] if is_plain else items(content)):
             yield from self._content(index, part)
         yield from self._plan(member(holder, "tool_plan"))
-        yield from self._cited(member(message, "citations"))
+        yield from self._citations(member(message, "citations"))
         reason, usage = member(body, "finish_reason"), member(body, "usage") or member(body, "meta")
-        # Without any reason, nothing says that a call is whole but the call itself.
+        # Without a reason, only the arguments show whether a call is complete.
         is_closed = None if raw_text(reason) is None else True
         tool_calls = items(member(holder, "tool_calls"))
         if is_closed and not self._keep and len(tool_calls) > 1:
             finished = finished_calls(map(_plain_call, tool_calls[:-1]))
-            self._calls += len(finished)
+            self._call_count += len(finished)
             yield FinishedCalls(finished)
             tool_calls = tool_calls[len(finished) :]
         for raw in tool_calls:
@@ -172,25 +172,25 @@ class CohereReader:
                 )
             yield call
         yield from _end(reason, usage, None)
-        yield End(whole=True)
+        yield End(is_body=True)
 
-    def _finished(self, response: Any) -> Iterator[Part]:
-        """The whole of what chunks began: the text, where none has come, and every call."""
-        if not self._spoke:
+    def _final_response(self, response: Any) -> Iterator[Part]:
+        """Yield the final response of a stream: the text, if none has come, and every call."""
+        if not self._has_text:
             yield from self._content(0, {"text": member(response, "text")})
         if calls := items(member(response, "tool_calls")):
-            self._calls = 0
+            self._call_count = 0
             for call in calls:
                 yield self._call(call, True)
 
     def _content(self, index: Any, content: Any) -> Iterator[Part]:
-        """A piece of content: its kind is what it says, or the member that it has."""
+        """Yield a piece of content; its kind is its `type`, or the member that it has."""
         kind = text(member(content, "type")) or next(
             (name for name in _CONTENT_KINDS if as_text(member(content, name))), ""
         )
         piece = as_text(member(content, kind))
         if kind == "text":
-            self._spoke = self._spoke or piece != ""
+            self._has_text = self._has_text or piece != ""
             yield Text(piece)
         elif kind == "thinking":
             yield Reasoning(piece)
@@ -201,12 +201,12 @@ class CohereReader:
             )
 
     def _plan(self, plan: Any) -> Iterator[Part]:
-        """A piece of the plan that comes before calls: thinking that the provider shows."""
+        """Yield a piece of the plan that precedes calls: thinking that the provider shows."""
         if piece := text(plan):
             yield Reasoning(piece)
             yield Block("message", {"tool_plan": piece})
 
-    def _cited(self, citations: Any) -> Iterator[Part]:
+    def _citations(self, citations: Any) -> Iterator[Part]:
         """Citations of a body, or the one of an event."""
         if entries := [entry for entry in _as_list(citations) if isinstance(entry, Mapping)]:
             yield Block("message", {"citations": entries})
@@ -216,8 +216,8 @@ class CohereReader:
 
         V2's is a `function` with `arguments` in JSON, v1's has `parameters` and no id.
         """
-        function, number = member(call, "function") or call, self._calls
-        self._calls += 1
+        function, number = member(call, "function") or call, self._call_count
+        self._call_count += 1
         call_arguments = as_arguments(first_member(function, "arguments", "parameters"))
         id_ = id_text(member(call, "id")) or mint_id(self._id, number)
         return ToolCallPart(
@@ -228,14 +228,14 @@ class CohereReader:
             closed=closed,
         )
 
-    def _named(self, holder: Any) -> Part:
+    def _head(self, holder: Any) -> Part:
         ids = (id_text(member(holder, name)) for name in ("id", "generation_id", "response_id"))
         self._id = self._id or next(filter(None, ids), None)
         return Head(self._id)
 
 
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
-    """The end. Without a reason it is none: what it says instead is an error, or nothing."""
+    """Yield the end of a response. Without a reason it is no end, but an error or nothing."""
     if (totals := usage_in(NAME, usage)) is not None:
         yield Tokens(totals)
     if raw_text(reason) is not None:
@@ -256,7 +256,7 @@ def _as_list(value: Any) -> Iterable[Any]:
 
 
 def _first_entry(value: Any) -> Any:
-    """The one thing that an event holds; some servers write a list of it."""
+    """Return the one value that an event holds; some servers write a list of one."""
     return next(iter(_as_list(value)), None)
 
 
@@ -268,8 +268,8 @@ def _blocks(fold: Fold) -> Iterable[Json]:
     for call in fold.calls.values():
         arguments_text = (
             "".join(call.pieces)
-            if call.given is None
-            else json.dumps(call.given, ensure_ascii=False)
+            if call.arguments_object is None
+            else json.dumps(call.arguments_object, ensure_ascii=False)
         )
         calls.append(
             {
@@ -300,9 +300,9 @@ def _failed(data: Any) -> Any:
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for.
+    """Summarize a request.
 
-    Of v1, the results of tools and the new message stand after its history.
+    In v1, the tool results and the new message follow the history.
     """
     message, results = kwargs.get("message"), items(kwargs.get("tool_results"))
     if items(kwargs.get("messages")) or not isinstance(message, str):
@@ -318,7 +318,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 # --- Scripted responses, of v2 --------------------------------------------------------------------
 
 _ID: Final = "c14c80c3-18eb-4519-9460-0000"
-"""How scripted ids begin: with eight digits more they are UUIDs, as Cohere's are."""
+"""The start of scripted ids: with eight digits more they are UUIDs, as Cohere's are."""
 
 
 def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -426,18 +426,18 @@ FORMAT: Final = Format(
     provider="cohere",
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
     paths={"": "/v2/chat", "v1": "/v1/chat"},
-    routed=routed_by(rf"{SEGMENTS}/v2/chat"),
+    match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
     body=encode,
     resume=message_resumer(NAME, unfinished),
     unfinished=unfinished_message(unfinished),
     one_message=True,
     own_summary=request_summary,
     reader=CohereReader,
-    called=("a chat response", "an event of a chat stream"),
-    needs=("message", "text", "tool_calls"),
-    kinds=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
-    objects=("tool_calls[]",),
-    failed=_failed,
+    labels=("a chat response", "an event of a chat stream"),
+    required_paths=("message", "text", "tool_calls"),
+    event_types=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
+    object_paths=("tool_calls[]",),
+    error_in=_failed,
     blocks=_blocks,
     end_words=(*END_WORDS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
     has_end=True,

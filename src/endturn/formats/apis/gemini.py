@@ -1,8 +1,7 @@
 """generateContent of Google: the Gemini API, and Vertex AI.
 
 Google's own SDK (google-genai 3.4.0) follows continuation tokens by itself unless
-`automatic_continuation` is False: it hides the hops, and whoever watches its objects sees one
-response.
+`automatic_continuation` is False: it hides the hops, and its objects show one response.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ _RESPONSE_MEMBERS: Final = (
 )
 """The members of a response: what has none of them is something else."""
 _SDK_MEMBERS: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
-"""What tells that the SDK has dumped a response by its own names."""
+"""Members that show that the SDK has dumped a response by its own names."""
 _TOKEN_COUNTS: Final = (
     *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
     *("cachedContentTokenCount", "totalTokenCount"),
@@ -107,15 +106,15 @@ class _StreamedCall:
 
     Attributes:
         key: of its block.
-        block: what its parts say, but for the arguments.
-        given: the arguments that came as an object; None where one of them was none.
+        block: the members of its parts, without the arguments.
+        arguments_object: the arguments that came as an object; None if one of them was no object.
     """
 
     key: int
     id: str
     name: str
     block: Json
-    given: Json | None = field(default_factory=dict)
+    arguments_object: Json | None = field(default_factory=dict)
     pieces: list[Any] = field(default_factory=list)
 
 
@@ -128,10 +127,10 @@ class GeminiReader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._id: str | None = None
-        self._calls = 0
-        self._open: _StreamedCall | None = None
-        self._blocks = 0
-        self._thinking: bool | None = None  # of the last block, where words may be added to it
+        self._call_count = 0
+        self._open_call: _StreamedCall | None = None
+        self._block_count = 0
+        self._is_thinking: bool | None = None  # of the last block, if words may be added to it
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk.
@@ -162,7 +161,7 @@ class GeminiReader:
                         for position, part in enumerate(parts):
                             yield from self._part(part, first=position == 0)
                     else:
-                        yield from self._summarized(parts)
+                        yield from self._summary_parts(parts)
                 if index or reason is not None:
                     yield Reason(_word(reason, _FINISH_REASONS), index)
                 if index == 0 and reason is not None:
@@ -178,17 +177,19 @@ class GeminiReader:
             if error := chunk.get("error"):
                 yield ErrorPart(error)
 
-    def _summarized(self, parts: Sequence[Any]) -> Iterator[Part]:
-        """Parts of which no content is kept."""
+    def _summary_parts(self, parts: Sequence[Any]) -> Iterator[Part]:
+        """Yield parts whose content is not kept."""
         for kind, run in runs(parts, _kind):
             plain_text = only_text(run) if kind == "text" else None
             if plain_text is not None:
                 yield Text(plain_text)
                 continue
             finished = []
-            if kind == "functionCall" and self._open is None:
-                finished = finished_calls(map(self._plain_call, run[:-1], count_from(self._calls)))
-                self._calls += len(finished)
+            if kind == "functionCall" and self._open_call is None:
+                finished = finished_calls(
+                    map(self._plain_call, run[:-1], count_from(self._call_count))
+                )
+                self._call_count += len(finished)
                 yield FinishedCalls(finished)
             for part in run[len(finished) :]:
                 yield from self._part(part, first=False)
@@ -201,7 +202,7 @@ class GeminiReader:
         return is_plain and (call.get("id") or mint_id(self._id, number, name)), name, call_args
 
     def _part(self, part: Any, *, first: bool) -> Iterator[Part]:
-        """One part. Those of tools that the server runs are no calls of the client's."""
+        """Yield one part. Calls of tools that the server runs are none of the client's."""
         part_text, function_call = as_text(member(part, "text")), member(part, "functionCall")
         if part_text:
             yield Reasoning(part_text) if member(part, "thought") is True else Text(part_text)
@@ -212,12 +213,12 @@ class GeminiReader:
             and isinstance(part, dict)
             and (part_text or not part.keys() <= _TEXT_MEMBERS)
         ):
-            # Words go on over chunks, as long as no part holds anything that belongs to it alone.
+            # A text goes on over chunks until a part has other members.
             is_thinking = part.get("thought") is True if part.keys() <= _TEXT_MEMBERS else None
-            if not first or is_thinking is None or is_thinking is not self._thinking:
-                self._blocks += 1
-            self._thinking = is_thinking
-            yield Block(self._blocks, part)
+            if not first or is_thinking is None or is_thinking is not self._is_thinking:
+                self._block_count += 1
+            self._is_thinking = is_thinking
+            yield Block(self._block_count, part)
 
     def _call(self, part: Json, piece: Json) -> Iterator[Part]:
         """A call, or a piece of one."""
@@ -225,35 +226,35 @@ class GeminiReader:
         if isinstance(call_args, str):  # the JSON of it, from servers that are not Google's
             parsed = arguments(call_args)
             call_args = call_args if parsed is None else parsed
-        pieces, call = items(piece.get("partialArgs")), self._open
+        pieces, call = items(piece.get("partialArgs")), self._open_call
         if call is None or name not in ("", call.name) or id_ not in ("", call.id):
             # Vertex AI ends a streamed call with an empty one, also after the piece that was its
             # last.
             if not (id_ or name or call_args or pieces):
                 return
-            self._blocks += 1
-            self._thinking = None
+            self._block_count += 1
+            self._is_thinking = None
             names = {"id": id_, "name": name} if id_ else {"name": name}
             call = _StreamedCall(
-                self._blocks,
-                id_ or mint_id(self._id, self._calls, name),
+                self._block_count,
+                id_ or mint_id(self._id, self._call_count, name),
                 name,
                 {"functionCall": names},
             )
-            self._calls += 1
+            self._call_count += 1
         call.pieces += pieces
         if not isinstance(call_args, dict | None):
-            call.given = None
-        elif call.given is not None:
-            call.given |= call_args or {}
+            call.arguments_object = None
+        elif call.arguments_object is not None:
+            call.arguments_object |= call_args or {}
         if self._keep:
-            # copied for each piece, a long call would take its square
+            # Copying the block for each piece would make a long call take quadratic time.
             for member_name, value in part.items():
                 call.block.setdefault(member_name, value)
         is_closed = piece.get("willContinue") is not True
-        self._open = None if is_closed else call
+        self._open_call = None if is_closed else call
         assembled = _arguments(call) if is_closed else None
-        # Arguments that cannot be put together are not those of a call without any.
+        # Pieces that cannot be assembled leave the call open: it did have arguments.
         yield ToolCallPart(
             call.key, call.id, call.name, assembled, closed=is_closed and assembled is not None
         )
@@ -283,7 +284,7 @@ def _arguments(call: _StreamedCall) -> Json | None:
     Each piece names its place (`$.foo.bar[0]`) and holds one value there. A text comes in several,
     one after the other.
     """
-    root: Json = {"$": call.given}
+    root: Json = {"$": call.arguments_object}
     texts: _Texts = {}
     try:
         for piece in call.pieces:
@@ -292,14 +293,14 @@ def _arguments(call: _StreamedCall) -> Json | None:
                 for name in _VALUE_MEMBERS
                 if (value := member(piece, name)) is not None
             ]
-            if values and call.given is not None:
+            if values and call.arguments_object is not None:
                 value = None if values[0][0] == "nullValue" else values[0][1]
                 _put(root, text(member(piece, "jsonPath")), value, texts)
     except (LookupError, AttributeError, TypeError):
         return None
     for (_, key), (holder, pieces) in texts.items():
         holder[key] = "".join(pieces)
-    return call.given
+    return call.arguments_object
 
 
 def _put(holder: Any, path: str, value: Any, texts: _Texts) -> None:
@@ -405,10 +406,7 @@ def _in_path(model: str) -> str:
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for.
-
-    A body, or the SDK's arguments (`config` is a dictionary or its object).
-    """
+    """Summarize a request: a body, or the SDK's arguments (`config` a dictionary or its object)."""
     contents, config = kwargs.get("contents"), kwargs.get("config")
     settings = (
         first_member(kwargs, "generationConfig", "generation_config") if config is None else config
@@ -533,7 +531,7 @@ def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
 
 
 class _CallReference(NamedTuple):
-    """What the result of a call repeats of it: its name, and its id unless we minted it."""
+    """The members of a call that its result repeats: its name, and its id unless we minted it."""
 
     name: str
     id: str | None
@@ -580,18 +578,18 @@ FORMAT: Final = Format(
         {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"},
     ),
     paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
-    in_path=_in_path,
-    routed=routed_by(_PATH),
+    encode_model=_in_path,
+    match_path=routed_by(_PATH),
     body=encode,
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig"),
     text_block=_text_block,
     own_summary=request_summary,
     reader=GeminiReader,
-    called=("a response of generateContent", "a chunk of generateContent"),
-    needs=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
-    objects=("candidates[].content.parts[]",),
-    lists=True,
-    failed=_failed,
+    labels=("a response of generateContent", "a chunk of generateContent"),
+    required_paths=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
+    object_paths=("candidates[].content.parts[]",),
+    accepts_list=True,
+    error_in=_failed,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

@@ -81,12 +81,12 @@ _RESUMABLE: Final = (Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN)
 _CONTENT_MEMBERS: Final = {"model_output": "content", "thought": "summary"}
 """Types of steps that hold content, and where."""
 _PIECES: Final = "pieces"
-"""What a stream adds to a step: to its content, or to the text of its arguments. In no reply."""
+"""Our member of a step for what a stream adds to its content or its arguments' text."""
 
 
 def _rows(ctx: Context) -> Mapping[str, Row]:
-    """What a status before the end means."""
-    return _ROWS if ctx.asked.background else _FOREGROUND
+    """Return the rows of a status before the end."""
+    return _ROWS if ctx.request.background else _FOREGROUND
 
 
 class InteractionsReader:
@@ -101,32 +101,32 @@ class InteractionsReader:
         self._rows = _rows(ctx)
         self._id: str | None = None
         self._kinds: dict[int, str] = {}  # of the steps, by their places among those of all hops
-        self._next = 0  # the place after the last step
+        self._next_place = 0  # the place after the last step
         self._base = 0  # where the indices of this hop begin
-        self._usage, self._earlier = Usage(), Usage()  # of this hop, and of those before it
-        # the status that said that the answer is cut, if no output followed
-        self._cut: str | None = None
-        # what was said would be an end, if no output followed; it is the end
-        self._may_end = self._over = False
+        self._usage, self._earlier_usage = Usage(), Usage()  # of this hop, and of those before it
+        # the status that said that the answer is truncated, if no output followed
+        self._truncated_status: str | None = None
+        # a status came, which is the end if no output follows; the end has come
+        self._has_status = self._is_over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
         kind, place = member(event, "event_type"), self._base + (count(member(event, "index")) or 0)
         if kind == "error":
-            if not self._over:
+            if not self._is_over:
                 yield parts.Reopened()
             yield parts.ErrorPart(member(event, "error") or "error")
-        if self._over:
+        if self._is_over:
             return  # The first terminal wins.
         match kind:
             case "step.delta":
-                if self._may_end:
-                    yield from self._goes_on()
+                if self._has_status:
+                    yield from self._reopen()
                 yield from self._delta(place, member(event, "delta"))
                 if (metadata := member(event, "metadata")) is not None:
                     yield from self._tokens(member(metadata, "total_usage"))
             case "step.start":
-                yield from self._goes_on()
+                yield from self._reopen()
                 yield from self._start(place, member(event, "step"))
             case "step.stop":
                 if self._kinds.get(place) == _CLIENT_CALL:
@@ -135,16 +135,14 @@ class InteractionsReader:
                 yield from self._tokens(member(event, "usage"))
             case "interaction.created":
                 interaction = member(event, "interaction")
-                self._cut = None
+                self._truncated_status = None
                 if self._kinds:
-                    self._base, self._earlier, self._usage = (
-                        self._next,
-                        self._earlier + self._usage,
-                        Usage(),
-                    )
+                    self._base = self._next_place
+                    self._earlier_usage += self._usage
+                    self._usage = Usage()
                     yield parts.Running(None)
                     yield parts.Vocabulary(self._rows)
-                yield from self._about(interaction)
+                yield from self._head(interaction)
                 yield from self._status(interaction)
             case "interaction.status_update":
                 self._id = text_or_none(member(event, "interaction_id")) or self._id
@@ -160,7 +158,7 @@ class InteractionsReader:
             ):
                 yield from self._end(event, is_body=True)
 
-    def _about(self, interaction: Any) -> Iterator[Part]:
+    def _head(self, interaction: Any) -> Iterator[Part]:
         self._id = text_or_none(member(interaction, "id")) or self._id
         model = text_or_none(member(interaction, "model")) or text_or_none(
             member(interaction, "agent")
@@ -170,35 +168,35 @@ class InteractionsReader:
 
     def _status(self, holder: Any) -> Iterator[Part]:
         """A status that may be the last."""
-        self._may_end = True
+        self._has_status = True
         if raw := raw_text(member(holder, "status")):
             yield parts.Reopened()
             yield from self._reasons(raw)
 
-    def _goes_on(self) -> Iterator[Part]:
+    def _reopen(self) -> Iterator[Part]:
         """Reopen the response when output follows a status.
 
         The status was no end, and resuming from a checkpoint before the output would repeat it.
         """
-        if self._may_end:
-            self._may_end, self._cut = False, None
+        if self._has_status:
+            self._has_status, self._truncated_status = False, None
             yield parts.Reopened()
 
     def _reasons(self, raw: str) -> Iterator[Part]:
-        """A status; beside it the one before that said that the answer is cut.
+        """Yield the reason of a status, after that of an earlier truncating status.
 
-        A later "completed" is not believed.
+        A "completed" after a truncating status does not count.
         """
         row = find_row(raw, _ROWS)
         if row is not None and row.incomplete and row.resume not in _RESUMABLE:
-            self._cut = raw
-        elif self._cut is not None:
-            yield _reason(self._cut)
+            self._truncated_status = raw
+        elif self._truncated_status is not None:
+            yield _reason(self._truncated_status)
         yield _reason(raw)
 
     def _end(self, interaction: Any, *, is_body: bool) -> Iterator[Part]:
         """The interaction that ends a stream, or that a body is."""
-        yield from self._about(interaction)
+        yield from self._head(interaction)
         if not self._kinds:  # A body; or a stream whose end alone tells what was said.
             place = 0
             for kind, run in runs(_answer(interaction), lambda step: member(step, "type")):
@@ -230,27 +228,28 @@ class InteractionsReader:
                 yield parts.Token(token)
             if status:
                 yield from self._reasons(status)
-            self._over, self._may_end = row is None or row.resume is not Resume.NATIVE_TOKEN, False
+            self._is_over = row is None or row.resume is not Resume.NATIVE_TOKEN
+            self._has_status = False
             yield parts.End(is_body)
         if errors:
             yield parts.ErrorPart(errors[0])
 
     def _tokens(self, usage: Any) -> Iterator[Part]:
-        """The figures are totals of the interaction so far: they replace what was said before."""
+        """Yield the usage. The figures are totals of the interaction: they replace earlier ones."""
         if (totals := parts.usage_in(NAME, usage)) is not None:
             self._usage = totals
-            yield parts.Tokens(self._earlier + totals)
+            yield parts.Tokens(self._earlier_usage + totals)
 
     def _start(self, place: int, step: Any, *, is_body: bool = False) -> Iterator[Part]:
         members: Json = dict(step) if isinstance(step, dict) else {}
         kind = self._kinds[place] = text(members.get("type"))
-        self._next = max(self._next, place + 1)
+        self._next_place = max(self._next_place, place + 1)
         if kind == _CLIENT_CALL:
             # The result that answers a call must name the same id.
             members["id"] = id_text(members.get("id")) or mint_id(self._id, place)
-            call_arguments = as_arguments(members.get("arguments"))
+            arguments = as_arguments(members.get("arguments"))
             yield ToolCallPart(
-                place, members["id"], text(members.get("name")), call_arguments, closed=is_body
+                place, members["id"], text(members.get("name")), arguments, closed=is_body
             )
         if self._keep:
             yield Block(place, members)
@@ -267,7 +266,7 @@ class InteractionsReader:
         if place not in self._kinds:
             if delta_type != "text":
                 return
-            # Text without the start of its step is text all the same.
+            # Text counts even if its step has no start event.
             yield from self._start(place, {"type": "model_output"})
         kind = self._kinds[place]
         if delta_type in _CONTENT_TYPES or delta_type == "thought_summary":
@@ -275,16 +274,12 @@ class InteractionsReader:
             yield from _content_text(kind, content)
             piece: Json = {_PIECES: [content]}
         elif delta_type == "arguments_delta":
-            call_arguments = as_arguments(member(delta, "arguments"))
-            raw = (
-                json.dumps(call_arguments)
-                if isinstance(call_arguments, dict)
-                else call_arguments or ""
-            )
+            arguments = as_arguments(member(delta, "arguments"))
+            raw = json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
             if kind == _CLIENT_CALL:
                 yield ToolCallPart(place, arguments=raw)
             piece = {_PIECES: [{"text": raw}]}
-        # Their places are counted from where its text begins.
+        # Its positions count from the start of the step's text.
         elif delta_type == "text_annotation_delta":
             piece = {_PIECES: [{"annotations": items(member(delta, "annotations"))}]}
         else:  # `thought_signature`, or what a server's tool gave
@@ -333,9 +328,7 @@ def _answer(interaction: Any) -> Sequence[Any]:
         ):
             entries = [*group]
             steps += [{"type": "model_output", "content": entries}] if is_content else entries
-    inputs = [
-        position for position, step in enumerate(steps) if member(step, "type") == "user_input"
-    ]
+    inputs = [index for index, step in enumerate(steps) if member(step, "type") == "user_input"]
     return steps[inputs[-1] + 1 :] if inputs else steps
 
 
@@ -482,7 +475,7 @@ FORMAT: Final = Format(
     # One word for an answer that is cut, whatever cut it.
     voice=Voice("v1_", "call_", "x-request-id"),
     paths={"": "/interactions"},
-    routed=routed_by(
+    match_path=routed_by(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"
         rf"|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
     ),
@@ -491,14 +484,14 @@ FORMAT: Final = Format(
         NAME, output_step, forced_tool_path="generation_config.tool_choice", by_id=True
     ),
     text_block=output_step,
-    fetches=True,
+    can_fetch=True,
     reader=InteractionsReader,
     own_rows=_rows,
-    called=("an interaction", "an event of an interaction"),
-    needs=("status", "steps", "outputs"),
-    kinds=r"error|(?:interaction|step)\..+",
-    objects=("steps[]", "outputs[]"),
-    failed=error_without("status", "steps", "outputs"),
+    labels=("an interaction", "an event of an interaction"),
+    required_paths=("status", "steps", "outputs"),
+    event_types=r"error|(?:interaction|step)\..+",
+    object_paths=("steps[]", "outputs[]"),
+    error_in=error_without("status", "steps", "outputs"),
     blocks=_blocks,
     end_words=(*END_WORDS, b"interaction.completed"),
     reply=script,

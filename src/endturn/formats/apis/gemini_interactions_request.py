@@ -66,7 +66,7 @@ def _tool(tool: Tool) -> Json:
 
 
 def _tool_choice(choice: str) -> str | Json | None:
-    """How a choice is written, also of tools that only `extra` holds."""
+    """Return the API's form of a tool choice, also for tools that only `extra` holds."""
     match choice:
         case "auto":
             return None

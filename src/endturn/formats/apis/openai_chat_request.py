@@ -49,7 +49,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _stream_members(stream: bool, dialect: str) -> Json:
-    """What asks for a stream, and for usage at its end; watsonx says it in the path."""
+    """Return the members that request a stream with usage at its end; watsonx has a path for it."""
     if not stream or dialect == "watsonx":
         return {}
     return (
@@ -132,7 +132,7 @@ def _replay_message(message: Message, own: Sequence[Json]) -> list[Json]:
 # --- Continuation ---------------------------------------------------------------------------------
 
 _CONTINUE_PREFILL: Final = {"continue_final_message": True, "add_generation_prompt": False}
-"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
+"""The members that make vLLM and SGLang continue a last message of the assistant."""
 
 
 def resume(
@@ -143,23 +143,23 @@ def resume(
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """The request that asks for the rest of a cut response.
+    """Return the request for the rest of a truncated response.
 
-    The original's messages stand first, unchanged.
+    The original's messages come first, unchanged.
 
     Args:
         prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing
             whitespace stripped: servers refuse it there); `resend` (the answer verbatim, nothing
             after it).
-        dialect: how a server is told to go on with a prefill.
+        dialect: decides how the server is made to continue a prefill.
     """
     if (resend_request := resend(request, response, strategy)) is not None:
         return resend_request
     *earlier, last = request.messages or (Message(role="user", content=""),)
     if last.role == "assistant":
-        # The answer that was cut went on with a prefill: both are one message, and servers take no
-        # two in a row.
+        # The truncated answer continued a prefill: both are one message, since servers refuse two
+        # in a row.
         request, response = request.but(messages=earlier), _merge_prefill(last, response)
     request = request.but(
         extra={

@@ -145,7 +145,7 @@ def _types_of_calls(message: Message, own: Iterable[Json] | None) -> dict[str, s
 
 
 def _replay_items(message: Message, blocks: Iterable[Json], *, is_stored: bool) -> list[Json]:
-    """The items of a response as they came, but for calls that were taken out of the history since.
+    """Return a response's items unchanged, without calls that were removed from the history since.
 
     Args:
         is_stored: the server keeps responses. Where it does not, it cannot find a reasoning item by
@@ -163,14 +163,14 @@ def _replay_items(message: Message, blocks: Iterable[Json], *, is_stored: bool) 
 
 
 def _answered_ids(blocks: Iterable[Json]) -> set[str]:
-    """The calls whose results stand beside them: the server ran them."""
+    """Return the ids of calls whose results are among the items: the server ran them."""
     return {
         text(item.get("call_id")) for item in blocks if text(item.get("type")).endswith("_output")
     } - {""}
 
 
 def _keep_paired(blocks: Iterable[Json], keep: Callable[[Json], bool]) -> list[Json]:
-    """The items to keep, without empty messages, and without reasoning whose own items all went.
+    """Return the items to keep, without empty messages, and without reasoning that lost its items.
 
     "Item 'rs_…' of type 'reasoning' was provided without its required following item": a 400.
     """
@@ -205,15 +205,14 @@ def resume(
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """The request that asks for the rest of a cut response.
+    """Return the request for the rest of a truncated response.
 
-    The original's messages stand first, unchanged.
+    The original's messages come first, unchanged.
 
-    A response that is still being made is fetched. The API takes no prefill: it is prompted
-    instead.
+    A response that is still running is fetched. The API takes no prefill: it gets a prompt instead.
 
     Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used where nothing is asked.
+        prompt: the nudge; the last user message, marked synthetic. Unused for a fetch or a resend.
         strategy: `prompt`; `resend` (the answer verbatim, nothing after it).
     """
     if response.stop.resume is Resume.RETRIEVE_SAME_ID:
@@ -235,7 +234,7 @@ def resume(
 
 
 def _unfinished(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
-    """The items of a cut response that may be replayed.
+    """Return the items of a truncated response that may be replayed.
 
     No call without its result, no reasoning without its items.
     """
@@ -258,18 +257,18 @@ FORMAT: Final = Format(
     provider="openai",
     voice=Voice("resp_", "call_", "x-request-id", WORDS),
     paths={"": "/responses"},
-    routed=routed_by(_PATH),
+    match_path=routed_by(_PATH),
     body=encode,
     resume=resume,
     unfinished=_unfinished,
-    fetches=True,
+    can_fetch=True,
     reader=reader.ResponsesReader,
     own_rows=reader.rows,
-    called=("a response", "an event of a response's stream"),
-    kinds=r"error|response\..+",
-    objects=("output[]", "response.output[]", "item", "part"),
-    own_faulty=reader.shape_error,
-    failed=reader.error_of,
+    labels=("a response", "an event of a response's stream"),
+    event_types=r"error|response\..+",
+    object_paths=("output[]", "response.output[]", "item", "part"),
+    own_shape_error=reader.shape_error,
+    error_in=reader.error_of,
     blocks=reader.output_of,
     end_words=(*END_WORDS, *map(str.encode, reader.ENDS), b'"output"', b'"status"', b'"response"'),
     has_end=True,

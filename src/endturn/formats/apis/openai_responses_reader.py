@@ -1,9 +1,9 @@
-"""What the Responses API answers, as parts; and what it says of its end, in one word.
+"""Reads responses of the Responses API as parts, and their end as one raw reason.
 
 A response is a list of items: messages and reasoning, each of parts; calls of the client's tools;
-calls of the server's own, with their results. A stream tells each item as it begins, its pieces,
-and the item whole; its last event holds the whole response, as a body does. Servers other than
-OpenAI's leave out any of these but one.
+calls of the server's own, with their results. A stream has events for the start of each item, its
+pieces, and the complete item; its last event holds the whole response, as a body does. Servers
+other than OpenAI's leave out any of these but one.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _INTERRUPTED: Final = replace(REASONS[""]["in_progress(foreground EOF)"], termin
 _ROWS: Final = rows_of(NAME, "")
 _FOREGROUND: Final = {**_ROWS, **dict.fromkeys(RUNNING, _INTERRUPTED)}
 BACKGROUND: Final = {**_ROWS, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
-"""The table of a response that a job of the server's makes: it goes on when nobody listens."""
+"""The table of a response that runs as a background job, which continues without a client."""
 DECLARED: Final = {**REASONS[""], **{raw: BACKGROUND[raw] for raw in RUNNING}}
-"""What the API itself says, without the words that compatible servers share."""
+"""The API's own reasons, without the words that compatible servers share."""
 _UNMAPPED_ROWS: Final = {
     "failed": REASONS[""]["failed"],
     "incomplete": Row(StopReason.UNKNOWN, True, mapped=False),
 }
-"""What a status means with a code or a reason that no table has."""
+"""The rows of a status with a code or a reason that no table has."""
 
 # The last two are not in the SDK: what a cancelled job's stream would say, and what OpenRouter says
 # for all the others.
@@ -69,7 +69,7 @@ _START_EVENTS: Final = frozenset({"response.created", "response.queued", "respon
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PiecePath:
-    """Where what events tell in pieces stands.
+    """The place of a text that events send in pieces.
 
     Type of item, its list of parts, type of part, and the member.
     """
@@ -94,11 +94,11 @@ _PART_TYPES: Final = {place.part: place for place in _PATHS.values() if place.pa
     "text": _PATHS["output_text"]
 }
 CALL_INPUTS: Final = {place.item: place.member for place in _PATHS.values() if not place.part}
-"""Calls of the client's own tools: the member that holds what the tool is given."""
+"""Type of a call of a client's tool → the member that holds the tool's input."""
 
 
 _CALL_SUFFIXES: Final = ("_call", "_output")
-"""How the types of calls end, and of their results."""
+"""The endings of the types of calls and of their results."""
 
 APPROVAL: Final = "mcp_approval_request"
 """An item that asks the client whether the server may run a tool. It is no call: the server makes
@@ -133,16 +133,16 @@ class _Item:
 
     Attributes:
         number: how many items began before it.
-        call_id: what a call's result names it by; minted where the server gave none.
-        told: its members, as far as they were told.
-        unfinished: all of it was told, and its own status says that it is not whole.
+        call_id: the id by which a result names the call; minted if the server sent none.
+        members: its members so far.
+        is_unfinished: all of it has arrived, and its own status says that it is incomplete.
     """
 
     number: int
     kind: str
     call_id: str = ""
-    told: Json = field(default_factory=dict)
-    unfinished: bool = False
+    members: Json = field(default_factory=dict)
+    is_unfinished: bool = False
 
 
 _NO_ITEMS: Final[deque[_Item]] = deque()
@@ -160,8 +160,8 @@ class ResponsesReader:
         self._id: str | None = None
         self._items: list[_Item] = []
         self._finished = 0  # items of which nothing is kept
-        self._named: dict[tuple[str, object], _Item] = {}
-        self._said: set[tuple[int, _PiecePath, int]] = set()
+        self._items_by_name: dict[tuple[str, object], _Item] = {}
+        self._text_keys: set[tuple[int, _PiecePath, int]] = set()
         self._first_index: dict[tuple[int, _PiecePath], int] = {}
         self._is_body = False  # one whole response, as a body: no event belongs to it
 
@@ -171,16 +171,16 @@ class ResponsesReader:
             return iter(())
         kind = text(member(event, "type"))
         if kind == "error" or (not kind and error_of(event)):
-            # The API's own error is the event itself; gateways, and its websocket, put it in a
+            # The API's own error is the event itself; gateways, and its websocket, put it into a
             # member.
             error = member(event, "error") or {
                 name: member(event, name) for name in ("code", "message")
             }
             return iter((parts.ErrorPart(error),))
         if path := _DELTA_EVENTS.get(kind):
-            item = self._named.get((path.item, text(member(event, "item_id")))) or self._find(
-                event, path.item
-            )
+            item = self._items_by_name.get(
+                (path.item, text(member(event, "item_id")))
+            ) or self._item_of(event, path.item)
             return self._piece(
                 item, path, _index(path, event), as_text(member(event, "delta")), event
             )
@@ -189,19 +189,21 @@ class ResponsesReader:
     def _event(self, kind: str, event: Any) -> Iterator[Part]:
         item, part = member(event, "item"), member(event, "part")
         if path := _DONE_EVENTS.get(kind):
-            yield from self._whole(
-                self._find(event, path.item), path, _index(path, event), event, event
+            yield from self._completed_part(
+                self._item_of(event, path.item), path, _index(path, event), event, event
             )
         elif kind == "response.content_part.done":
             if path := _PART_TYPES.get(text(member(part, "type"))):
-                yield from self._whole(
-                    self._find(event, path.item), path, _index(path, event), part, event
+                yield from self._completed_part(
+                    self._item_of(event, path.item), path, _index(path, event), part, event
                 )
         elif kind in ("response.output_item.added", "response.output_item.done"):
             if item is not None:  # Servers send it empty, and the SDK reads past that.
                 is_start = kind.endswith("added")
-                known_item = self._find(event, text(member(item, "type")), item, is_start=is_start)
-                yield from self._learn(known_item, item, is_start=is_start)
+                known_item = self._item_of(
+                    event, text(member(item, "type")), item, is_start=is_start
+                )
+                yield from self._update_item(known_item, item, is_start=is_start)
         elif kind in _START_EVENTS:
             response = member(event, "response")
             yield from self._head(response)
@@ -244,15 +246,15 @@ class ResponsesReader:
             # Not by index: servers leave gaps, and some give their items other ids than in the
             # stream.
             kind = text(member(raw, "type"))
-            current = self._named.get((kind, text(member(raw, "id"))))
+            current = self._items_by_name.get((kind, text(member(raw, "id"))))
             if current is None or current.number in matched:
                 candidates = waiting.get(kind, _NO_ITEMS)
                 while candidates and candidates[0].number in matched:
                     candidates.popleft()
-                current = candidates.popleft() if candidates else self._begin(kind)
+                current = candidates.popleft() if candidates else self._new_item(kind)
             matched.add(current.number)
-            yield from self._learn(current, raw, number=number)
-        # Some servers end a call with its arguments, and tell nothing of it here.
+            yield from self._update_item(current, raw, number=number)
+        # Some servers end a call with its arguments, and leave it out of this response.
         if status == COMPLETED:
             unmatched = (
                 item for item in streamed_items if item.call_id and item.number not in matched
@@ -260,14 +262,14 @@ class ResponsesReader:
             yield from (
                 parts.ToolCallPart(item.call_id, closed=True)
                 for item in unmatched
-                if not item.unfinished
+                if not item.is_unfinished
             )
-            if is_contradicted:  # No call of a response that is still made is known to be whole.
+            if is_contradicted:  # no call of a running response is known to be complete
                 for item in self._items:
                     if item.call_id:
-                        item.unfinished = True
+                        item.is_unfinished = True
                         yield parts.ToolCallPart(item.call_id, closed=False)
-            if is_contradicted or any(item.unfinished for item in self._items):
+            if is_contradicted or any(item.is_unfinished for item in self._items):
                 yield parts.Unfinished()
         yield parts.Running(status if status in RUNNING else None)
         if status not in RUNNING:
@@ -275,11 +277,9 @@ class ResponsesReader:
         yield parts.End()
 
     def _without_finished(self, output: Sequence[Any]) -> Generator[Part, None, Sequence[Any]]:
-        """Tell what nothing can change of a response, where no content is kept.
+        """Yield the parts that later items cannot change, if no content is kept.
 
-        Returns the other items.
-
-        That are calls, and the first messages, as long as they are nothing but text.
+        Those are of calls, and of the first messages that hold only text. Returns the other items.
         """
         if len(output) < 2:
             return output
@@ -335,10 +335,10 @@ class ResponsesReader:
         )
         raw = f"{status or 'incomplete'}:{code}" if code else status
         row = find_row(raw or "", self._rows)
-        # The status says more than free text beside it.
+        # The status is better evidence than free text beside it.
         row = None if row is not None and not row.mapped else row
         if details is not None and code and status != "incomplete":
-            # Servers that say "completed" although their details say why it is not.
+            # Some servers say "completed" although the details name a reason for the opposite.
             row = find_row(f"incomplete:{code}", self._rows) or _UNMAPPED_ROWS["incomplete"]
             yield parts.Vocabulary({**self._rows, str(raw): row})
         elif row is None and status in _UNMAPPED_ROWS:
@@ -347,7 +347,7 @@ class ResponsesReader:
             raw, detail=label_of(error) if error and (row is None or row.detail is None) else None
         )
 
-    def _find(self, event: Any, kind: str, raw: Any = None, *, is_start: bool = False) -> _Item:
+    def _item_of(self, event: Any, kind: str, raw: Any = None, *, is_start: bool = False) -> _Item:
         """Return the item that an event is about, by its id, else by its index.
 
         Some servers give each event an id of its own, others give all items the same index.
@@ -357,24 +357,25 @@ class ResponsesReader:
         names.append((kind, count(member(event, "output_index"))))
         lookup = names[:1] if is_start else names
         item = next(
-            (self._named[name] for name in lookup if name in self._named), None
-        ) or self._begin(kind)
-        self._named |= dict.fromkeys(names, item)
+            (self._items_by_name[name] for name in lookup if name in self._items_by_name), None
+        ) or self._new_item(kind)
+        self._items_by_name |= dict.fromkeys(names, item)
         return item
 
-    def _begin(self, kind: str) -> _Item:
+    def _new_item(self, kind: str) -> _Item:
         self._items.append(_Item(len(self._items) + self._finished, kind))
         return self._items[-1]
 
-    def _learn(
+    def _update_item(
         self, item: _Item, raw: Any, *, is_start: bool = False, number: int | None = None
     ) -> Iterator[Part]:
-        """An item as it begins, or all of it.
+        """Take an item at its start, or the complete item.
 
-        Its number in the whole response, where that holds it.
+        Args:
+            number: its position in the final response; None for an event's item.
         """
         is_client = is_client_call(raw)
-        item.unfinished = (
+        item.is_unfinished = (
             not is_start and (is_client or item.kind == "message") and _is_unfinished(raw)
         )
         if is_client:
@@ -387,34 +388,34 @@ class ResponsesReader:
         elif item.kind.endswith("_output"):
             yield parts.ServerCall(text(member(raw, "call_id")))
         if self._keep:
-            item.told |= {
+            item.members |= {
                 name: value
                 for name, value in raw.items()
-                if value is not None or name not in item.told
+                if value is not None or name not in item.members
             }
             # The result that answers a call must name the same id.
-            item.told |= {"call_id": item.call_id} if is_client else {}
+            item.members |= {"call_id": item.call_id} if is_client else {}
             yield parts.Block(
-                (item.number,) if number is None else (_OUTPUT, number), item.told, begins=True
+                (item.number,) if number is None else (_OUTPUT, number), item.members, begins=True
             )
         for name in () if is_start else ("summary", "content"):
             entries = items(member(raw, name))
-            is_last = number is not None and not (self._keep or self._said)
+            is_last = number is not None and not (self._keep or self._text_keys)
             if is_last and len(entries) > 1 and (plain_text := only_text(entries, "output_text")):
                 yield parts.Text(plain_text)
                 continue
             for index, part in enumerate(entries):
                 if path := _PART_TYPES.get(text(member(part, "type"))):
-                    if len(entries) == 1 and (item.number, path, 0) not in self._said:
+                    if len(entries) == 1 and (item.number, path, 0) not in self._text_keys:
                         # Bedrock's pieces of it have the item's index.
                         index = self._first_index.get((item.number, path), 0)
-                    yield from self._whole(item, path, index, part)
+                    yield from self._completed_part(item, path, index, part)
 
-    def _whole(
+    def _completed_part(
         self, item: _Item, path: _PiecePath, index: int, holder: Any, event: Any = None
     ) -> Iterator[Part]:
-        """All of a part, or of what a call is given: it counts if no piece of it had come."""
-        is_reported = (item.number, path, index) in self._said
+        """Yield a complete part or call input, unless its pieces have come before."""
+        is_reported = (item.number, path, index) in self._text_keys
         return self._piece(
             item,
             path,
@@ -426,9 +427,10 @@ class ResponsesReader:
     def _piece(
         self, item: _Item, path: _PiecePath, index: int, piece: str, event: Any = None
     ) -> Iterator[Part]:
-        """A piece of a part of an item, or of what a call is given.
+        """Yield a piece of a part or of a call's input.
 
-        The event that tells it, if one does.
+        Args:
+            event: the event that holds it; None for a piece from a final response.
         """
         if path.item == "message":
             yield parts.Text(piece, refusal=path.part == "refusal")
@@ -438,7 +440,7 @@ class ResponsesReader:
             yield parts.ToolCallPart(item.call_id, arguments=piece)
         if piece:
             key = (item.number, path, index)
-            self._said.add(key)
+            self._text_keys.add(key)
             self._first_index.setdefault(key[:2], key[2])
             if self._keep:
                 yield parts.Block(key, {"text": piece, "id": member(event, "item_id")})
@@ -474,7 +476,7 @@ def _kind(item: Any) -> str:
 
 
 def _part_text(value: Any, path: _PiecePath) -> str:
-    """Return what a part holds; of a call the arguments, whatever JSON they are."""
+    """Return a part's text; of a call the arguments, as JSON text if they are other JSON."""
     if path.parts or value is None:
         return as_text(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -487,10 +489,9 @@ def _index(path: _PiecePath, holder: Any) -> int:
 
 
 def _is_unfinished(raw: Any) -> bool:
-    """Return whether a message or a client call says of itself that it is not whole.
+    """Return whether a message or a client call reports itself as incomplete.
 
-    A call that a server's program makes is in progress until its result comes: nothing of it is
-    missing.
+    A call by a server's program is in progress until its result comes, and complete all the same.
     """
     awaits_result = member(member(raw, "caller"), "type") == "program"
     return member(raw, "status") in (
@@ -510,7 +511,7 @@ def _call(item: _Item, raw: Any, is_start: bool) -> Part:
         if isinstance(call_input, dict)
         else text(call_input)
     )
-    closed = None if is_start else not item.unfinished
+    closed = None if is_start else not item.is_unfinished
     return parts.ToolCallPart(
         item.call_id,
         item.call_id,
@@ -525,7 +526,7 @@ def _call(item: _Item, raw: Any, is_start: bool) -> Part:
 
 def rows(ctx: Context) -> Mapping[str, Row]:
     """Return the stop reasons of a response: in the background, or while the client waits."""
-    return BACKGROUND if ctx.asked.background else _FOREGROUND
+    return BACKGROUND if ctx.request.background else _FOREGROUND
 
 
 _OUTPUT: Final = -1
@@ -533,9 +534,9 @@ _OUTPUT: Final = -1
 
 
 def output_of(fold: Fold) -> list[Json]:
-    """The items of a response.
+    """Return the items of a response.
 
-    As it tells them at its end, else as each was told, with what came of it in pieces.
+    The items of its final event, else those of the events, completed from their pieces.
     """
     items_by_number: dict[int, Json] = {}
     pieces: dict[int, Json] = {}
@@ -550,7 +551,7 @@ def output_of(fold: Fold) -> list[Json]:
             extra: Json = {"annotations": []} if path.part == "output_text" else {}
             piece_parts = pieces.setdefault(number, {}).setdefault(path.parts, [])
             piece_parts.append({"type": path.part, path.member: block["text"], **extra})
-            # Where no event said that the item begins.
+            # An item without a start event gets the members that the API requires.
             required: Json = {"role": "assistant"} if path.item == "message" else {"summary": []}
             items_by_number.setdefault(
                 number,
@@ -565,7 +566,7 @@ def output_of(fold: Fold) -> list[Json]:
 
 
 def is_response(body: Any) -> bool:
-    """Whether something is a whole response, and no event or error."""
+    """Return whether a JSON value is a whole response, and no event or error."""
     has_content = isinstance(member(body, "output"), list) or isinstance(
         member(body, "status"), str
     )
@@ -573,7 +574,7 @@ def is_response(body: Any) -> bool:
 
 
 def shape_error(data: Mapping[str, Any], is_body: bool) -> str | None:
-    """What is wrong with a body that is none."""
+    """Return a sentence on the error of a body that is no response; None if it is one."""
     if is_body and not is_response(data):
         return (
             f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
@@ -588,6 +589,6 @@ def _is_unreadable(response: Any) -> bool:
 
 
 def error_of(data: Any) -> Any:
-    """The error that stands where an answer should: the event or body itself."""
+    """Return the error that an event or a body is in place of an answer; None if it is none."""
     is_error = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
     return data if is_error else None

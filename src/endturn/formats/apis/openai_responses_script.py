@@ -27,8 +27,8 @@ WORDS: Final = {
     StopReason.PAUSED: "in_progress",
     StopReason.ERROR: "failed:server_error",
 }
-"""What the API says for a reason where it is not the first row of the table that means it: calls
-and refusals are in the output, and a background job says that it is one."""
+"""The status of a reason, if it is not the first row of the table with that reason: calls and
+refusals are in the output, and a background job has a status of its own."""
 _END_STATUSES: Final = (COMPLETED, "incomplete", "failed", "cancelled")
 _TRUNCATION_REASONS: Final = (
     StopReason.MAX_TOKENS,
