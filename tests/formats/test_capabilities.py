@@ -21,7 +21,7 @@ from endturn.formats import capabilities
     ],
 )
 def test_a_model_that_takes_a_prefill(format_name: str, dialect: str, model: str) -> None:
-    assert capabilities.of(format_name, dialect, model).prefill is True
+    assert capabilities.capability_of(format_name, dialect, model).prefill is True
 
 
 @pytest.mark.behaviour(14)
@@ -38,4 +38,4 @@ def test_a_model_that_takes_a_prefill(format_name: str, dialect: str, model: str
     ],
 )
 def test_a_model_that_takes_no_prefill(format_name: str, dialect: str, model: str) -> None:
-    assert capabilities.of(format_name, dialect, model).prefill is False
+    assert capabilities.capability_of(format_name, dialect, model).prefill is False

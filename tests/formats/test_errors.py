@@ -10,15 +10,15 @@ from hypothesis import given, strategies as st
 
 from endturn.formats import Context
 from endturn.formats.errors import (
-    _HINTED,
     _KEY_HINTS,
-    _LONG,
+    _KEY_PATTERNS,
+    _LONG_WORD,
     _NAMED_KEY,
     _RANDOM_KEY,
     _SPELLED_KEY,
     MAX_ERROR_BYTES,
-    broken,
     error_of,
+    error_stop,
     quota,
     shortened,
 )
@@ -176,7 +176,7 @@ def test_each_match_of_a_sentence_has_one_of_its_words(pattern: str, words: list
     assert any(word in text.casefold() for word in words)
 
 
-@pytest.mark.parametrize(("pattern", "hints"), [(pattern, hints) for pattern, hints, _ in _HINTED])
+@pytest.mark.parametrize(("pattern", "hints"), [(pattern, hints) for pattern, hints, _ in _KEY_PATTERNS])
 @given(data=st.data())
 def test_each_kind_of_key_has_a_hint_of_its_own(pattern: str, hints: tuple[str, ...], data: st.DataObject) -> None:
     """So a text without any of them need not be searched."""
@@ -189,7 +189,7 @@ def test_each_key_has_a_hint(data: st.DataObject) -> None:
     """So a text without any hint has no key in it."""
     key = re.compile(f"(?x){_NAMED_KEY}|{_SPELLED_KEY}|{_RANDOM_KEY}")
     text = data.draw(st.from_regex(key, alphabet=ASCII))
-    assert any(hint in text.casefold() for hint in _KEY_HINTS) or _LONG.search(text)
+    assert any(hint in text.casefold() for hint in _KEY_HINTS) or _LONG_WORD.search(text)
 
 
 @given(before=st.text(ASCII, max_size=40), length=st.integers(0, 3_000), limit=st.sampled_from([120, 300, 1_000]))
@@ -236,7 +236,7 @@ def test_no_part_of_a_key_is_shown(before: str, length: int, limit: int) -> None
     ],
 )
 def test_an_error_inside_a_stream_is_a_stop(error: object, reason: str, raw: str, detail: str) -> None:
-    stop = broken(error)
+    stop = error_stop(error)
     assert (stop.reason, stop.raw, stop.detail) == (reason, raw, detail)
 
 

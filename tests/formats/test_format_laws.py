@@ -64,7 +64,7 @@ def test_what_follows_the_last_event_says_nothing(recorded: Recorded, data: st.D
     for event in events:
         summarizer.feed(event)
         # Google's SDK joins what follows a pause.
-        if summarizer.over and summarizer.close().stop.reason is not StopReason.PAUSED:
+        if summarizer.is_over and summarizer.close().stop.reason is not StopReason.PAUSED:
             break
     seen, all_seen = summarizer.close().stop, summarized(recorded.format, events, ctx).stop
     assert (seen.reason, seen.raw, seen.terminal_seen) == (all_seen.reason, all_seen.raw, all_seen.terminal_seen)

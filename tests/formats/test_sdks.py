@@ -49,7 +49,9 @@ to_protobuf: Any = import_module("google.protobuf.json_format").ParseDict
 
 def seen(format: str, things: Iterable[Any], ctx: Context) -> ResponseSummary:
     """What telemetry makes of an SDK's objects."""
-    return summarized(format_of(format), (dumped(thing, choices=ctx.asked.facts.choice_count) for thing in things), ctx)
+    return summarized(
+        format_of(format), (dumped(thing, choices=ctx.request.facts.choice_count) for thing in things), ctx
+    )
 
 
 def decoded(format: str, things: list[Any], ctx: Context, *, stream: bool) -> ChatResponse:

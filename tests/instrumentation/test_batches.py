@@ -58,9 +58,9 @@ def ended() -> Iterator[list[CallEnded]]:
 def begin(speaks: Format, context: Context, content_type: str) -> Exchange:
     call = open_call(
         Layer.CLIENT,
-        replace(context.asked.facts, stream=True),
+        replace(context.request.facts, stream=True),
         EndpointFacts(provider=speaks.provider),
-        asked=context.asked,
+        asked=context.request,
     )
     assert call is not None
     made = Exchange(speaks, context, True, nullcontext(), call)
@@ -92,7 +92,7 @@ def read(made: Exchange, chunks: list[bytes], how: str, clock: Clock) -> int | N
 def streamed(recorded: Recorded, name: str) -> tuple[Context, list[bytes]]:
     """One of the format's streams on file: what was asked, and the bytes of each event."""
     context = recorded.contexts[name]
-    context = replace(context, asked=context.asked.with_facts(stream=True))
+    context = replace(context, request=context.request.with_facts(stream=True))
     return context, [framing.frame(event, recorded.format.framing) for event in recorded.streams[name]]
 
 

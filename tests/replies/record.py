@@ -85,18 +85,18 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
     api, ctx = format_of(format_), context(case)
     summarizer, decoder = api.summarizer(ctx), api.decoder(ctx)
     failed: Exception | None = None
-    yield [], summarizer.close(left=True), (summarizer.close(), decoder.close())
+    yield [], summarizer.close(abandoned=True), (summarizer.close(), decoder.close())
     for event in case["events"]:
         event = Event(event.get("name"), packed(event["data"]))
         deltas: list[Delta] = []
-        if not summarizer.broken:
+        if not summarizer.is_broken:
             summarizer.feed(event)
         if failed is None:
             try:
                 deltas += decoder.feed(event)
             except Exception as error:
                 failed = error
-        yield deltas, summarizer.close(left=True), (summarizer.close(), failed or decoder.close())
+        yield deltas, summarizer.close(abandoned=True), (summarizer.close(), failed or decoder.close())
 
 
 def packed(data: Any) -> Any:
@@ -156,7 +156,7 @@ REQUESTS: Final[Mapping[str, Callable[[Format, Json], Any]]] = {
     "reply": lambda api, case: api.reply(_response(case["response"]), **case["how"]),
     "body": _body,
     "arguments": lambda api, case: _summary(api, case["body"]),
-    "path": lambda api, case: api.routed(case["method"], case["path"]),
+    "path": lambda api, case: api.match_path(case["method"], case["path"]),
     "error": _error,
 }
 """What is done with requests and error answers: the name of the file → what makes the `expected` of a case in it."""

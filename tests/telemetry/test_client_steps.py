@@ -97,7 +97,7 @@ def asks(format_name: str, request: Json, response: Json) -> CallEnded:
     asked = spoken.request_summary(request)
     call = open_call(Layer.CLIENT, asked.facts, EndpointFacts(provider="p"), asked=asked)
     assert call is not None
-    seen = summarize(spoken, Context(asked=asked), response)
+    seen = summarize(spoken, Context(request=asked), response)
     ended = call.end(seen.facts, tail=seen.tail, tool_calls=seen.tool_calls)
     assert ended is not None
     return ended

@@ -146,7 +146,7 @@ class Terms:
             turn=turn,
             request=request,
             base=base,
-            capability=capabilities.of(
+            capability=capabilities.capability_of(
                 setup.format.name, setup.dialect, base.model, json_format=base.format
             ),
             tools=tools,

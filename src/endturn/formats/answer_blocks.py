@@ -1,11 +1,9 @@
-"""An answer's blocks in a history.
-
-Without calls that left it, with another text, and of two parts of one answer.
+"""Edits an answer's blocks for a history: drop calls, replace the text, merge two parts.
 
 A provider's own blocks hold what its API demands back: signed thinking, signatures of calls,
-reasoning items. So they are edited, not dropped, where a call was not run, a text was shortened, or
+reasoning items. So they are edited, not dropped, if a call was not run, a text was shortened, or
 an overlap was removed. The controller's next request, the result's messages, a transcript and a
-turn that is taken up again all go through these functions.
+resumed turn all use these functions.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from endturn.errors import UsageError
-from endturn.formats.next_request import is_thought, sent_back
+from endturn.formats.next_request import is_thought, replayable_blocks
 from endturn.formats.reading import items
 from endturn.formats.registry import format_of
 from endturn.vocabulary import Blocks, Json, ToolCall
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 THINKING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
 """The members in which messages of chat formats keep thinking."""
 _TEXT_TYPES: Final = (None, "text", "output_text")
-_HOLDERS: Final = (None, "message", "model_output")
+_CONTAINER_TYPES: Final = (None, "message", "model_output")
 """The types of blocks whose `content` is visible text, or holds it. A message of a chat format has
 none."""
 
@@ -34,33 +32,35 @@ none."""
 def unfinished(
     blocks: Blocks | None, calls: Sequence[ToolCall], *, resend: bool = False
 ) -> Blocks | None:
-    """The blocks of an answer that is not sent back as it came; None where nothing of them is left.
+    """Return the blocks of an incomplete answer that may be sent back; None if there are none.
 
     Args:
         calls: the client's calls that stay.
-        resend: the answer is sent back to be taken up where it stands: nothing but calls goes.
+        resend: the answer is sent back to be continued in place: only calls are removed.
     """
     format = _format(blocks)
     if blocks is None or format is None:
         return None
-    left = sent_back(blocks.items, calls) if resend else format.unfinished(blocks.items, calls)
-    return Blocks(blocks.format, tuple(left)) if left else None
+    remaining = (
+        replayable_blocks(blocks.items, calls) if resend else format.unfinished(blocks.items, calls)
+    )
+    return Blocks(blocks.format, tuple(remaining)) if remaining else None
 
 
 def together(first: Blocks | None, second: Blocks | None, texts: tuple[str, str]) -> Blocks | None:
-    """The blocks of one answer that came in two parts.
+    """Merge the blocks of one answer that came in two parts.
 
     Args:
         first, second: None where a part is only text.
-        texts: what each part says.
+        texts: the text of each part.
 
     Returns:
-        None where both are messages of text alone: one text says as much; or where their formats
+        None if both are messages of text alone, for which one text is enough, or if their formats
         differ.
     """
-    known = first or second
-    format = _format(known)
-    if known is None or format is None:
+    some_blocks = first or second
+    format = _format(some_blocks)
+    if some_blocks is None or format is None:
         return None
     if first is not None and second is not None and first.format != second.format:
         return None
@@ -71,63 +71,64 @@ def together(first: Blocks | None, second: Blocks | None, texts: tuple[str, str]
     if all("role" in block and _is_plain(block) for block in chain(*parts)):
         return None
     if format.one_message and all(parts):
-        return Blocks(known.format, (_merged(parts[0][0], parts[1][0]),))
-    return Blocks(known.format, (*parts[0], *parts[1]))
+        return Blocks(some_blocks.format, (_merge(parts[0][0], parts[1][0]),))
+    return Blocks(some_blocks.format, (*parts[0], *parts[1]))
 
 
-def with_text(blocks: Blocks | None, text: str, was: str) -> Blocks | None:
-    """The same blocks, their visible text another.
+def with_text(blocks: Blocks | None, text: str, previous: str) -> Blocks | None:
+    """Replace the visible text of blocks.
 
-    What differs is cut out of, or written into, the text blocks.
-
-    A text block of which nothing is left goes, unless it brings a signature.
+    Only the span that differs is edited in the text blocks. A text block that becomes empty is
+    removed, unless it has a signature.
 
     Args:
-        was: the visible text of the response that the blocks are from.
+        previous: the visible text of the response that the blocks are from.
     """
-    if blocks is None or text == was:
+    if blocks is None or text == previous:
         return blocks
-    said = visible(blocks)
-    if said == text:
+    visible_text = visible(blocks)
+    if visible_text == text:
         return blocks
-    if said.startswith(text):
+    if visible_text.startswith(text):
         before, after = len(text), 0
     else:
-        after = _common_length(said[::-1], text[::-1])
-        before = _common_length(said[: len(said) - after], text[: len(text) - after])
-    start, end, new = before, len(said) - after, text[before : len(text) - after]
-    place = 0
+        after = _common_length(visible_text[::-1], text[::-1])
+        before = _common_length(
+            visible_text[: len(visible_text) - after], text[: len(text) - after]
+        )
+    start, end, new = before, len(visible_text) - after, text[before : len(text) - after]
+    offset = 0
 
     def change(piece: str) -> str:
-        nonlocal place, new
-        first, place = place, place + len(piece)
-        if place < start or first > end or (first == end and not new):
+        nonlocal offset, new
+        first, offset = offset, offset + len(piece)
+        if offset < start or first > end or (first == end and not new):
             return piece
         head, tail = piece[: max(0, start - first)], piece[max(0, end - first) :]
-        put, new = new, ""
-        return head + put + tail
+        inserted, new = new, ""
+        return head + inserted + tail
 
-    edited = [_edited(item, change) for item in blocks.items]
+    edited = [_edit(item, change) for item in blocks.items]
     return Blocks(blocks.format, tuple(item for item in edited if item is not None))
 
 
 def _common_length(one: str, other: str) -> int:
     """The length of the longest beginning that two texts share."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def visible(blocks: Blocks) -> str:
     """The visible text of blocks."""
-    said: list[str] = []
+    pieces: list[str] = []
 
-    def note(piece: str) -> str:
-        said.append(piece)
+    def collect(piece: str) -> str:
+        pieces.append(piece)
         return piece
 
     for item in blocks.items:
-        _edited(item, note)
-    return "".join(said)
+        _edit(item, collect)
+    return "".join(pieces)
 
 
 def _format(blocks: Blocks | None) -> Format | None:
@@ -141,31 +142,31 @@ def _only_text(format: Format, text: str) -> tuple[Json, ...]:
     return (format.text_block(text),) if text.strip() else ()
 
 
-_PLAIN: Final = frozenset({"type", "role", "text", "content", "id", "status"})
+_PLAIN_MEMBERS: Final = frozenset({"type", "role", "text", "content", "id", "status"})
 
 
 def _is_plain(block: Any) -> bool:
-    """Whether a block, or a part of its content, says nothing but text."""
+    """Return whether a block, or a part of its content, holds only text."""
     if not isinstance(block, dict):
         return isinstance(block, str)
-    told = {name for name, value in block.items() if value not in (None, "", [], {})}
-    is_text = block.get("type") in (*_TEXT_TYPES, *_HOLDERS) and not is_thought(block)
-    return is_text and told <= _PLAIN and all(map(_is_plain, items(block.get("content"))))
+    names = {name for name, value in block.items() if value not in (None, "", [], {})}
+    is_text = block.get("type") in (*_TEXT_TYPES, *_CONTAINER_TYPES) and not is_thought(block)
+    return is_text and names <= _PLAIN_MEMBERS and all(map(_is_plain, items(block.get("content"))))
 
 
-def _edited(block: Json, change: Callable[[str], str]) -> Json | None:
-    """A block with its visible texts changed; None where it was text, and none is left."""
+def _edit(block: Json, change: Callable[[str], str]) -> Json | None:
+    """Return a block with its visible texts changed; None if it was text and becomes empty."""
     kind = block.get("type")
     if is_thought(block) or kind in ("thinking", "reasoning"):
         return block
     if isinstance(text := block.get("text"), str) and kind in _TEXT_TYPES:
         changed = change(text)
-        signed = "thoughtSignature" in block or "thought_signature" in block
-        return {**block, "text": changed} if changed or signed or not text else None
+        has_signature = "thoughtSignature" in block or "thought_signature" in block
+        return {**block, "text": changed} if changed or has_signature or not text else None
     if isinstance(text := block.get("refusal"), str) and kind == "refusal":
         changed = change(text)
         return {**block, "refusal": changed} if changed or not text else None
-    if kind not in _HOLDERS or "content" not in block:
+    if kind not in _CONTAINER_TYPES or "content" not in block:
         return block
     content = block["content"]
     if isinstance(content, str):
@@ -173,33 +174,33 @@ def _edited(block: Json, change: Callable[[str], str]) -> Json | None:
         return {**block, "content": changed} if changed or not content or kind is None else None
     if not isinstance(content, list):
         return block
-    parts = [_edited(part, change) if isinstance(part, dict) else part for part in content]
-    left = [part for part in parts if part is not None]
-    return {**block, "content": left} if left or not content or kind is None else None
+    parts = [_edit(part, change) if isinstance(part, dict) else part for part in content]
+    remaining = [part for part in parts if part is not None]
+    return {**block, "content": remaining} if remaining or not content or kind is None else None
 
 
-def _merged(first: Json, second: Json) -> Json:
-    """Two messages of one answer as one.
+def _merge(first: Json, second: Json) -> Json:
+    """Merge two messages of one answer.
 
-    Content and thinking one after the other, of all else the second's.
+    Content and thinking are concatenated; of other members the second's counts.
     """
     merged = {**first, **second}
     for name in THINKING:
         thoughts = [message[name] for message in (first, second) if message.get(name)]
         if len(thoughts) > 1:
-            merged[name] = _after_each_other(thoughts[0], thoughts[1], "\n\n")
+            merged[name] = _concatenate(thoughts[0], thoughts[1], "\n\n")
     contents = [message["content"] for message in (first, second) if message.get("content")]
     if contents:
         merged["content"] = (
-            contents[0] if len(contents) == 1 else _after_each_other(contents[0], contents[1], "")
+            contents[0] if len(contents) == 1 else _concatenate(contents[0], contents[1], "")
         )
     return merged
 
 
-def _after_each_other(first: Any, second: Any, between: str) -> Any:
+def _concatenate(first: Any, second: Any, between: str) -> Any:
     if isinstance(first, str) and isinstance(second, str):
         return first + between + second
-    return [*chain.from_iterable(_as_parts(each) for each in (first, second))]
+    return [*chain.from_iterable(_as_parts(content) for content in (first, second))]
 
 
 def _as_parts(content: Any) -> Iterator[Any]:

@@ -26,7 +26,7 @@ _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">H")
 _MAX_HEADERS_BYTES: Final = 128 * 1024
 _MAX_PAYLOAD_BYTES: Final = 24 * 1024 * 1024
-"""What botocore accepts of one message."""
+"""Botocore's limits for one message."""
 _MAX_BYTES: Final = _PRELUDE.size + _MAX_HEADERS_BYTES + _MAX_PAYLOAD_BYTES + _CRC.size
 
 _BYTES, _STRING = 6, 7
@@ -58,19 +58,19 @@ class MessagesDecoder:
         """
         self._rest += chunk
         while len(self._rest) >= _PRELUDE.size:
-            total, headers, check = _PRELUDE.unpack_from(self._rest)
-            if binascii.crc32(self._rest[:8]) != check:
+            total, headers_size, checksum = _PRELUDE.unpack_from(self._rest)
+            if binascii.crc32(self._rest[:8]) != checksum:
                 raise DecodeError(
                     "the provider's event stream is damaged: the checksum of a "
                     "message's header is wrong"
                 )
             if (
-                headers > _MAX_HEADERS_BYTES
-                or not _PRELUDE.size + headers + _CRC.size <= total <= _MAX_BYTES
+                headers_size > _MAX_HEADERS_BYTES
+                or not _PRELUDE.size + headers_size + _CRC.size <= total <= _MAX_BYTES
             ):
                 raise DecodeError(
                     f"the provider's event stream is damaged: a message of {total} bytes, "
-                    f"{headers} of headers"
+                    f"{headers_size} of headers"
                 )
             check_size(total, self._limit)
             if len(self._rest) < total:
@@ -81,38 +81,38 @@ class MessagesDecoder:
                 raise DecodeError(
                     "the provider's event stream is damaged: the checksum of a message is wrong"
                 )
-            end = _PRELUDE.size + headers
+            end = _PRELUDE.size + headers_size
             yield _event(_headers(message[_PRELUDE.size : end]), message[end:-4])
 
     def close(self) -> list[Event]:
-        """Nothing: what is not whole is not given."""
+        """Return nothing: an incomplete message is no event."""
         self._rest.clear()
         return []
 
 
 def _headers(data: bytes) -> dict[str, str]:
     """The headers that are text: all that matter here are."""
-    found: dict[str, str] = {}
-    place = 0
+    headers: dict[str, str] = {}
+    offset = 0
     try:
-        while place < len(data):
-            end = place + 1 + data[place]
-            name, kind, place = data[place + 1 : end].decode(), data[end], end + 1
+        while offset < len(data):
+            end = offset + 1 + data[offset]
+            name, kind, offset = data[offset + 1 : end].decode(), data[end], end + 1
             if kind in (_BYTES, _STRING):
-                (size,) = _LENGTH.unpack_from(data, place)
-                place += _LENGTH.size
+                (size,) = _LENGTH.unpack_from(data, offset)
+                offset += _LENGTH.size
             else:
                 size = _SIZES[kind]
-            if size > len(data) - place:
+            if size > len(data) - offset:
                 raise ValueError("the last one is cut")
             if kind == _STRING:
-                found[name] = data[place : place + size].decode()
-            place += size
+                headers[name] = data[offset : offset + size].decode()
+            offset += size
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise DecodeError(
             f"the provider's event stream is damaged: a header cannot be read ({error})"
         ) from None
-    return found
+    return headers
 
 
 def _event(headers: Mapping[str, str], payload: bytes) -> Event:
@@ -134,9 +134,11 @@ def message(event: Event) -> bytes:
     Bytes in the payload travel as base64, as AWS's JSON has them.
     """
     ((name, payload),) = event.data.items()
-    raised = name.endswith("Exception")
-    kind, typed = ("exception", ":exception-type") if raised else ("event", ":event-type")
-    fields = {typed: name, ":content-type": "application/json", ":message-type": kind}
+    is_exception = name.endswith("Exception")
+    kind, type_header = (
+        ("exception", ":exception-type") if is_exception else ("event", ":event-type")
+    )
+    fields = {type_header: name, ":content-type": "application/json", ":message-type": kind}
     headers = b"".join(
         struct.pack(">B", len(key))
         + key.encode()

@@ -1,4 +1,4 @@
-"""Arguments of tool calls: whether they are all there, and what they say."""
+"""Arguments of tool calls: parse them, and check that they are complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endturn.vocabulary import Json
 
 
 def arguments(raw: str | None) -> Json | None:
-    """A call's arguments, parsed strictly.
+    """Parse a call's arguments strictly.
 
     One JSON object without NaN, infinities or duplicate keys; else None.
     """
@@ -30,7 +30,7 @@ def arguments(raw: str | None) -> Json | None:
 def is_json_object(raw: str) -> bool:
     """Return whether a text is one JSON object, as any parser reads it.
 
-    NaN and repeated keys are no cut.
+    NaN and repeated keys are no truncation.
     """
     if not raw.startswith("{"):
         return False
@@ -45,10 +45,7 @@ def is_json_object(raw: str) -> bool:
 
 
 def are_whole(arguments: Any) -> bool:
-    """Return whether a call's arguments are all there.
-
-    An object, the JSON text of one, or nothing.
-    """
+    """Return whether a call's arguments are complete: an object, its JSON text, or nothing."""
     raw = arguments.strip() if isinstance(arguments, str) else ""
     return not raw or is_json_object(raw)
 
@@ -56,15 +53,15 @@ def are_whole(arguments: Any) -> bool:
 def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]:
     """List calls by their ids and names.
 
-    Nothing where one of them is not plain, and has to be read by itself.
+    An empty list if one of them is not plain, and has to be read by itself.
 
     Args:
-        calls: id, name and arguments of each. To look for them may raise what a missing member
-            raises.
+        calls: id, name and arguments of each. The iterator may raise LookupError or TypeError for a
+            missing member.
     """
-    found = []
+    requested = []
     try:
-        for id_, name, given in calls:
+        for id_, name, call_arguments in calls:
             if not (
                 id_.__class__ is name.__class__ is str
                 and id_
@@ -74,14 +71,17 @@ def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]
             ):
                 return []
             if (
-                given != ""
-                and (from_json(given) if given.__class__ is str else given).__class__ is not dict
+                call_arguments != ""
+                and (
+                    from_json(call_arguments) if call_arguments.__class__ is str else call_arguments
+                ).__class__
+                is not dict
             ):
                 return []
-            found.append(RequestedCall(id_, name))
+            requested.append(RequestedCall(id_, name))
     except (LookupError, TypeError, ValueError):
         return []
-    return found
+    return requested
 
 
 def is_plain_text(raw: str) -> bool:
@@ -95,9 +95,9 @@ def is_plain_text(raw: str) -> bool:
 
 
 def object_or_text(raw: str) -> Json | str:
-    """A call's arguments; as text where they are not whole.
+    """Return a call's arguments; as text if they are incomplete.
 
-    What completed them could be taken for the model's.
+    A completed object could be mistaken for the model's own.
     """
     parsed = arguments(raw)
     return raw if parsed is None else parsed

@@ -1,8 +1,6 @@
-"""What can be done with a cut response, by format, provider and model.
+"""The ways to continue a truncated response, by format, provider and model.
 
-The record that decides how it is continued.
-
-Each entry has its source. What is not listed takes a prompt, which every chat format does.
+Each entry has its source. A model that is not listed takes a prompt, as every chat format does.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from typing import Any, Final, NamedTuple
 
 
 class Capability(NamedTuple):
-    """What one model behind one format can do.
+    """The capabilities of one model behind one format.
 
     Attributes:
-        prefill: it goes on with a last message that is the assistant's own.
-        retrieve: a response that is still being made can be fetched by its id.
-        json: a JSON format in a request constrains what is generated; else it is only asked for.
-        reasoning_off: what a request's `extra` must hold for the model to answer without thinking;
-            empty where nothing is known to do so.
+        prefill: the model continues a last message of the assistant.
+        retrieve: a response that is still running can be fetched by its id.
+        json: a JSON format in a request constrains the output; else it is only a wish.
+        reasoning_off: the members of a request's `extra` that make the model answer without
+            thinking; empty if none are known.
     """
 
     prefill: bool = False
@@ -59,20 +57,20 @@ _REASONING_OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 """By format, and by format and dialect."""
 
 
-def of(
+def capability_of(
     format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] | None = None
 ) -> Capability:
-    """The record of a model.
+    """Return the capabilities of a model.
 
     Args:
-        format, dialect: how it is asked.
+        format, dialect: of its requests.
         model: its name, a gateway's or region's prefix included.
-        json_format: what a request asks for, if it does.
+        json_format: the JSON format that a request sets; None if it sets none.
     """
     return Capability(
         prefill=_prefills(format, dialect, model.lower()),
         retrieve=format in _RETRIEVES,
-        # Anthropic constrains by a schema alone: "any JSON" cannot be told it.
+        # Anthropic constrains by a schema alone: it has no word for any JSON.
         json=format != "completions"
         and not (format == "anthropic" and json_format == {"type": "json_object"}),
         reasoning_off=_REASONING_OFF.get(f"{format} {dialect}")

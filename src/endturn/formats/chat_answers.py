@@ -1,6 +1,6 @@
-"""The choices of a chat completion that say no more than a text and why it ended.
+"""The choices of a chat completion that hold only a text and a stop reason.
 
-Most are, and many may come.
+Most are of that kind, and a response may have many.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 PLAIN_MEMBERS: Final = frozenset({"role", "content"})
-"""The members of a message, or a delta, that does nothing but speak."""
+"""The members of a message, or a delta, that holds only text."""
 USUAL_MEMBERS: Final = frozenset({"index", "message", "delta", "logprobs", "finish_reason"})
-"""The members of a choice that says no more of its end than a reason."""
+"""The members of a choice whose end has no other details than a reason."""
 NO_REASON: Final = frozenset({"null", "None"})
-"""What some servers write for a reason that has not come: the word, as text."""
-_WHOLE: Final = USUAL_MEMBERS - {"delta"}
+"""Words that some servers write, as text, for a reason that has not come."""
+_BODY_CHOICE_MEMBERS: Final = USUAL_MEMBERS - {"delta"}
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [])
-"""What the other members of a message may hold: it says nothing."""
+"""Values of the other members of a message that carry nothing."""
 
 
 def plain_answers(choices: Sequence[Any]) -> list[tuple[int, str, str]]:
@@ -28,7 +28,7 @@ def plain_answers(choices: Sequence[Any]) -> list[tuple[int, str, str]]:
     for position, choice in enumerate(choices):
         if (
             choice.__class__ is not dict
-            or not choice.keys() <= _WHOLE
+            or not choice.keys() <= _BODY_CHOICE_MEMBERS
             or choice.get("index") != position
         ):
             break

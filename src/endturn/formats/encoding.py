@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from endturn.formats.next_request import SERVED_APART, own_blocks, without_unanswered
+from endturn.formats.next_request import SEPARATE_SERVER_RESULTS, own_blocks, without_unanswered
 from endturn.formats.settings import LIMIT_MEMBERS, present, with_extra
 from endturn.vocabulary import Json, Message, Request, Tool, ToolCall
 
@@ -46,12 +46,12 @@ def tool_description(tool: Tool) -> str | None:
 
 def function_tool(tool: Tool) -> Json:
     """Return a tool in the shape that OpenAI's chat format has, and several others took over."""
-    about = {
+    function = {
         "name": tool.name,
         "description": tool_description(tool),
         "parameters": tool.parameters,
     }
-    return {"type": "function", "function": present(about)}
+    return {"type": "function", "function": present(function)}
 
 
 def written_arguments(call: ToolCall) -> str:
@@ -87,7 +87,12 @@ def conversation(
     for message, following in zip_longest(messages, messages[1:]):
         own = own_blocks(message, format_name)
         is_followed = following is not None and following.role != "assistant"
-        if own and message.role == "assistant" and is_followed and format_name in SERVED_APART:
+        if (
+            own
+            and message.role == "assistant"
+            and is_followed
+            and format_name in SEPARATE_SERVER_RESULTS
+        ):
             own = tuple(without_unanswered(own))
         yield message, own
 

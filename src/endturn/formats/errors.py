@@ -1,9 +1,6 @@
-"""A provider's error answer as one of our exceptions.
+"""Maps a provider's error response to one of our exceptions, and to a Stop.
 
-Whose fault it is, and what it says of the stop.
-
-What providers say where they do not answer is in `data/error_answers.tsv` and
-`data/error_sentences.tsv`.
+The providers' words for errors are in `data/error_answers.tsv` and `data/error_sentences.tsv`.
 """
 
 from __future__ import annotations
@@ -30,37 +27,31 @@ _REQUEST_IDS: Final = (
     *("request-id", "x-request-id", "x-amzn-requestid"),
     *("apim-request-id", "x-ms-request-id"),  # Azure
     *("x-global-transaction-id", "x-debug-trace-id", "mistral-correlation-id"),  # IBM, Cohere
-    *(
-        "x-github-request-id",
-        "x-ds-trace-id",
-        "x-goog-request-id",
-        "x-cloud-trace-context",
-        "cf-ray",
-    ),
+    *("x-github-request-id", "x-ds-trace-id"),
+    *("x-goog-request-id", "x-cloud-trace-context", "cf-ray"),
 )
-"""The headers that hold a request's id, the provider's own before those of what stands before
-it."""
+"""The headers that hold a request's id, the provider's own before those of its proxies."""
 
-_SHORT: Final = 1_000
-"""How many characters of an answer's body an exception keeps."""
+_BODY_CHARS: Final = 1_000
+"""Characters of an answer's body that an exception keeps."""
 
-_LOOKED_AT: Final = 2_304
-_PAGE_LOOKED_AT: Final = 512
-"""How much is searched of an error's sentence, and of a body that has none."""
+_SEARCHED_CHARS: Final = 2_304
+_PAGE_CHARS: Final = 512
+"""Characters that are searched of an error's sentence, and of a body that has none."""
 
-_LONGEST_SENTENCE: Final = 1_000
-_MOST_HOLDERS: Final = 64
-_MOST_DETAILS: Final = 8
-_DEEPEST: Final = 5
-_LONGEST_PATH: Final = 16
-"""How far an error's sentence is looked for: characters, objects and lists, of these the details
-that may say when to try again, levels, members of a place in a request."""
+_MAX_SENTENCE_CHARS: Final = 1_000
+_MAX_HOLDERS: Final = 64
+_MAX_DETAILS: Final = 8
+_MAX_DEPTH: Final = 5
+_MAX_PATH: Final = 16
+"""Limits of the search for an error's sentence: characters, objects and lists, details that may
+hold a retry delay, levels, members of a path in a request."""
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 """Bytes of an error response's body that are kept until it ends."""
-_PARSED: Final = 4 * 1024
-"""Bytes of it that are read, white space before them aside. Of longer JSON, what is whole in them
-counts."""
+_PARSED_BYTES: Final = 4 * 1024
+"""Bytes of it that are parsed, without leading white space. Of longer JSON, its complete values
+count."""
 
 _NAMED_KEY: Final = r"""
       (?P<before>                                               # said to be one
@@ -80,7 +71,7 @@ _SPELLED_KEY: Final = r"""
     | \beyJ[\w-]{10,}\.[\w.-]+
     """
 _RANDOM_KEY: Final = r"""
-    # Long and random-looking; looked for once in each run of such characters, not at each hyphen.
+    # Long and random-looking; matched once in each run of such characters, not at each hyphen.
       (?<![\w+/-])(?=[\w+/-]*\d)(?=[\w+/-]*[A-Za-z])[\w+/-]{40,}={0,2}
     """
 
@@ -112,75 +103,77 @@ _SPELLED_HINTS: Final = (
     *("ghp", "gho", "ghu", "ghs", "ghr", "aiza", "ya29.", "akia", "asia", "aroa", "aida", "eyj"),
 )
 _KEY_HINTS: Final = (*_NAMED_HINTS, *_SPELLED_HINTS)
-"""Text of which any key, case folded, holds one, unless it is only long: the patterns are slow, and
-keys are rare."""
-_HINTED: Final = (
+"""Every key, case folded, contains one of these, unless it is only long and random: the patterns
+are slow, and keys are rare."""
+_KEY_PATTERNS: Final = (
     (f"(?x){_NAMED_KEY}", _NAMED_HINTS, r"\g<before>[removed]"),
     (f"(?x){_SPELLED_KEY}", _SPELLED_HINTS, "[removed]"),
 )
-"""Patterns as text: `re` compiles and keeps them when the first key may be there, and most
-processes meet none."""
-_RANDOM: Final = f"(?x){_RANDOM_KEY}"
-_SHORTEST_RANDOM: Final = 40
+"""Patterns as text: `re` compiles and caches them at the first hint, and most processes see
+none."""
+_RANDOM_KEY_PATTERN: Final = f"(?x){_RANDOM_KEY}"
+_MIN_RANDOM_CHARS: Final = 40
 """Characters of a word that is a key because it is long and random-looking."""
-_LONG: Final = re.compile(rf"[\w+/-]{{{_SHORTEST_RANDOM}}}")
+_LONG_WORD: Final = re.compile(rf"[\w+/-]{{{_MIN_RANDOM_CHARS}}}")
 _MARGIN: Final = 128
-"""How much more than the limit is searched for keys first."""
+"""Characters beyond the limit that are searched for keys first."""
 
-_SPENT: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
-"""What OpenAI, Moonshot, Z.AI and MiniMax call a used-up balance, with a rate limit's status."""
+_EXHAUSTED_CODES: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
+"""The codes of OpenAI, Moonshot, Z.AI and MiniMax for an exhausted balance, which comes with a rate
+limit's status."""
 
-_MAY_SAY: Final = re.compile(r"\s*[\[{\"]")
-"""How JSON begins that may say something of an error: no number, no flag."""
+_JSON_START: Final = re.compile(r"\s*[\[{\"]")
+"""The start of JSON that may hold an error: no number, no boolean."""
 
 _STATUS: Final = re.compile("[45][0-9]{2}")
 
 _DELAY: Final = re.compile(r"\d{1,6}(?:\.\d+)?s")
 
-_RATE: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
+_RATE_LIMIT_HEADER: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 
 
 def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer.
+    """Return the exception for an error response.
 
     Args:
-        status: the HTTP status; 200 for an error inside a stream. A redirect that nobody followed
-            is an answer, too.
-        headers: of the answer; names in any case.
-        body: the answer's bytes, or its parsed JSON.
+        status: the HTTP status; 200 for an error inside a stream. A redirect that was not followed
+            is a response, too.
+        headers: of the response; names in any case.
+        body: the response's bytes, or its parsed JSON.
     """
-    known = {name.lower(): value for name, value in headers.items()}
-    readable, parsed = _read(body)
-    error = _named(_error_member(parsed), parsed, known)
-    word = _word(error)
+    headers_by_name = {name.lower(): value for name, value in headers.items()}
+    readable, parsed = _text_and_json(body)
+    error = _with_type(_error_member(parsed), parsed, headers_by_name)
+    word = _error_code(error)
     if status < 300:
-        status = _status(error) or count(member(parsed, "status_code")) or 500
-    meant = _status(error) if status == 400 and _is_named_by_aws(parsed, known) else None
-    sentence = _said(error)
-    stop = _stop_of(error, status, word, sentence or readable[:_PAGE_LOOKED_AT])
+        status = _implied_status(error) or count(member(parsed, "status_code")) or 500
+    is_aws = status == 400 and _is_named_by_aws(parsed, headers_by_name)
+    aws_status = _implied_status(error) if is_aws else None
+    sentence = _error_sentence(error)
+    stop = _stop_of(error, status, word, sentence or readable[:_PAGE_CHARS])
     label = f"{status} {word}" if word and word != str(status) else str(status)
-    clean = shortened(readable)
-    return _kind(meant or status, word, ctx.provider, known, stop)(
+    body_text = shortened(readable)
+    return _error_class(aws_status or status, word, ctx.provider, headers_by_name, stop)(
         f"{ctx.provider or 'the provider'} answered {label}: "
-        f"{shortened(sentence, 300) if sentence else _ellipsis(clean, 300)}",
+        f"{shortened(sentence, 300) if sentence else _ellipsis(body_text, 300)}",
         provider=ctx.provider,
         status=status,
-        request_id=_header_id(known) or _request_id(parsed),
-        body=clean,
+        request_id=_header_id(headers_by_name) or _request_id(parsed),
+        body=body_text,
         stop=stop,
-        retry_after_s=_retry_after(known, error),
+        retry_after_s=_retry_after(headers_by_name, error),
     )
 
 
 def error_within(error: Any, *, ctx: Context) -> ProviderError:
-    """The exception for an error inside a stream.
+    """Return the exception for an error inside a stream.
 
-    It has no status: that of the answer was a success.
+    It has no status: that of the response was a success.
     """
-    found = error_of(200, {}, {"error": error}, ctx=ctx)
-    said = "the provider sent an error within its stream"
-    return type(found)(
-        said, provider=found.provider, stop=found.stop, retry_after_s=found.retry_after_s
+    failure = error_of(200, {}, {"error": error}, ctx=ctx)
+    message = "the provider sent an error within its stream"
+    return type(failure)(
+        message, provider=failure.provider, stop=failure.stop, retry_after_s=failure.retry_after_s
     )
 
 
@@ -197,47 +190,48 @@ def _header_id(headers: Mapping[str, str]) -> str | None:
 
 
 def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
-    """What an error says about the model's stop.
+    """Return the Stop that an error describes, or None.
 
-    The window was exceeded, a filter struck, a call was malformed.
-
-    None for any other error; for a rate limit: "reduce the tokens" there speaks of a minute, not of
-    the window; and for an output limit that is larger than the model's, whatever the prompt.
+    An error describes one if the window was exceeded, a filter blocked the text, or a call was
+    malformed. None for any other error; for a rate limit, where "reduce the tokens" is about a
+    minute and not about the window; and for an output limit that is larger than the model's.
 
     Args:
         error: the error within an answer or an event.
-        status: of the answer; 0 for an error inside a stream.
-        readable: the answer's text, where it is not JSON.
+        status: of the response; 0 for an error inside a stream.
+        readable: the response's text, if it is not JSON.
     """
-    return _stop_of(error, status, _word(error), _said(error) or readable[:_PAGE_LOOKED_AT])
+    return _stop_of(
+        error, status, _error_code(error), _error_sentence(error) or readable[:_PAGE_CHARS]
+    )
 
 
 def _stop_of(error: Any, status: int, word: str, sentence: str) -> Stop | None:
-    """Return what `says_of_stop` does, of an error whose word and sentence are known."""
-    if 429 in (status, _status(error)):
+    """Return the result of `says_of_stop` for an error with this code and sentence."""
+    if 429 in (status, _implied_status(error)):
         return None
     inner = member(member(error, "innererror"), "code")  # Azure
     # OpenRouter: "Provider returned error", and here which
     upstream = member(member(error, "metadata"), "raw")
     cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
-    told = (word, text(member(error, "type")), text(inner), sentence, text(upstream), text(cause))
-    said = f"<{word}> {' '.join(filter(None, told))}"[:_LOOKED_AT]
-    folded = said.casefold()
+    texts = (word, text(member(error, "type")), text(inner), sentence, text(upstream), text(cause))
+    searched_text = f"<{word}> {' '.join(filter(None, texts))}"[:_SEARCHED_CHARS]
+    folded = searched_text.casefold()
     for pattern, words, row in _sentences():
-        found = pattern.search(said) if _holds_any(folded, words) else None
-        if found is not None:
+        match = pattern.search(searched_text) if _holds_any(folded, words) else None
+        if match is not None:
             if row is None:
                 return None
-            raw = word if word and word != str(status) else found.group()
+            raw = word if word and word != str(status) else match.group()
             return find_stop(raw, {raw: row})
     return None
 
 
-def broken(error: Any) -> Stop:
-    """The Stop of a stream that an error inside it ended: what the error says, else `error`."""
-    said = says_of_stop(error, 0)
-    if said is not None:
-        return said if said.detail is not None else replace(said, detail=label_of(error))
+def error_stop(error: Any) -> Stop:
+    """Return the Stop of a stream that an error ended: what the error describes, else `error`."""
+    stop = says_of_stop(error, 0)
+    if stop is not None:
+        return stop if stop.detail is not None else replace(stop, detail=label_of(error))
     words = (member(error, name) for name in ("code", "type", "status"))  # The last is Google's.
     # some echo the key
     raw = shortened(next((word for word in words if isinstance(word, str) and word), "error"))
@@ -247,34 +241,35 @@ def broken(error: Any) -> Stop:
 
 
 def label_of(error: Any) -> str:
-    """An error in a few words, for a Stop's detail."""
+    """Return an error in a few words, for a Stop's detail."""
     return shortened(
-        _said(error) or str(member(error, "code") or member(error, "type") or "error"), 120
+        _error_sentence(error) or str(member(error, "code") or member(error, "type") or "error"),
+        120,
     )
 
 
-def shortened(readable: str, limit: int = _SHORT) -> str:
-    """Text for a message or a log.
+def shortened(readable: str, limit: int = _BODY_CHARS) -> str:
+    """Return text for a message or a log.
 
-    Without anything that looks like a key, and not longer than the limit.
+    Everything that looks like a key is removed, and the result is not longer than the limit.
     """
-    for size in (limit + _MARGIN, _LOOKED_AT):
+    for size in (limit + _MARGIN, _SEARCHED_CHARS):
         clean = _without_keys(readable[:size])
-        if len(readable) <= size or len(clean) >= limit + _SHORTEST_RANDOM:
+        if len(readable) <= size or len(clean) >= limit + _MIN_RANDOM_CHARS:
             return _ellipsis(clean, limit)
-    # The first half of a key at the end may not look like one: it must not be shown.
-    return _ellipsis(clean[:-_SHORTEST_RANDOM] + "…", limit)
+    # The first half of a key at the end may not look like one: leave it out.
+    return _ellipsis(clean[:-_MIN_RANDOM_CHARS] + "…", limit)
 
 
 def _without_keys(readable: str) -> str:
     folded, clean = readable.casefold(), readable
-    for pattern, hints, replaced in _HINTED:
+    for pattern, hints, replacement in _KEY_PATTERNS:
         if _holds_any(folded, hints):
-            clean = re.sub(pattern, replaced, clean)
+            clean = re.sub(pattern, replacement, clean)
     longest = max(map(len, clean.split()), default=0)
     return (
-        re.sub(_RANDOM, "[removed]", clean)
-        if longest >= _SHORTEST_RANDOM and _LONG.search(clean)
+        re.sub(_RANDOM_KEY_PATTERN, "[removed]", clean)
+        if longest >= _MIN_RANDOM_CHARS and _LONG_WORD.search(clean)
         else clean
     )
 
@@ -291,12 +286,14 @@ def _ellipsis(clean: str, limit: int) -> str:
 
 
 def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """What an answer's headers say of limits, e.g. {"remaining_tokens": "1990"}.
+    """Return the limits in a response's headers, e.g. {"remaining_tokens": "1990"}.
 
     OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic
     `anthropic-ratelimit-tokens-remaining`.
     """
-    rates = ((_RATE.match(name.lower()), value) for name, value in (headers or {}).items())
+    rates = (
+        (_RATE_LIMIT_HEADER.match(name.lower()), value) for name, value in (headers or {}).items()
+    )
     verbs = ("limit", "remaining", "reset")
     return {
         "_".join(sorted(rate[1].split("-"), key=lambda word: word not in verbs)): value
@@ -306,9 +303,9 @@ def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _retry_after(headers: Mapping[str, str], error: Any) -> float | None:
-    """Seconds to wait.
+    """Return the seconds to wait before a retry.
 
-    `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`.
+    From `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`.
     """
     for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
         if (value := headers.get(name)) is None:
@@ -318,7 +315,7 @@ def _retry_after(headers: Mapping[str, str], error: Any) -> float | None:
             if isfinite(seconds):
                 return max(0.0, seconds)
     # {"retryDelay": "34.07s"} among the details.
-    for detail in items(member(error, "details"))[:_MOST_DETAILS]:
+    for detail in items(member(error, "details"))[:_MAX_DETAILS]:
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str) and _DELAY.fullmatch(delay):
             return float(delay[:-1])
@@ -329,23 +326,23 @@ def _seconds(value: str, now: str | None) -> float:
     try:
         return float(value)
     except ValueError:
-        then = parsedate_to_datetime(value).timestamp()
-        return then - (parsedate_to_datetime(now).timestamp() if now else time.time())
+        retry_at = parsedate_to_datetime(value).timestamp()
+        return retry_at - (parsedate_to_datetime(now).timestamp() if now else time.time())
 
 
-def _read(body: Any) -> tuple[str, Any]:
-    """An answer as text, and parsed."""
+def _text_and_json(body: Any) -> tuple[str, Any]:
+    """Return a response's body as text, and parsed."""
     if not isinstance(body, bytes | bytearray):
         try:
             return json.dumps(body, ensure_ascii=False, default=str), body
         except (ValueError, RecursionError):
             return "", body
     data = bytes(body[:MAX_ERROR_BYTES]).lstrip()
-    readable = data[:_PARSED].decode("utf-8", "replace")
-    if _MAY_SAY.match(readable):
+    readable = data[:_PARSED_BYTES].decode("utf-8", "replace")
+    if _JSON_START.match(readable):
         with suppress(ValueError):
             return readable, from_json(
-                readable, allow_partial="trailing-strings" if len(data) > _PARSED else "off"
+                readable, allow_partial="trailing-strings" if len(data) > _PARSED_BYTES else "off"
             )
         # Python's own reader takes more: half of a surrogate pair, say
         with suppress(ValueError, RecursionError):
@@ -354,7 +351,7 @@ def _read(body: Any) -> tuple[str, Any]:
 
 
 def _error_member(parsed: Any) -> Any:
-    """The error in an answer.
+    """Return the error in a response's JSON.
 
     `{"error": {…}}`, `{"error": "…"}`, `[{"error": …}]` (Google), `{"errors": [{…}]}` (watsonx),
     `{"detail": …}` (FastAPI), `{"response": {"error": {…}}}` (Responses), `{"throttlingException":
@@ -379,8 +376,8 @@ def _error_member(parsed: Any) -> Any:
     return parsed
 
 
-def _named(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
-    """An error with its type beside its message, where it came elsewhere.
+def _with_type(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
+    """Return an error with its type beside its message, if the type came elsewhere.
 
     AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error
     that is bare text.
@@ -392,60 +389,61 @@ def _named(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
     return (
         {"type": kind, **error}
         if isinstance(error, dict)
-        else {"type": kind, "message": _said(error)}
+        else {"type": kind, "message": _error_sentence(error)}
     )
 
 
 def _is_named_by_aws(parsed: Any, headers: Mapping[str, str]) -> bool:
-    """Whether AWS says which of its errors this is.
+    """Return whether AWS names its error type.
 
     Its JSON protocol has one status, 400, for throttling too.
     """
     return bool(headers.get("x-amzn-errortype") or text(member(parsed, "__type")))
 
 
-def _word(error: Any) -> str:
-    """An error's code where it is a word, else its type or status word, else its code's digits."""
+def _error_code(error: Any) -> str:
+    """Return an error's code if it is a word, else its type or status, else its code's digits."""
     code = member(error, "code")
     if isinstance(code, str) and code:
         return code
     return text(member(error, "type")) or text(member(error, "status")) or str(code or "")
 
 
-def _said(error: Any) -> str:
-    """An error's sentence.
+def _error_sentence(error: Any) -> str:
+    """Return an error's sentence.
 
-    Mistral and FastAPI put a list of what is wrong in its place, each with where it is.
+    Mistral and FastAPI have a list of errors in its place, each with its path in the request.
     """
-    return _sentence(error, _DEEPEST, [_MOST_HOLDERS, _LOOKED_AT])
+    return _sentence(error, _MAX_DEPTH, [_MAX_HOLDERS, _SEARCHED_CHARS])
 
 
-def _sentence(error: Any, depth: int, left: list[int]) -> str:
-    """Return a sentence of an error or a part of one.
+def _sentence(error: Any, depth: int, budget: list[int]) -> str:
+    """Return the sentence of an error or of a part of one.
 
-    `left`: objects and characters that are still looked at.
+    Args:
+        budget: objects and characters that may still be read; reduced in place.
     """
     if isinstance(error, str):
-        found = error[: max(0, min(left[1], _LONGEST_SENTENCE))]
-        left[1] -= len(error)
-        return found
-    left[0] -= 1
-    if not depth or error is None or min(left) < 0:
+        sentence = error[: max(0, min(budget[1], _MAX_SENTENCE_CHARS))]
+        budget[1] -= len(error)
+        return sentence
+    budget[0] -= 1
+    if not depth or error is None or min(budget) < 0:
         return ""
     if isinstance(error, list | tuple):
-        return "; ".join(filter(None, [_sentence(each, depth - 1, left) for each in error[:3]]))
+        return "; ".join(filter(None, [_sentence(entry, depth - 1, budget) for entry in error[:3]]))
     if isinstance(error, PLAIN):
         return ""
     for name in ("message", "Message", "msg", "detail", "error"):
         inner = member(error, name)
-        if inner is not None and (found := _sentence(inner, depth - 1, left)):
-            where = ".".join(map(str, items(member(error, "loc"))[:_LONGEST_PATH]))[:_SHORT]
-            return f"{where}: {found}" if where else found
+        if inner is not None and (sentence := _sentence(inner, depth - 1, budget)):
+            location = ".".join(map(str, items(member(error, "loc"))[:_MAX_PATH]))[:_BODY_CHARS]
+            return f"{location}: {sentence}" if location else sentence
     return ""
 
 
-def _status(error: Any) -> int | None:
-    """The status that an error itself stands for.
+def _implied_status(error: Any) -> int | None:
+    """Return the HTTP status that an error itself stands for.
 
     By a number (OpenRouter, Google), else by its code or type.
     """
@@ -459,33 +457,33 @@ def _status(error: Any) -> int | None:
         if number is not None and 400 <= number <= 599:
             return number
     for word in (code, kind, status):
-        if isinstance(word, str) and (meant := status_of(word)):
-            return meant
+        if isinstance(word, str) and (implied := status_of(word)):
+            return implied
     return None
 
 
 def _request_id(parsed: Any) -> str | None:
-    """The request's id where a body holds it: Anthropic, watsonx; Cohere, beside a bare message."""
+    """Return the request's id in a body: Anthropic, watsonx; Cohere, beside a bare message."""
     names = (
         ("request_id", "trace", "id")
         if isinstance(member(parsed, "message"), str)
         else ("request_id", "trace")
     )
     for name in names:
-        if found := text(member(parsed, name)):
-            return found
+        if id_ := text(member(parsed, name)):
+            return id_
     return None
 
 
-def _kind(
+def _error_class(
     status: int, word: str, provider: str, headers: Mapping[str, str], stop: Stop | None
 ) -> type[ProviderError]:
     if status in (408, 504, 524):
         return ProviderTimeout
-    # Both SDKs heed this header above all; a used-up balance says 429 and will say it again.
+    # Both SDKs obey this header first; an exhausted balance says 429 and will say it again.
     if (
         headers.get("x-should-retry") == "false"
-        or word in _SPENT
+        or word in _EXHAUSTED_CODES
         or (stop is not None and status >= 424)
     ):
         return RequestRejected
@@ -497,9 +495,9 @@ def _kind(
     return RequestRejected
 
 
-# --- What providers say ---------------------------------------------------------------------------
+# --- The providers' words -------------------------------------------------------------------------
 
-_MEANS: Final = {
+_MEANINGS: Final = {
     "silent": None,
     "context_window_exceeded": Row(
         StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers"
@@ -518,13 +516,13 @@ class ErrorWords(NamedTuple):
     message: str
 
 
-class _Answers(NamedTuple):
+class _ErrorAnswers(NamedTuple):
     words: Mapping[str, Mapping[str, ErrorWords]]
     statuses: Mapping[str, int]
 
 
 @cache
-def _answers() -> _Answers:
+def _error_answers() -> _ErrorAnswers:
     words: dict[str, dict[str, ErrorWords]] = {}
     statuses: dict[str, int] = {}
     for _, (format_, when, type_, code, message) in lines(
@@ -534,43 +532,48 @@ def _answers() -> _Answers:
             words.setdefault(format_, {})[when] = ErrorWords(type_, code or None, message)
         if type_ and when.isdigit():
             statuses.setdefault(type_.lower(), int(when))
-    return _Answers(words, statuses)
+    return _ErrorAnswers(words, statuses)
 
 
 def error_words(format_: str, status: int, code: str | None, message: str | None) -> ErrorWords:
-    """What a provider of a format says with a status, and with a code where it has words for that.
+    """Return a provider's words for a status, and for a code if the provider has words for it.
 
     Args:
-        message: said instead of the provider's sentence.
+        message: replaces the provider's sentence.
     """
-    words = _answers().words
-    known = words.get(format_) or words["openai_chat"]
-    usual = known.get(str(status)) or known["500" if status >= 500 else "400"]
-    own = known.get(code or "", usual)
-    return ErrorWords(own.type or usual.type, code or usual.code, message or own.message)
+    words = _error_answers().words
+    format_words = words.get(format_) or words["openai_chat"]
+    by_status = format_words.get(str(status)) or format_words["500" if status >= 500 else "400"]
+    by_code = format_words.get(code or "", by_status)
+    return ErrorWords(
+        by_code.type or by_status.type, code or by_status.code, message or by_code.message
+    )
 
 
 def status_of(word: str) -> int | None:
-    """The status that an error inside a response would have had, which comes under HTTP 200.
+    """Return the status that an error inside a response, under HTTP 200, would have had.
 
-    By its type or code.
+    Args:
+        word: the error's type or code.
     """
-    return _answers().statuses.get(word.lower())
+    return _error_answers().statuses.get(word.lower())
 
 
 @cache
 def _sentences() -> tuple[tuple[re.Pattern[str], frozenset[str], Row | None], ...]:
-    """Return what to look for in an error's text, first to last.
+    """Return the patterns for an error's text, in their order.
 
-    That is a pattern, words of which every match contains one, and what it means; None if it means
-    nothing.
+    Each with words of which every match contains one, and the row that it means; None for a text
+    that describes no stop.
     """
     rows: dict[str, tuple[list[str], list[str]]] = {}
-    for _, (says, pattern, words, _source) in lines(shipped(), "error_sentences.tsv", range(4, 5)):
-        patterns, all_words = rows.setdefault(says, ([], []))
+    for _, (meaning, pattern, words, _source) in lines(
+        shipped(), "error_sentences.tsv", range(4, 5)
+    ):
+        patterns, all_words = rows.setdefault(meaning, ([], []))
         patterns.append(pattern)
         all_words.extend(words.split("|"))
     return tuple(
-        (re.compile("|".join(patterns), re.IGNORECASE), frozenset(words), _MEANS[says])
-        for says, (patterns, words) in rows.items()
+        (re.compile("|".join(patterns), re.IGNORECASE), frozenset(words), _MEANINGS[meaning])
+        for meaning, (patterns, words) in rows.items()
     )

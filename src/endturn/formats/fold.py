@@ -1,10 +1,10 @@
-"""One response while it arrives: a format's reader says what is in it, the fold puts it together.
+"""One response while it arrives: a format's reader yields its parts, the fold assembles them.
 
-What is true of every format stands here, once. Of two reasons the one that says "unfinished" wins,
-in either order, else the first. A clean reason that text follows was none. The last call of a cut
-answer is open, whatever a server closed, and so is each call whose arguments do not parse. An error
-before the end breaks the answer; one that comes after it is a detail. Telemetry takes the summary
-and keeps no content; clients take the response.
+The rules of all formats are here. Of two reasons the one that says "incomplete" wins, in either
+order, else the first. A clean reason that is followed by text does not count. The last call of a
+truncated answer is open, even if a server closed it, and so is each call whose arguments do not
+parse. An error before the end breaks the answer; one after it is a detail. Telemetry takes the
+summary and keeps no content; clients take the response.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol, assert_never
 from endturn.calls import RequestedCall, ResponseFacts
 from endturn.formats import parts
 from endturn.formats.call_arguments import arguments
-from endturn.formats.errors import broken, label_of, quota
-from endturn.formats.partial import PartialCall, PartialChoice, joined
+from endturn.formats.errors import error_stop, label_of, quota
+from endturn.formats.partial import PartialCall, PartialChoice, merge_pieces
 from endturn.formats.parts import Part, ResponseFormat
 from endturn.formats.summaries import MAX_UNPARSED_BYTES, TAIL, Context, Event, ResponseSummary
 from endturn.vocabulary import (
@@ -47,7 +47,7 @@ _NO_USAGE: Final = Usage()
 class Reader(Protocol):
     """Turns the events of one response, or one whole body, into parts.
 
-    It sees parsed JSON, and never raises.
+    It takes parsed JSON, and never raises.
     """
 
     def __call__(self, event: Any, /) -> Iterator[Part]: ...
@@ -56,10 +56,10 @@ class Reader(Protocol):
 class Fold:
     """Reads the events of one response, or its body.
 
-    `close` and `response` say what it all came to, at any time.
+    `close` and `response` return the result so far, at any time.
 
     Args:
-        keep: hold the content too, for `response`.
+        keep: keep the content too, for `response`.
 
     Attributes:
         read: the format's reader of this response.
@@ -68,7 +68,7 @@ class Fold:
     def __init__(self, ctx: Context, format: ResponseFormat, *, keep: bool) -> None:
         self.keep = keep
         self.read: Reader = format.reader(ctx, keep)
-        self._reads_as(format, ctx)
+        self._set_format(format, ctx)
         self.id: str | None = None
         self.model: str | None = None
         self.usage: Usage | None = None
@@ -79,29 +79,29 @@ class Fold:
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: dict[Hashable, PartialCall] = {}
-        # Place among the calls, choice, and what stands there.
-        self._finished: list[tuple[int, int, Sequence[RequestedCall]]] = []
-        self._positions = 0
+        # Position among the calls, choice, and the calls of which nothing more can come.
+        self._closed_calls: list[tuple[int, int, Sequence[RequestedCall]]] = []
+        self._call_count = 0
         self.server_calls: set[Hashable] = set()
         self._approvals: dict[str, RequestedCall] = {}
         self.choices: dict[int, PartialChoice] = {}
         self._blocks: dict[Hashable, list[Json]] = {}
         self._pieces = Pieces()
-        self.tail, self.chars = "", 0
-        self.whole = False
-        self.ended = False
+        self.tail, self.char_count = "", 0
+        self.is_body = False
+        self.has_ended = False
         self.error: Any = None
-        self.broken = False
+        self.is_broken = False
         self._unreadable = False
         self._unfinished = False
 
-    def _reads_as(self, format: ResponseFormat, ctx: Context) -> None:
-        """Take the response as one of that format."""
+    def _set_format(self, format: ResponseFormat, ctx: Context) -> None:
+        """Read the response as one of that format from here on."""
         self.format, self.ctx = format, ctx
-        self._borrowed = format.borrowed(ctx)
+        self._borrowed = format.borrowed_rows(ctx)
         self.rows = self._with_borrowed(format.rows(ctx))
-        # Several choices, where one was asked for, may be parts of one answer.
-        self._is_split = format.splits and ctx.asked.facts.choice_count == 1
+        # Several choices may be parts of one answer, if the request asked for one.
+        self._is_split = format.splits_answer and ctx.request.facts.choice_count == 1
 
     def feed(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
@@ -109,25 +109,25 @@ class Fold:
             self.add(part)
 
     @property
-    def over(self) -> bool:
-        """Whether the event that ends a stream has come."""
-        return self.ended and not self.whole
+    def is_over(self) -> bool:
+        """The event that ends a stream has come."""
+        return self.has_ended and not self.is_body
 
     def add(self, part: Part) -> Delta | None:
         """Take the next part."""
         match part:
             case parts.Text():
-                return self._text(part)
-            case parts.Call():
-                return self._call(part)
+                return self._add_text(part)
+            case parts.ToolCallPart():
+                return self._add_call(part)
             case parts.Reason():
-                self._reason(part)
-            case parts.Calls():
-                self._finished_calls(part)
-            case parts.Answers(answers):
-                self._finished_answers(answers)
+                self._add_reason(part)
+            case parts.FinishedCalls():
+                self._add_finished_calls(part)
+            case parts.FinishedAnswers(answers):
+                self._add_finished_answers(answers)
             case parts.Reasoning():
-                return self._reasoning(part)
+                return self._add_reasoning(part)
             case parts.Block(key, piece, begins):
                 if not self.keep:
                     return None
@@ -142,14 +142,14 @@ class Fold:
                 if not beside or self.usage is None:
                     self.usage = usage
             case parts.End(whole):
-                self.ended = True
-                self.whole = self.whole or whole
+                self.has_ended = True
+                self.is_body = self.is_body or whole
             case parts.Window(tokens):
                 self.window = tokens
             case parts.Vocabulary(rows):
                 self.rows = self._with_borrowed(rows)
             case parts.InFormat(format, ctx):
-                self._reads_as(format, ctx)
+                self._set_format(format, ctx)
                 self._unreadable = False
             case parts.Unreadable():
                 self._unreadable = True
@@ -164,25 +164,25 @@ class Fold:
             case parts.Unfinished():
                 self._unfinished = True
             case parts.Reopened():
-                self.ended, self.token = False, None
+                self.has_ended, self.token = False, None
                 for choice in self.choices.values():
                     choice.raw = choice.own = choice.detail = None
-            case parts.Fault(error):
-                self._fault(error)
+            case parts.ErrorPart(error):
+                self._add_error(error)
             case _:
                 assert_never(part)
         return None
 
-    def _choice(self, at: int) -> PartialChoice:
-        """The choice of that index, begun now where it was not."""
-        choice = self.choices.get(at)
+    def _choice(self, index: int) -> PartialChoice:
+        """Return the choice of that index; create it if it is new."""
+        choice = self.choices.get(index)
         if choice is None:
-            choice = self.choices[at] = PartialChoice()
+            choice = self.choices[index] = PartialChoice()
         return choice
 
-    def _reason(self, part: parts.Reason) -> None:
-        raw, at, detail, own = part
-        choice, word = self.choices.get(at) or self._choice(at), raw_text(raw)
+    def _add_reason(self, part: parts.Reason) -> None:
+        raw, index, detail, own = part
+        choice, word = self.choices.get(index) or self._choice(index), raw_text(raw)
         if word is None:
             return
         word = characters.whole(word)
@@ -191,109 +191,113 @@ class Fold:
             choice.detail = detail and characters.whole(detail)
             choice.own = word if own is raw or not own else characters.whole(own)
 
-    def _text(self, part: parts.Text) -> Delta | None:
-        text, at, refusal = part
-        text = self._pieces.take(text, at)
-        if refusal:  # Whatever it says, and if it says nothing.
-            self._choice(at).refused = True
-        choice = self._speaks(at) if text else None
+    def _add_text(self, part: parts.Text) -> Delta | None:
+        text, index, refusal = part
+        text = self._pieces.take(text, index)
+        if refusal:  # also without a text
+            self._choice(index).is_refused = True
+        choice = self._speaking_choice(index) if text else None
         if choice is None:
             return None
-        choice.spoke = True
-        if at and not self._is_split:
+        choice.has_content = True
+        if index and not self._is_split:
             return None
         self.tail = (self.tail + text)[-TAIL:]
-        self.chars += len(text)
+        self.char_count += len(text)
         if not self.keep:
             return None
         self.text.append(text)
         return Delta(text=text)
 
-    def _reasoning(self, part: parts.Reasoning) -> Delta | None:
+    def _add_reasoning(self, part: parts.Reasoning) -> Delta | None:
         text = self._pieces.take(part.text, ("reasoning", part.choice))
         if (
             not text
-            or self._speaks(part.choice) is None
-            or not self._counts(part.choice)
+            or self._speaking_choice(part.choice) is None
+            or not self._is_counted(part.choice)
             or not self.keep
         ):
             return None
         self.reasoning.append(text)
         return Delta(reasoning=text)
 
-    def _speaks(self, at: int) -> PartialChoice | None:
-        """The choice that says something more.
+    def _speaking_choice(self, index: int) -> PartialChoice | None:
+        """Return the choice that gets more content; None if it was truncated before.
 
-        A clean reason before that was none; after a cut nothing counts.
+        A clean reason before the content does not count.
         """
-        choice = self.choices.get(at)
+        choice = self.choices.get(index)
         if choice is None:
-            choice = self.choices[at] = PartialChoice()
+            choice = self.choices[index] = PartialChoice()
         elif choice.raw is not None and not self.format.has_end:
-            if self._is_cut(choice):
+            if self._is_truncated(choice):
                 return None
             choice.raw = choice.own = choice.detail = None
-            choice.early = True
+            choice.has_resumed = True
         return choice
 
-    def _call(self, part: parts.Call) -> Delta | None:
-        call, says = self.calls.get(part.key), part.arguments
-        if isinstance(says, str) and not part.replaces:
-            says = self._pieces.take(says, ("call", part.key))
+    def _add_call(self, part: parts.ToolCallPart) -> Delta | None:
+        call, argument_piece = self.calls.get(part.key), part.arguments
+        if isinstance(argument_piece, str) and not part.replaces:
+            argument_piece = self._pieces.take(argument_piece, ("call", part.key))
         started = call is None
-        speaks = started or says or part.name
-        choice = self._speaks(part.choice) if speaks else self.choices.get(part.choice)
+        has_news = started or argument_piece or part.name
+        choice = self._speaking_choice(part.choice) if has_news else self.choices.get(part.choice)
         if choice is None:
             return None
         if call is None:
-            position = self._positions
-            self._positions += self._counts(part.choice) and not part.builtin
+            position = self._call_count
+            self._call_count += self._is_counted(part.choice) and not part.builtin
             call = self.calls[part.key] = PartialCall(
                 characters.whole(part.id), part.name, part.choice, position, builtin=part.builtin
             )
-            choice.spoke = True
-        choice.last = call
+            choice.has_content = True
+        choice.last_call = call
         call.name = characters.whole(call.name or part.name)
         call.free_text = call.free_text or part.free_text
         if part.closed is not None:
             call.closed = part.closed
-        told = call.has_arguments
-        if isinstance(says, str):
-            if part.replaces and says:
+        had_arguments = call.has_arguments
+        if isinstance(argument_piece, str):
+            if part.replaces and argument_piece:
                 call.pieces.clear()
                 call.size = 0
-            self._keep_arguments(call, says)
-        elif says is not None:  # the whole of what pieces may have said before
+            self._keep_arguments(call, argument_piece)
+        elif argument_piece is not None:  # all of the arguments, which may repeat earlier pieces
             call.pieces.clear()
             call.has_arguments = True
             if self.keep:
-                call.given = says = characters.cleaned(says)
-        repeats = (told and (part.replaces or isinstance(says, dict))) or (
-            part.replaces and not says
+                call.arguments_object = argument_piece = characters.cleaned(argument_piece)
+        is_repetition = (had_arguments and (part.replaces or isinstance(argument_piece, dict))) or (
+            part.replaces and not argument_piece
         )
-        silent = not started and (says is None or repeats)
-        if silent or call.builtin or not self.keep or not self._counts(part.choice):
+        is_silent = not started and (argument_piece is None or is_repetition)
+        if is_silent or call.builtin or not self.keep or not self._is_counted(part.choice):
             return None
         id_, name = (call.id, call.name or None) if started else (None, None)
-        # an empty one of a call that is open holds the place of what is to come
-        if isinstance(says, dict):
-            says = json.dumps(says, ensure_ascii=False) if says or part.closed is not False else ""
-        return Delta(call=CallFragment(call.position, id_, name, says or ""))
+        # an empty object of an open call is a placeholder for pieces to come
+        if isinstance(argument_piece, dict):
+            argument_piece = (
+                json.dumps(argument_piece, ensure_ascii=False)
+                if argument_piece or part.closed is not False
+                else ""
+            )
+        return Delta(call=CallFragment(call.position, id_, name, argument_piece or ""))
 
-    def _finished_calls(self, part: parts.Calls) -> None:
-        choice = self._speaks(part.choice) if part.calls else None
+    def _add_finished_calls(self, part: parts.FinishedCalls) -> None:
+        choice = self._speaking_choice(part.choice) if part.calls else None
         if choice is not None:
-            choice.spoke = True
-            self._finished.append((len(self.calls), part.choice, part.calls))
+            choice.has_content = True
+            self._closed_calls.append((len(self.calls), part.choice, part.calls))
 
-    def _finished_answers(self, answers: Sequence[tuple[int, str, str]]) -> None:
-        said = []
-        for at, text, raw in answers:
-            self.choices[at] = PartialChoice(raw, raw, spoke=text != "")
-            if text and (at == 0 or self._is_split):
-                said.append(text)
-        self.chars += sum(map(len, said))
-        self.tail = (self.tail + "".join(said[-TAIL:]))[-TAIL:]
+    def _add_finished_answers(self, answers: Sequence[tuple[int, str, str]]) -> None:
+        texts = []
+        for index, text, raw in answers:
+            self.choices[index] = PartialChoice(raw, raw, has_content=text != "")
+            if text and (index == 0 or self._is_split):
+                texts.append(text)
+        self.char_count += sum(map(len, texts))
+        self.tail = (self.tail + "".join(texts[-TAIL:]))[-TAIL:]
 
     def _keep_arguments(self, call: PartialCall, piece: str) -> None:
         """Keep a piece of a call's arguments.
@@ -307,26 +311,26 @@ class Fold:
         elif piece or not call.pieces:
             call.pieces.append(piece)
 
-    def _fault(self, error: Any) -> None:
-        """An error: before the end it breaks the answer, unless that was cut anyway."""
+    def _add_error(self, error: Any) -> None:
+        """Take an error: before the end it breaks the answer, unless that is truncated already."""
         if self.error is not None:
             return
         self.error = error
-        reasons = [choice for choice in self._counting() if choice.raw is not None]
-        over = self.ended if self.format.has_end else bool(reasons)
-        self.broken = not over and not any(map(self._is_cut, reasons))
+        reasons = [choice for choice in self._counted_choices() if choice.raw is not None]
+        over = self.has_ended if self.format.has_end else bool(reasons)
+        self.is_broken = not over and not any(map(self._is_truncated, reasons))
 
     @property
     def blocks(self) -> dict[Hashable, Json]:
-        """The blocks that were kept, each whole, by their keys in the order in which they began."""
-        return {key: joined(pieces) for key, pieces in self._blocks.items()}
+        """The blocks, each assembled from its pieces, by their keys in the order of their start."""
+        return {key: merge_pieces(pieces) for key, pieces in self._blocks.items()}
 
-    def _counts(self, at: int) -> bool:
-        """Whether a choice is part of the answer."""
-        return at == 0 or self._is_split
+    def _is_counted(self, index: int) -> bool:
+        """Return whether a choice is part of the answer."""
+        return index == 0 or self._is_split
 
-    def _counting(self) -> list[PartialChoice]:
-        """The choices that are part of the answer, in order."""
+    def _counted_choices(self) -> list[PartialChoice]:
+        """List the choices that are part of the answer, in order."""
         if self._is_split:
             return [choice for _, choice in sorted(self.choices.items())]
         return [self.choices[0]] if 0 in self.choices else []
@@ -341,9 +345,9 @@ class Fold:
         return None if choice.raw is None else find_row(choice.raw, self.rows)
 
     def _rank(self, choice: PartialChoice) -> int:
-        """Which part of a split answer speaks for all, lowest first.
+        """Return the rank of a part of a split answer; the lowest decides for all.
 
-        An unknown end, a cut, a call of tools.
+        An unknown end, a truncation, a tool call, any other end.
         """
         row = self._row(choice)
         if row is None:
@@ -356,130 +360,128 @@ class Fold:
     def _outranks(self, word: str, choice: PartialChoice) -> bool:
         """Return whether a reason replaces the one that a choice has.
 
-        What it has was none, or is the less safe one.
+        It does if content followed the earlier reason, or if it claims less than that.
         """
-        if choice.early and not self._is_cut(choice):
+        if choice.has_resumed and not self._is_truncated(choice):
             return True
         return word != choice.raw and rank_of(find_row(word, self.rows)) < rank_of(
             self._row(choice)
         )
 
-    def _is_cut(self, choice: PartialChoice) -> bool:
+    def _is_truncated(self, choice: PartialChoice) -> bool:
         row = self._row(choice)
         return row is not None and row.incomplete
 
-    def stop(self, *, left: bool = False) -> Stop:
-        """Why it stopped.
+    def stop(self, *, abandoned: bool = False) -> Stop:
+        """Return the Stop of the response.
 
         Args:
-            left: whoever read the stream stopped: a reason that had come counts without the event
-                that ends it.
+            abandoned: the consumer stopped reading the stream: a reason that arrived before counts
+                without the event that ends it.
         """
-        if self.broken:
-            return broken(self.error)
-        if self._unreadable and not left:
+        if self.is_broken:
+            return error_stop(self.error)
+        if self._unreadable and not abandoned:
             return Stop(StopReason.UNKNOWN, detail="unreadable")
         reasons: dict[str, PartialChoice] = {}  # of several with the same reason, the first
         is_silent = is_refused = False
         detail = None
-        for choice in self._counting():
+        for choice in self._counted_choices():
             if choice.raw:
                 reasons.setdefault(choice.raw, choice)
-            elif choice.spoke:
+            elif choice.has_content:
                 is_silent = True
-            is_refused = is_refused or choice.refused
+            is_refused = is_refused or choice.is_refused
             detail = detail or choice.detail
         if self.error is not None:
             detail = label_of(self.error)
-        said = (
+        decisive = (
             min(reasons.values(), key=self._rank)
             if len(reasons) > 1
             else next(iter(reasons.values()), None)
         )
         if self.format.has_end:
-            # An error that broke nothing came after the end, or after a reason that it does not
-            # change.
-            ended = self.ended or self.error is not None or (left and said is not None)
+            # An error that did not break the answer came after its end, or after a reason.
+            ended = self.has_ended or self.error is not None or (abandoned and decisive is not None)
         else:
-            # A part of a split answer that spoke and never said why it stopped is cut, whatever
-            # another part says.
-            ended = self.whole or (said is not None and not is_silent)
+            # A part of a split answer with content and without a reason is truncated, whatever the
+            # reasons of the others.
+            ended = self.is_body or (decisive is not None and not is_silent)
         calls, is_closed = self._client_calls(), True
         if calls:
-            self._close_calls(calls, said, ended)
+            self._close_calls(calls, decisive, ended)
             is_closed = all(call.closed for call in calls)
         finished = (
-            sum(len(calls) for _, at, calls in self._finished if self._counts(at))
-            if self._finished
+            sum(len(calls) for _, index, calls in self._closed_calls if self._is_counted(index))
+            if self._closed_calls
             else 0
         )
         usage = self.usage or _NO_USAGE
         return find_stop(
-            self.running if said is None else said.raw,
+            self.running if decisive is None else decisive.raw,
             self.rows,
-            terminal_seen=ended or (said is None and self.running is not None),
+            terminal_seen=ended or (decisive is None and self.running is not None),
             calls=len(calls) + finished,
             calls_closed=is_closed,
             contradicted=self._unfinished,
             output_tokens=usage.output_tokens,
             prompt_tokens=usage.input_tokens,
-            maximum=self.ctx.asked.facts.max_tokens,
+            maximum=self.ctx.request.facts.max_tokens,
             window=self.window,
             refused=is_refused,
             detail=detail,
         )
 
     def _close_calls(
-        self, calls: Sequence[PartialCall], said: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
     ) -> None:
-        """Decide which calls are whole.
+        """Decide which calls are complete.
 
-        By what the format and the reason say of them, then by their arguments.
-
-        Servers and proxies close the call that a limit cut, and fill it up to valid JSON. Others
-        say nothing of the limit: then the arguments show it.
+        By the format and the reason, then by the arguments. Servers and proxies close the call that
+        a limit cut, and complete its JSON. Others do not report the limit: then the arguments show
+        it.
         """
-        self._close_by_reason(calls, said, ended)
-        row = None if said is None else self._row(said)
+        self._close_by_reason(calls, decisive, ended)
+        row = None if decisive is None else self._row(decisive)
         is_void = row is not None and row.detail == NO_GENERATION
         for call in calls:
-            if call.closed and (is_void or not call.is_whole()):
+            if call.closed and (is_void or not call.is_complete()):
                 call.closed = False
 
     def _close_by_reason(
-        self, calls: Sequence[PartialCall], said: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
     ) -> None:
-        row = self.rows.get("") if said is None else self._row(said)
-        if self.format.closes_calls:
-            # A reason that has no row may be a cut, and so is an answer that is still made.
-            unknown = said is not None or self.running is not None
-            if ended and (unknown if row is None else row.incomplete):
+        row = self.rows.get("") if decisive is None else self._row(decisive)
+        if self.format.reports_call_ends:
+            # A reason without a row may be a truncation, and a running answer is incomplete.
+            is_unknown = decisive is not None or self.running is not None
+            if ended and (is_unknown if row is None else row.incomplete):
                 calls[-1].closed = False
             return
         for call in calls:
             choice = self.choices[call.choice]
-            if call is not choice.last:
+            if call is not choice.last_call:
                 call.closed = True
-            elif said is None:
-                # Nothing says that the last call is whole but the call itself.
-                call.closed = self.whole and arguments("".join(call.pieces)) is not None
+            elif decisive is None:
+                # Only the arguments show whether the last call is complete.
+                call.closed = self.is_body and arguments("".join(call.pieces)) is not None
             else:
                 own = row if choice.raw is None else self._row(choice)
                 call.closed = ended and own is not None and not own.incomplete
 
-    def close(self, *, left: bool = False) -> ResponseSummary:
-        """Summarize what came, for telemetry; more may follow.
+    def close(self, *, abandoned: bool = False) -> ResponseSummary:
+        """Summarize the response so far, for telemetry; more may follow.
 
         Args:
-            left: as in `stop`.
+            abandoned: as in `stop`.
         """
-        reasons = tuple([self.choices[at].own or self.running for at in sorted(self.choices)]) or (
-            self.running,
-        )
-        half = self._last_half()
-        tail, chars = self.tail + half, self.chars + len(half)
-        stop, calls = self.stop(left=left), self.requested_calls()
-        truncated = 0 if left else self._truncated_choices()
+        reasons = tuple(
+            [self.choices[index].own or self.running for index in sorted(self.choices)]
+        ) or (self.running,)
+        replacement = self._trailing_replacement()
+        tail, chars = self.tail + replacement, self.char_count + len(replacement)
+        stop, calls = self.stop(abandoned=abandoned), self.requested_calls()
+        truncated = 0 if abandoned else self._truncated_choices()
         facts = ResponseFacts(
             stop=stop,
             id=self.id,
@@ -493,70 +495,80 @@ class Fold:
 
     def _truncated_choices(self) -> int:
         """Count the choices after the first that were truncated or reported no end."""
-        if self.broken or self._is_split:
+        if self.is_broken or self._is_split:
             return 0
-        reasons = Counter(choice.raw for at, choice in self.choices.items() if at)
+        reasons = Counter(choice.raw for index, choice in self.choices.items() if index)
         return sum(
             choices for raw, choices in reasons.items() if find_stop(raw, self.rows).truncated
         )
 
-    def _last_half(self) -> str:
-        """What stands for half a character at the end of the visible text."""
+    def _trailing_replacement(self) -> str:
+        """Return the stand-in for half a character at the end of the visible text; else ""."""
         if self._pieces.are_whole:
             return ""
         return next(
-            (left for at in self.choices if self._counts(at) and (left := self._pieces.left(at))),
+            (
+                replacement
+                for index in self.choices
+                if self._is_counted(index) and (replacement := self._pieces.left(index))
+            ),
             "",
         )
 
     @property
     def size(self) -> int:
-        """How many tool calls and choices the response has so far."""
+        """The number of tool calls and choices so far."""
         return (
-            len(self.calls) + len(self.choices) + sum(len(calls) for _, _, calls in self._finished)
+            len(self.calls)
+            + len(self.choices)
+            + sum(len(calls) for _, _, calls in self._closed_calls)
         )
 
     @property
     def has_reason(self) -> bool:
-        """Whether a choice has said why it stopped."""
+        """A choice has a stop reason."""
         return any(choice.raw is not None for choice in self.choices.values())
 
     def requested_calls(self) -> tuple[RequestedCall, ...]:
-        """List the client tool calls of all choices, and the approvals that are waited for."""
-        if not (self.calls or self._finished):
+        """List the client tool calls of all choices, and the pending approvals."""
+        if not (self.calls or self._closed_calls):
             return tuple(self._approvals.values())
         # A choice that is truncated leaves its calls unfinished, so theirs count like the first
         # choice's.
-        beside = {
-            at
-            for at, choice in self.choices.items()
-            if not self._counts(at) and not find_stop(choice.raw, self.rows).truncated
+        other_choices = {
+            index
+            for index, choice in self.choices.items()
+            if not self._is_counted(index) and not find_stop(choice.raw, self.rows).truncated
         }
         calls: list[RequestedCall] = []
-        begun, taken = [*self.calls.items()], 0
-        for place, at, finished in (*self._finished, (len(begun), 0, ())):
+        open_calls, start = [*self.calls.items()], 0
+        for end, index, finished in (*self._closed_calls, (len(open_calls), 0, ())):
             calls += [
-                RequestedCall(call.id, call.name, call.choice in beside)
-                for key, call in begun[taken:place]
+                RequestedCall(call.id, call.name, call.choice in other_choices)
+                for key, call in open_calls[start:end]
                 if key not in self.server_calls
             ]
             calls += (
-                [call._replace(is_beside=True) for call in finished] if at in beside else finished
+                [call._replace(is_beside=True) for call in finished]
+                if index in other_choices
+                else finished
             )
-            taken = place
+            start = end
         return (*calls, *self._approvals.values())
 
     def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:
-        """All of it."""
+        """Return the response so far, with its content."""
         stop = self.stop()
         blocks = self.format.blocks
         content = tuple(self.blocks.values()) if blocks is None else (*blocks(self),)
         return ChatResponse(
-            text="".join(self.text) + self._last_half(),
+            text="".join(self.text) + self._trailing_replacement(),
             tool_calls=tuple(
                 call.tool_call(self._pieces.left(("call", key)))
                 for key, call in self.calls.items()
-                if self._counts(call.choice) and key not in self.server_calls and not call.builtin
+                if self._is_counted(call.choice)
+                and key not in self.server_calls
+                and not call.builtin
             ),
             usage=self.usage,
             reasoning="".join(self.reasoning) + self._pieces.left(("reasoning", 0)) or None,

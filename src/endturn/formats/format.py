@@ -1,4 +1,4 @@
-"""What a format declares of itself, and what follows from that.
+"""The declaration of a format, and the functions that follow from it.
 
 Its responses as a summary, as deltas, or whole.
 """
@@ -17,10 +17,10 @@ from endturn.errors import DecodeError, UsageError
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import Resuming, Unfinished, unfinished_parts
+from endturn.formats.next_request import ResumeFunction, UnfinishedBlocks, unfinished_parts
 from endturn.formats.parts import Part
-from endturn.formats.reading import at, count, is_empty, text
-from endturn.formats.request_summary import asked
+from endturn.formats.reading import count, is_empty, text, value_at
+from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import present
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.vocabulary import (
@@ -45,30 +45,30 @@ class Decoder:
         self._fold = Fold(ctx, format, keep=True)
 
     def feed(self, event: Event) -> Iterable[Delta]:
-        """The deltas of one event.
+        """Return the deltas of one event.
 
         Raises:
             DecodeError: the event is not one of this format.
-            ProviderError: the stream reports an error before its end; `partial` holds what had
-                arrived.
+            ProviderError: the stream reports an error before its end; `partial` holds the response
+                so far.
         """
         data, fold = event.data, self._fold
-        if (wrong := self._format.faulty(data, False)) is not None:
-            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(data)))
+        if (problem := self._format.shape_error(data, False)) is not None:
+            raise DecodeError(problem, provider=self._ctx.provider, body=shortened(repr(data)))
         deltas = []
         for part in fold.read(data):
             delta = fold.add(part)
             if delta is not None:
                 deltas.append(delta)
-        if fold.broken:
-            said = self._format.failed(data) or {**data, "error": fold.error}
-            failure = error_of(200, {}, said, ctx=self._ctx)
+        if fold.is_broken:
+            body = self._format.error_in(data) or {**data, "error": fold.error}
+            failure = error_of(200, {}, body, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
         return deltas
 
     def close(self) -> ChatResponse:
-        """What arrived, as a response."""
+        """Return the response so far."""
         return self._fold.response()
 
 
@@ -100,55 +100,54 @@ def _quoted(model: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format: between our types and one API's JSON, by pure functions.
+    """One format: converts between our types and one API's JSON, by pure functions.
 
-    Most of what formats do is the same but for words and places: a format declares those. The
-    members that begin with `own` are for what is not the usual.
+    Formats differ mostly in words and members: a format declares those. The fields that begin with
+    `own` are for exceptions.
 
     Attributes:
-        name: as in `FORMATS`. provider: whose it is, as in `gen_ai.provider.name`.
+        name: as in `FORMATS`.
+        provider: the API's owner, as in `gen_ai.provider.name`.
 
-        paths: dialect → where a request goes, below the base URL. `{model}` stands for the model;
-            of `[whole|streamed]` one counts. None for a family of Bedrock's models.
-        in_path: a model as the path has it.
-        routed: what a request's method and path say; None where the format is not spoken there.
-        body: a request's body; `encode` gives it.
-        resume: the request that asks for the rest of a cut or paused response.
-        text_block: a text as a block of an answer.
-        unfinished: what may be sent back of an answer's blocks where some of its calls are not.
+        paths: dialect → path of a request, below the base URL. `{model}` stands for the model; of
+            `[whole|streamed]` one counts. None for a family of Bedrock's models.
+        encode_model: writes a model into the path.
+        match_path: reads a request's method and path; None if they are not of this format.
+        body: writes a request's body, for `encode`.
+        resume: returns the request for the rest of a truncated or paused response.
+        text_block: writes a text as a block of an answer.
+        unfinished: returns the blocks of an incomplete answer that may be sent back.
         one_message: an answer is sent back as one message, its calls among its members.
-        own_summary: what a body asks for, or an SDK's arguments, beyond what
-            `data/request_members.tsv` tells.
-        fetches: a response can be fetched by its id.
-        inner: the format that a body is in, where this one is an envelope.
+        own_summary: summarizes a body or an SDK's arguments, if `data/request_members.tsv` is not
+            enough.
+        can_fetch: a response can be fetched by its id.
+        inner: returns the format of a body's content, if this format is an envelope.
 
-        reader: makes a reader, given what must be known and whether content is kept.
-        called: what the format calls a whole body, and an event.
-        needs: paths, one of which a whole body has.
-        kinds: a regular expression that the types of its events match, where they have types.
-        objects: paths where objects stand; `[]` after a member stands for each of its list.
-        lists: a body, or an event, may be a list of them.
-        own_faulty: what else is wrong with a body or an event, in a sentence.
-        failed: the error that an event or a body reports in the place of an answer.
-        headers: what an answer's headers say of it.
-        blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
-        has_end: an event of its own ends a response; otherwise the reason does.
-        end_words: of these, each event has one that may end a stream: its last event, or an error
-            in its place. Other events need not be read as they come. None where no such words stand
-            in the bytes.
-        closes_calls: the format says when a call is whole; otherwise the next call does, or a
-            reason that is no cut.
-        splits: several choices, where one was asked for, are parts of one answer.
-        own_rows: the table of stop reasons that holds for a response, where it is not its
-            dialect's.
-        own_reasons: dialect → raw value → row, where `data/stop_reasons.tsv` does not tell.
+        reader: makes a reader from the context; True keeps the content.
+        labels: the format's words for a whole body, and for an event.
+        required_paths: paths, one of which a whole body has.
+        event_types: a regular expression for the types of its events, if they have types.
+        object_paths: paths of objects; `[]` after a member stands for each entry of its list.
+        accepts_list: a body, or an event, may be a list of them.
+        own_shape_error: returns a sentence on any other error in the shape of a body or an event.
+        error_in: returns the error that an event or a body reports in place of an answer.
+        headers: reads parts from a response's headers.
+        blocks: makes a replay's blocks from those of the reader; None if they are the same.
+        has_end: a response ends with an event of its own; otherwise with the reason.
+        end_words: each event that may end a stream, its last one or an error, has one of these in
+            its bytes. Other events need not be read at once. None if there are no such words.
+        reports_call_ends: the format reports the end of a call; otherwise the next call ends it, or
+            a reason that is no truncation.
+        splits_answer: several choices are parts of one answer, if the request asked for one.
+        own_rows: returns the stop reasons of a response, if they are not its dialect's.
+        own_reasons: dialect → raw value → row, if they are not in `data/stop_reasons.tsv`.
 
         reply: writes a scripted response as a server sends it: a body, or the events of a stream,
-            which breaks off where the response's terminal was not seen. It raises UsageError where
-            the format cannot say it.
-        reply_error: writes an error answer's body, or with `stream` the error event of a stream.
-            Where code or message is None, the provider's own for the status is written; `number`
-            is the request's.
+            which breaks off if the response's terminal was not seen. It raises UsageError if the
+            format has no words for the response.
+        reply_error: writes an error response's body, or with `stream` the error event of a stream.
+            If code or message is None, the provider's own for the status is written; `number` is
+            the request's.
     """
 
     name: str
@@ -157,31 +156,31 @@ class Format:
     voice: Voice
 
     paths: Mapping[str, str | None]
-    in_path: Callable[[str], str] = _quoted
-    routed: Callable[[str, str], Routed | None]
+    encode_model: Callable[[str], str] = _quoted
+    match_path: Callable[[str, str], Routed | None]
     body: _Encoding
-    resume: Resuming
+    resume: ResumeFunction
     text_block: Callable[[str], Json] = lambda text: {"role": "assistant", "content": text}
-    unfinished: Unfinished = unfinished_parts
+    unfinished: UnfinishedBlocks = unfinished_parts
     one_message: bool = False
     own_summary: Callable[[Mapping[str, Any]], RequestSummary] | None = None
-    fetches: bool = False
+    can_fetch: bool = False
     inner: Callable[[Json], Format] | None = None
 
     reader: Callable[[Context, bool], Reader]
-    called: tuple[str, str] = ("a body", "an event")
-    needs: tuple[str, ...] = ()
-    kinds: str = ""
-    objects: tuple[str, ...] = ()
-    lists: bool = False
-    own_faulty: Callable[[Any, bool], str | None] | None = None
-    failed: Callable[[Any], Any]
+    labels: tuple[str, str] = ("a body", "an event")
+    required_paths: tuple[str, ...] = ()
+    event_types: str = ""
+    object_paths: tuple[str, ...] = ()
+    accepts_list: bool = False
+    own_shape_error: Callable[[Any, bool], str | None] | None = None
+    error_in: Callable[[Any], Any]
     headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
     blocks: Callable[[Fold], Iterable[Json]] | None = None
     has_end: bool = False
     end_words: tuple[bytes, ...] | None = None
-    closes_calls: bool = True
-    splits: bool = False
+    reports_call_ends: bool = True
+    splits_answer: bool = False
     own_rows: Callable[[Context], Mapping[str, Row]] | None = None
     own_reasons: Mapping[str, Mapping[str, Row]] | None = None
 
@@ -191,9 +190,9 @@ class Format:
     # --- Requests ---
 
     def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
-        """Where a request goes.
+        """Return the method and path of a request.
 
-        A stream that is fetched begins after the event that `extra` says in `starting_after`.
+        A fetched stream begins after the event that `extra` names in `starting_after`.
 
         Raises:
             UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke`
@@ -204,23 +203,23 @@ class Format:
             raise UsageError(
                 f"the {self.name} dialect {dialect!r} has no path: use the format 'bedrock_invoke'"
             )
-        if request.retrieve is not None and self.fetches:
+        if request.retrieve is not None and self.can_fetch:
             after = count(request.extra.get("starting_after"))
             query = present({"stream": "true", "starting_after": after}) if stream else {}
-            place = f"{path}/{quote(request.retrieve, safe='')}"
-            return Route("GET", f"{place}?{urlencode(query)}" if query else place)
+            target = f"{path}/{quote(request.retrieve, safe='')}"
+            return Route("GET", f"{target}?{urlencode(query)}" if query else target)
         path = re.sub(r"\[(.*?)\|(.*?)\]", r"\2" if stream else r"\1", path)
-        return Route("POST", path.replace("{model}", self.in_path(request.model)))
+        return Route("POST", path.replace("{model}", self.encode_model(request.model)))
 
     def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-        """A request's body, in the words of a dialect; nothing where a response is fetched.
+        """Write a request's body in the words of a dialect; an empty one to fetch a response.
 
         Raises:
-            UsageError: it asks to fetch a response, which the format cannot.
+            UsageError: the request is to fetch a response, and the format cannot.
         """
         if request.retrieve is None:
             return self.body(request, stream=stream, dialect=dialect)
-        if not self.fetches:
+        if not self.can_fetch:
             raise UsageError(
                 f"the format {self.name!r} cannot fetch a response by its id: use a provider "
                 f"function that can"
@@ -228,8 +227,12 @@ class Format:
         return {}
 
     def request_summary(self, kwargs: Mapping[str, Any]) -> RequestSummary:
-        """What a body asks for, or an SDK's arguments."""
-        return asked(self.name, kwargs) if self.own_summary is None else self.own_summary(kwargs)
+        """Summarize a request's body, or an SDK's arguments."""
+        return (
+            summarize_request(self.name, kwargs)
+            if self.own_summary is None
+            else self.own_summary(kwargs)
+        )
 
     # --- Responses ---
 
@@ -239,125 +242,121 @@ class Format:
         return tables(self.name) if self.own_reasons is None else self.own_reasons
 
     def rows(self, ctx: Context) -> Mapping[str, Row]:
-        """The table of stop reasons that holds for a response."""
+        """Return the table of stop reasons for a response."""
         return rows_of(self.name, ctx.dialect) if self.own_rows is None else self.own_rows(ctx)
 
-    def borrowed(self, ctx: Context) -> Mapping[str, Row]:
+    def borrowed_rows(self, ctx: Context) -> Mapping[str, Row]:
         """Return the provider's own chat API reasons, which it also uses in other formats."""
         provider = PROVIDERS.get(ctx.provider)
-        is_elsewhere = (
+        has_own_words = (
             provider is not None and self.name != CHAT and provider.dialect not in self.reasons
         )
-        return private(CHAT, provider.dialect) if provider is not None and is_elsewhere else {}
+        return private(CHAT, provider.dialect) if provider is not None and has_own_words else {}
 
     def summarizer(self, ctx: Context) -> Fold:
-        """Return what reads as much of a response as telemetry needs: no content is kept."""
+        """Return a Fold that keeps no content, for telemetry."""
         return Fold(ctx, self, keep=False)
 
     def decoder(self, ctx: Context) -> Decoder:
-        """What builds a response from a stream's events."""
+        """Return a decoder that builds a response from a stream's events."""
         return Decoder(self, ctx)
 
-    def faulty(self, data: Any, whole: bool) -> str | None:
-        """What is wrong with the shape of an event, or of a body, in a sentence.
+    def shape_error(self, data: Any, is_body: bool) -> str | None:
+        """Return a sentence on the error in the shape of an event or a body; None if it is valid.
 
-        It must not look like no answer.
+        Data of the wrong shape must not look like an empty answer.
         """
-        # A stream may end with `[DONE]`, of this format or as chat's do, from servers that speak
-        # both.
-        if data == DONE and not whole:
+        # A stream may end with `[DONE]`, also from servers of chat that speak this format too.
+        if data == DONE and not is_body:
             return None
-        what = self.called[0 if whole else 1]
-        for each in data if self.lists and isinstance(data, list) and data else (data,):
-            if not isinstance(each, dict):
-                return f"{what} is an object, not {shortened(repr(data), 80)}"
-            for path in self.objects:
-                if not _are_objects(each, _steps(path)):
-                    return f"`{path}` of {what} is no object"
-            if whole and self.needs and all(at(each, path) is None for path in self.needs):
+        label = self.labels[0 if is_body else 1]
+        for entry in data if self.accepts_list and isinstance(data, list) and data else (data,):
+            if not isinstance(entry, dict):
+                return f"{label} is an object, not {shortened(repr(data), 80)}"
+            for path in self.object_paths:
+                if not _are_objects(entry, _steps(path)):
+                    return f"`{path}` of {label} is no object"
+            if (
+                is_body
+                and self.required_paths
+                and all(value_at(entry, path) is None for path in self.required_paths)
+            ):
                 return (
-                    f"{what} has `{'` or `'.join(self.needs[:3])}`; this has "
-                    f"{sorted(map(str, each))[:8]}"
+                    f"{label} has `{'` or `'.join(self.required_paths[:3])}`; this has "
+                    f"{sorted(map(str, entry))[:8]}"
                 )
-        return self.own_faulty(data, whole) if self.own_faulty is not None else None
+        return self.own_shape_error(data, is_body) if self.own_shape_error is not None else None
 
     def decode(
         self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None
     ) -> ChatResponse:
-        """A whole body as a response.
+        """Decode a whole body.
 
         Raises:
-            DecodeError: it is none of this format.
-            ProviderError: it is an error that came under a status of success, as gateways send
-                them.
+            DecodeError: the body is not in this format.
+            ProviderError: the body is an error under a status of success, as gateways send them.
         """
-        if (error := self.failed(body)) is not None:
+        if (error := self.error_in(body)) is not None:
             raise error_of(200, headers or {}, error, ctx=ctx)
-        if (wrong := self.faulty(body, True)) is not None:
-            raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
+        if (problem := self.shape_error(body, True)) is not None:
+            raise DecodeError(problem, provider=ctx.provider, body=shortened(repr(body)))
         fold = Fold(ctx, self, keep=True)
-        beside = self.headers(headers or {}) if self.headers is not None else ()
-        for part in chain(beside, fold.read(body)):
+        header_parts = self.headers(headers or {}) if self.headers is not None else ()
+        for part in chain(header_parts, fold.read(body)):
             fold.add(part)
         return fold.response(headers)
 
-    def is_spoken(self, data: Any) -> bool | None:
-        """Return whether an event or a body has the format's shape, whatever it says.
-
-        None where it is empty.
-        """
+    def matches_shape(self, data: Any) -> bool | None:
+        """Return whether an event or a body has the format's shape; None if it is empty."""
         if data == DONE or is_empty(data):
             return None
-        for each in data if isinstance(data, list) else (data,):
-            if not isinstance(each, Mapping):
+        for entry in data if isinstance(data, list) else (data,):
+            if not isinstance(entry, Mapping):
                 return False
-            kind = text(each.get("type")) or text(each.get("event_type"))
-            if kind and self.kinds:
-                return re.fullmatch(self.kinds, kind) is not None
-            heads = {_steps(path)[0][0] for path in (*self.needs, *self.objects)}
-            named = text(each.get("object")).startswith(
+            event_type = text(entry.get("type")) or text(entry.get("event_type"))
+            if event_type and self.event_types:
+                return re.fullmatch(self.event_types, event_type) is not None
+            roots = {_steps(path)[0][0] for path in (*self.required_paths, *self.object_paths)}
+            has_object_type = text(entry.get("object")).startswith(
                 ("chat.completion", "text_completion", "response")
             )
-            if not named and heads.isdisjoint(each):
+            if not has_object_type and roots.isdisjoint(entry):
                 return False
-            return all(_are_objects(dict(each), _steps(path)) for path in self.objects)
+            return all(_are_objects(dict(entry), _steps(path)) for path in self.object_paths)
         return None
 
 
-# --- What a body or an event is where it is no answer: not an object at all, or an error ---
+# --- Bodies and events that are no answer: not an object at all, or an error ---
 
 
-def error_beside(*members: str) -> Callable[[Any], Any]:
-    """Finds the error that a body or an event has in the place of an answer.
-
-    Beside none of these members.
-    """
+def error_without(*members: str) -> Callable[[Any], Any]:
+    """Return a function that finds the `error` of a body or an event without any of the members."""
 
     def failed(data: Any) -> Any:
-        reports = (
+        is_error = (
             isinstance(data, Mapping)
             and data.get("error")
             and not any(data.get(name) for name in members)
         )
-        return data if reports else None
+        return data if is_error else None
 
     return failed
 
 
 @cache
 def _steps(path: str) -> tuple[tuple[str, bool], ...]:
-    """The members on a path, each with whether it is a list."""
+    """Split a path into its members, each with True if it is a list."""
     return tuple((name.removesuffix("[]"), name.endswith("[]")) for name in path.split("."))
 
 
-def _are_objects(thing: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
-    """Whether objects stand at the end of these steps, or nothing does."""
+def _are_objects(holder: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
+    """Return whether the end of these steps holds objects, or nothing."""
     name, is_list = steps[0]
-    if (found := thing.get(name)) is None:
+    if (value := holder.get(name)) is None:
         return True
-    if is_list and not isinstance(found, list):
+    if is_list and not isinstance(value, list):
         return False
-    for each in found if is_list else (found,):
-        if not isinstance(each, dict) or (len(steps) > 1 and not _are_objects(each, steps[1:])):
+    for entry in value if is_list else (value,):
+        if not isinstance(entry, dict) or (len(steps) > 1 and not _are_objects(entry, steps[1:])):
             return False
     return True

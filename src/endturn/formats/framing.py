@@ -2,8 +2,8 @@
 
 Server-sent events and lines of JSON are here.
 
-Written out because the kept decoders each come with an HTTP library attached (httpx-sse imports
-httpx, openai and anthropic import httpx2), and a format does no I/O. The format:
+Written out because the maintained decoders each depend on an HTTP library (httpx-sse imports httpx,
+openai and anthropic import httpx2), and a format does no I/O. The format:
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -25,11 +25,11 @@ DONE: Final = "[DONE]"
 
 _DONE: Final = DONE.encode()
 END_WORDS: Final = (_DONE, b"error")
-"""What is in an event of any format that ends a stream without being the format's own last one: see
-`end_words`."""
+"""Words of which every event has one that ends a stream of any format and is not the format's own
+last event: see `end_words`."""
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_BYTES: Final = 64
-"""What it takes to keep a line, beside its bytes."""
+"""Memory that a line takes besides its bytes."""
 
 
 CONTENT_TYPE: Final = {
@@ -37,31 +37,30 @@ CONTENT_TYPE: Final = {
     Framing.NDJSON: "application/x-ndjson",
     Framing.EVENTSTREAM: "application/vnd.amazon.eventstream",
 }
-"""What a stream of each framing is called in its headers."""
+"""The media type of a stream of each framing."""
 
 
 class BytesDecoder(Protocol):
     """Turns a stream's bytes, cut anywhere, into events."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete.
+        """Yield the events that these bytes complete.
 
-        Lazy, so that what came before a bad event is given before it raises.
+        Lazy, so that the events before a bad one are yielded before it raises.
 
         Raises:
             DecodeError: an event's data is not JSON.
         """
 
     def close(self) -> list[Event]:
-        """The last event, where the stream ended without the line end that should follow it."""
+        """Return the last event, if the stream ended without the line end that should follow it."""
 
 
 def decoder(framing: Framing, *, limit: int | None = None) -> BytesDecoder:
-    """A decoder of that framing.
+    """Return a decoder of a framing.
 
     Args:
-        limit: bytes of one event that are kept while it arrives; a longer event raises
-            TooLargeError.
+        limit: bytes of one event that are buffered; a longer event raises TooLargeError.
     """
     return _DECODERS[framing](limit)
 
@@ -93,7 +92,7 @@ class _Lines:
         return lines
 
     def close(self) -> bytes:
-        """What came after the last line's end."""
+        """Return the bytes after the last line's end."""
         rest = bytes(self._rest)
         self._rest.clear()
         return rest
@@ -102,8 +101,7 @@ class _Lines:
 class SSEDecoder:
     """Turns a stream's bytes, cut anywhere, into events.
 
-    An event that the end of the stream cut off is given only if its data is whole JSON: then
-    nothing of it is missing.
+    An event that the end of the stream cut off counts only if its data is complete JSON.
     """
 
     __slots__ = ("_data", "_first", "_limit", "_lines", "_name", "_size", "_skip_lf")
@@ -132,7 +130,7 @@ class SSEDecoder:
             if self._first:
                 self._first = False
                 line = line.removeprefix(_BOM)
-            if line.startswith(b"data: "):  # as nearly all do
+            if line.startswith(b"data: "):  # nearly all lines
                 self._add(line[6:])
             elif line:
                 self._field(line)
@@ -142,7 +140,7 @@ class SSEDecoder:
                 yield event
 
     def close(self) -> list[Event]:
-        """The last event, where the stream ended without the blank line that should follow it."""
+        """Return the last event, if the stream ended without the blank line after it."""
         rest = self._lines.close()
         if rest := rest.removeprefix(_BOM) if self._first else rest:
             self._field(rest)
@@ -151,8 +149,10 @@ class SSEDecoder:
         except DecodeError:
             return []
         # A number or a bare word may be the beginning of a longer one; an object closes itself.
-        whole = event is not None and (event.data == DONE or isinstance(event.data, dict | list))
-        return [event] if event is not None and whole else []
+        is_complete = event is not None and (
+            event.data == DONE or isinstance(event.data, dict | list)
+        )
+        return [event] if event is not None and is_complete else []
 
     def _field(self, line: bytes) -> None:
         """Take a line that is not empty."""
@@ -197,7 +197,7 @@ class LinesDecoder:
         return (Event(None, parse(line)) for line in self._lines.feed(chunk) if line.strip())
 
     def close(self) -> list[Event]:
-        """The last line, where the stream ended without a line end, if it is a whole object."""
+        """Return the last line, if the stream ended without a line end and it is an object."""
         try:
             data = parse(self._lines.close())
         except DecodeError:
@@ -213,7 +213,7 @@ _DECODERS: Final[Mapping[Framing, Callable[[int | None], BytesDecoder]]] = {
 
 
 def parse(data: bytes | bytearray | str) -> Any:
-    """JSON as Python values; of text that is no UTF-8, with what cannot be read replaced.
+    """Parse JSON; bytes that are no UTF-8 are replaced.
 
     Raises:
         DecodeError: it is not JSON.
@@ -221,14 +221,14 @@ def parse(data: bytes | bytearray | str) -> Any:
     try:
         return from_json(data, cache_strings="keys")
     except (ValueError, TypeError):  # TypeError: a text holds half of a surrogate pair
-        # A byte order mark in front is none of the text.
+        # A byte order mark is not part of the text.
         readable = (
             data.removeprefix("\ufeff")
             if isinstance(data, str)
             else data.decode("utf-8-sig", "replace")
         )
     try:
-        # Python's own reader takes more: half of a surrogate pair, say.
+        # Python's own parser accepts more: half of a surrogate pair, say.
         return json.loads(readable)
     except (ValueError, RecursionError) as error:
         raise DecodeError(
@@ -237,19 +237,19 @@ def parse(data: bytes | bytearray | str) -> Any:
 
 
 def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[Event]:
-    """The events of a response's bytes, as they arrive.
+    """Yield the events of a response's bytes, as they arrive.
 
     Raises:
         DecodeError: an event's data is not JSON.
     """
-    reading = decoder(framing)
+    bytes_decoder = decoder(framing)
     for chunk in chunks:
-        yield from reading.feed(chunk)
-    yield from reading.close()
+        yield from bytes_decoder.feed(chunk)
+    yield from bytes_decoder.close()
 
 
 def frame(event: Event, framing: Framing = Framing.SSE) -> bytes:
-    """One event as bytes."""
+    """Return one event as bytes."""
     if framing is Framing.NDJSON:
         return json.dumps(event.data, separators=(",", ":")).encode() + b"\n"
     if framing is Framing.EVENTSTREAM:

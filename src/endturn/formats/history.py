@@ -1,7 +1,4 @@
-"""What a message of a conversation says, in whatever format it is.
-
-Who speaks, the text, the results of tools.
-"""
+"""Reads a conversation's message in any format: role, text, tool calls and tool results."""
 
 from __future__ import annotations
 
@@ -9,17 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from endturn.formats.reading import first, items, member, plain, text
+from endturn.formats.reading import first_member, items, member, plain, text
 
-_SPEAKERS: Final = {
+_ROLES: Final = {
     # Roles that are not "system", "user", "assistant" or "tool".
     "model": "assistant",  # Gemini
     "chatbot": "assistant",  # Cohere v1
     "human": "user",
     "developer": "system",
     "function": "tool",
-    # Items of OpenAI's Responses, steps of Gemini's Interactions: they say what they are in place
-    # of who speaks.
+    # Items of OpenAI's Responses, steps of Gemini's Interactions: they have a type in place of a
+    # role.
     "user_input": "user",
     "input_text": "user",
     "text": "user",
@@ -41,25 +38,25 @@ _SPEAKERS: Final = {
 }
 
 BODY: Final = ("content", "parts", "message", "text")
-"""Where a message keeps what it says: most formats, Gemini, Cohere v1, a part that stands alone."""
+"""The members with a message's content: most formats, Gemini, Cohere v1, a part on its own."""
 
-_SAID: Final = frozenset(
+_TEXT_MESSAGE_MEMBERS: Final = frozenset(
     {*BODY, "role", "type", "id", "status", "phase", "annotations", "logprobs", "cache_control"}
 )
-"""The members of a message that is nothing but text: what it says, and what a server adds to it."""
+"""The members of a message that holds only text: its content, and what servers add to it."""
 
 
 def role(message: Any) -> str:
-    """Who speaks: "system", "user", "assistant", "tool", "thought" for what is not said aloud.
+    """Return a message's role: "system", "user", "assistant", "tool"; "thought" for thinking.
 
-    "" where unreadable.
+    "" if it is unreadable.
     """
     if isinstance(message, str):
         return "user"
     name = message.get("role") if message.__class__ is dict else member(message, "role")
     if isinstance(name, str) and name:
         speaker = name.lower()
-        return _SPEAKERS.get(speaker, speaker)
+        return _ROLES.get(speaker, speaker)
     kind = member(message, "type")
     if isinstance(kind, str):
         # Of the tools that an API defines itself: "computer_call" and "computer_call_output",
@@ -71,22 +68,22 @@ def role(message: Any) -> str:
             if kind.endswith("_call")
             else ""
         )
-        return _SPEAKERS.get(kind, other)
-    # Gemini's: a Content whose role goes without saying, or a part alone.
-    said = member(message, "parts") is not None or isinstance(member(message, "text"), str)
-    return "user" if said else ""
+        return _ROLES.get(kind, other)
+    # Gemini's: a Content without a role, or a part on its own.
+    has_content = member(message, "parts") is not None or isinstance(member(message, "text"), str)
+    return "user" if has_content else ""
 
 
 def body_of(message: Any) -> Any:
-    """What a message says: text, or its parts."""
+    """Return a message's content: text, or its parts."""
     if isinstance(message, str):
         return message
     body = member(message, "content")
-    return first(message, *BODY) if body is None else body
+    return first_member(message, *BODY) if body is None else body
 
 
 def text_of(message: Any) -> str:
-    """The visible text of a message: a string, or the text parts of a list."""
+    """Return the visible text of a message: a string, or the text parts of a list."""
     body = body_of(message)
     if isinstance(body, str):
         return body
@@ -99,29 +96,29 @@ def _text(part: Any) -> Any:
 
 
 def only_text(message: Any) -> bool:
-    """Whether a message holds nothing but text: no image, no tool's result."""
+    """Return whether a message holds only text: no image, no tool result."""
     body = body_of(message)
     return isinstance(body, str) or all(isinstance(_text(part), str) for part in items(body))
 
 
-_RESULTS: Final = ("toolResult", "functionResponse", "function_response")
-"""What holds a tool's result: Bedrock's, Gemini's."""
+_RESULT_MEMBERS: Final = ("toolResult", "functionResponse", "function_response")
+"""The members that hold a tool result: Bedrock's, Gemini's."""
 
 
 def result_in(part: Any) -> Any:
-    """The tool's result that a part of a message holds, or is; None where there is none."""
-    inner = first(part, *_RESULTS)
+    """Return the tool result that a part of a message holds, or is; None if there is none."""
+    inner = first_member(part, *_RESULT_MEMBERS)
     return part if inner is None and member(part, "type") == "tool_result" else inner
 
 
-_CALLS: Final = ("toolUse", "functionCall", "function_call")
-"""What holds a call: Bedrock's, Gemini's."""
-_ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
+_CALL_MEMBERS: Final = ("toolUse", "functionCall", "function_call")
+"""The members that hold a call: Bedrock's, Gemini's."""
+_CALL_TYPES: Final = ("tool_use", "function_call", "custom_tool_call")
 
 
 def call_in(part: Any) -> Mapping[str, Any] | None:
-    """The client's call that a part of a message holds, or is; None where there is none."""
-    inner = part if member(part, "type") in _ARE_CALLS else first(part, *_CALLS)
+    """Return the client's call that a part of a message holds, or is; None if there is none."""
+    inner = part if member(part, "type") in _CALL_TYPES else first_member(part, *_CALL_MEMBERS)
     return inner if isinstance(inner, Mapping) and inner.get("type") != "server_tool_use" else None
 
 
@@ -138,8 +135,8 @@ class ToolResult(NamedTuple):
 
 
 _CALL_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "approval_request_id")
-"""Members in which a result names its call: OpenAI's two APIs, Anthropic, Bedrock; an approval its
-request."""
+"""Members of a result with its call's id: OpenAI's two APIs, Anthropic, Bedrock; of an approval,
+with its request's."""
 
 
 def tool_results(message: Any) -> list[ToolResult]:
@@ -147,7 +144,7 @@ def tool_results(message: Any) -> list[ToolResult]:
     parts = [result for part in items(body_of(message)) if (result := result_in(part)) is not None]
     if parts:
         return [
-            ToolResult(text(first(part, *_CALL_IDS, "id")), text(member(part, "name")))
+            ToolResult(text(first_member(part, *_CALL_IDS, "id")), text(member(part, "name")))
             for part in parts
         ]
     own = own_result(message, role(message))
@@ -159,11 +156,11 @@ def own_result(message: Any, speaker: str) -> ToolResult | None:
     kind = member(message, "type")
     if speaker != "tool" and kind != "mcp_approval_response":
         return None
-    call_id = first(message, *_CALL_IDS)
+    call_id = first_member(message, *_CALL_IDS)
     if not call_id and kind == "local_shell_call_output":
         # a Responses item's own `id` is its call's only where it has no other
         call_id = member(message, "id")
-    return ToolResult(text(call_id), text(first(message, "name", "tool_name")))
+    return ToolResult(text(call_id), text(first_member(message, "name", "tool_name")))
 
 
 def calls_of(message: Any) -> list[tuple[str, str]]:
@@ -171,18 +168,18 @@ def calls_of(message: Any) -> list[tuple[str, str]]:
 
     Id and name, "" where it has none.
     """
-    listed = [
-        (call, first(call, "function", "custom") or call)
+    pairs = [
+        (call, first_member(call, "function", "custom") or call)
         for call in items(member(message, "tool_calls"))
     ]
     for part in map(plain, (message, *items(body_of(message)))):
         if (call := call_in(part)) is not None:
-            listed.append((call, call))
+            pairs.append((call, call))
         elif member(part, "call_id") and role(part) == "assistant":
-            listed.append((part, part))  # of a tool that an API defines itself, and the client runs
+            pairs.append((part, part))  # of a tool that an API defines itself, and the client runs
     return [
-        (text(first(call, "call_id", "toolUseId", "id")), text(member(about, "name")))
-        for call, about in listed
+        (text(first_member(call, "call_id", "toolUseId", "id")), text(member(function, "name")))
+        for call, function in pairs
     ]
 
 
@@ -194,7 +191,7 @@ _PLAIN_PARTS: Final = (
     "refusal",
     "output_text",
 )
-_THOUGHTS: Final = frozenset(
+_THINKING_MEMBERS: Final = frozenset(
     {"reasoningContent", "thought", "thoughtSignature", "thought_signature"}
 )
 
@@ -210,7 +207,7 @@ def parts_beside_text(message: Any) -> list[str]:
             and not member(message, "call_id")
         )
         return [kind] * is_other
-    found = []
+    kinds = []
     for part in map(plain, items(body)):
         if (
             isinstance(_text(part), str)
@@ -218,28 +215,29 @@ def parts_beside_text(message: Any) -> list[str]:
             or member(part, "type") in _PLAIN_PARTS
         ):
             continue
-        if isinstance(part, Mapping) and not _THOUGHTS.isdisjoint(part):
+        if isinstance(part, Mapping) and not _THINKING_MEMBERS.isdisjoint(part):
             continue
-        found.append(
+        kinds.append(
             text(member(part, "type"))
             or (str(next(iter(part), "")) if isinstance(part, Mapping) else "")
         )
-    return found
+    return kinds
 
 
 def results_of(message: Any) -> list[tuple[str, bool]]:
-    """The results of tools that a message holds.
-
-    Each as text, and whether it says itself that it is an error.
-    """
-    found = [result for part in items(body_of(message)) if (result := result_in(part)) is not None]
+    """List the tool results of a message, each as text, and True if it is marked as an error."""
+    results = [
+        result for part in items(body_of(message)) if (result := result_in(part)) is not None
+    ]
     if role(message) == "tool":
-        found = [message]
-    return [(json.dumps(canonical(each), default=unwritten), says_error(each)) for each in found]
+        results = [message]
+    return [
+        (json.dumps(canonical(result), default=unwritten), says_error(result)) for result in results
+    ]
 
 
 def says_error(result: Any) -> bool:
-    """Whether a tool's result is marked as an error.
+    """Return whether a tool result is marked as an error.
 
     Anthropic's `is_error`, Bedrock's status, Gemini's response.
     """
@@ -248,20 +246,22 @@ def says_error(result: Any) -> bool:
 
 
 def spoken(message: Any) -> Any:
-    """Who speaks and the text, where that is all that a message holds; else all of it."""
-    read = plain(message)
-    if isinstance(read, str):
-        return ["user", read]
-    if isinstance(read, Mapping) and body_of(read) is not None and only_text(read):
-        extra = any(
-            value not in (None, [], "") for name, value in read.items() if name not in _SAID
+    """Return a message's role and text if it holds nothing else; else all of it."""
+    value = plain(message)
+    if isinstance(value, str):
+        return ["user", value]
+    if isinstance(value, Mapping) and body_of(value) is not None and only_text(value):
+        has_extra = any(
+            value not in (None, [], "")
+            for name, value in value.items()
+            if name not in _TEXT_MESSAGE_MEMBERS
         )
-        return read if extra else [role(read), text_of(read)]
-    return read
+        return value if has_extra else [role(value), text_of(value)]
+    return value
 
 
 def canonical(value: Any) -> Any:
-    """The value without what hosts change about it."""
+    """Return a value without what hosts change: lists of one entry, nulls, cache marks."""
     value = plain(value)
     if isinstance(value, Mapping):
         if value.get("type") == "text" and isinstance(value.get("text"), str):
@@ -278,5 +278,5 @@ def canonical(value: Any) -> Any:
 
 
 def unwritten(value: object) -> str:
-    """What stands for a value that JSON does not have."""
+    """Return a text for a value that JSON does not have."""
     return value.hex() if isinstance(value, bytes) else type(value).__name__

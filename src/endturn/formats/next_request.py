@@ -1,4 +1,4 @@
-"""The request that asks for the rest of a cut answer, and what of an answer an API takes back."""
+"""The request for the rest of a truncated answer, and the blocks that an API takes back."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import Any, Final, Protocol
 
 from endturn.calls import Strategy
 from endturn.formats.history import call_in
-from endturn.formats.reading import first, items, member, text
+from endturn.formats.reading import first_member, items, member, text
 from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request, Resume, ToolCall
 
 
-class Unfinished(Protocol):
+class UnfinishedBlocks(Protocol):
     """A function that returns the blocks of an incomplete answer that may be sent back.
 
-    For an answer that is not sent back as it came. `calls` are those of the client's calls that go
-    with it.
+    `calls` are those of the client's calls that stay.
     """
 
     def __call__(self, blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]: ...
 
 
-class Resuming(Protocol):
-    """Makes the request that asks for the rest of a cut or paused response.
+class ResumeFunction(Protocol):
+    """A function that returns the request for the rest of a truncated or paused response.
 
     Its messages begin with the original's.
 
@@ -36,7 +35,7 @@ class Resuming(Protocol):
     def __call__(
         self,
         request: Request,
-        cut: ChatResponse,
+        response: ChatResponse,
         *,
         prompt: str,
         strategy: str = Strategy.PROMPT,
@@ -44,144 +43,159 @@ class Resuming(Protocol):
     ) -> Request: ...
 
 
-def resumes(
-    format: str, said: Callable[[str], Json], *, forced: str = "tool_choice", by_id: bool = False
-) -> Resuming:
-    """How a format goes on that sends an answer back as its blocks.
+def block_resumer(
+    format: str,
+    text_block: Callable[[str], Json],
+    *,
+    forced_tool_path: str = "tool_choice",
+    by_id: bool = False,
+) -> ResumeFunction:
+    """Return the resume function of a format that sends an answer back as its blocks.
 
     Args:
-        said: a text as a block.
-        forced: where `extra` may hold which tool must be called, as a path.
-        by_id: a continuation token goes with the id of the response that it came from, where the
-            server keeps that.
+        text_block: writes a text as a block.
+        forced_tool_path: the path in `extra` that may force a tool call.
+        by_id: a continuation token is sent with the id of its response, if the server stores that.
     """
 
     def resume(
         request: Request,
-        cut: ChatResponse,
+        response: ChatResponse,
         *,
         prompt: str,
         strategy: str = Strategy.PROMPT,
         dialect: str = "",
     ) -> Request:
-        if cut.token is not None and (
-            strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN
+        if response.token is not None and (
+            strategy == Strategy.NATIVE_TOKEN or response.stop.resume is Resume.NATIVE_TOKEN
         ):
-            is_kept = by_id and cut.id is not None and request.extra.get("store") is not False
+            is_stored = (
+                by_id and response.id is not None and request.extra.get("store") is not False
+            )
             return request.but(
-                token=cut.token, previous_id=cut.id if is_kept else request.previous_id
+                token=response.token, previous_id=response.id if is_stored else request.previous_id
             )
         request = request.but(token=None)
-        if (again := resent(request, cut, strategy)) is not None:
-            return again
-        own = own_blocks(cut, format)
-        blocks = unfinished_parts([said(cut.text)] if own is None else own)
+        if (resend_request := resend(request, response, strategy)) is not None:
+            return resend_request
+        own = own_blocks(response, format)
+        blocks = unfinished_parts([text_block(response.text)] if own is None else own)
         if strategy == Strategy.PREFILL and blocks and isinstance(blocks[-1].get("text"), str):
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
         partial = (
-            cut.message().but(tool_calls=(), blocks=Blocks(format, tuple(blocks)))
+            response.message().but(tool_calls=(), blocks=Blocks(format, tuple(blocks)))
             if blocks
             else None
         )
-        return asking_on(request, partial, prompt=prompt, strategy=strategy, forced=forced)
+        return continuation_request(
+            request, partial, prompt=prompt, strategy=strategy, forced_tool_path=forced_tool_path
+        )
 
     return resume
 
 
-def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None:
-    """The same request with the answer so far, verbatim.
+def resend(request: Request, response: ChatResponse, strategy: str) -> Request | None:
+    """Return the same request with the answer so far, verbatim.
 
-    None where it is to be asked for the rest instead.
+    None if the strategy and the response's `resume` ask for another request.
     """
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()))
+    if strategy == Strategy.RESEND or response.stop.resume is Resume.RESEND_UNCHANGED:
+        return request.but(messages=(*request.messages, response.message()))
     return None
 
 
-def resumes_message(format: str, unfinished: Callable[[Json, str | None], Json]) -> Resuming:
-    """How a format goes on that sends an answer back as one message.
+def message_resumer(format: str, unfinished: Callable[[Json, str | None], Json]) -> ResumeFunction:
+    """Return the resume function of a format that sends an answer back as one message.
 
     Args:
-        unfinished: from the message of the cut answer and its text, the message that may be sent
-            back without its calls. Without a text, its own stays.
+        unfinished: returns the message that may be sent back without its calls, from the truncated
+            answer's message and text. If the text is None, the message's own stays.
     """
 
     def resume(
         request: Request,
-        cut: ChatResponse,
+        response: ChatResponse,
         *,
         prompt: str,
         strategy: str = Strategy.PROMPT,
         dialect: str = "",
     ) -> Request:
-        if (again := resent(request, cut, strategy)) is not None:
-            return again
-        # A last message that ends in white space is refused.
-        said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-        own = own_blocks(cut, format)
-        blocks = Blocks(format, (unfinished(own[0], said),)) if own else None
+        if (resend_request := resend(request, response, strategy)) is not None:
+            return resend_request
+        # APIs refuse a last message that ends in white space.
+        answer_text = response.text.rstrip() if strategy == Strategy.PREFILL else response.text
+        own = own_blocks(response, format)
+        blocks = Blocks(format, (unfinished(own[0], answer_text),)) if own else None
         partial = (
-            cut.message().but(content=said, tool_calls=(), blocks=blocks) if said.strip() else None
+            response.message().but(content=answer_text, tool_calls=(), blocks=blocks)
+            if answer_text.strip()
+            else None
         )
-        return asking_on(request, partial, prompt=prompt, strategy=strategy)
+        return continuation_request(request, partial, prompt=prompt, strategy=strategy)
 
     return resume
 
 
-def own_blocks(said: Message | ChatResponse, format: str) -> tuple[Json, ...] | None:
-    """What a message holds in a format's own shape, which wins over its content.
+def own_blocks(message: Message | ChatResponse, format: str) -> tuple[Json, ...] | None:
+    """Return a message's blocks in a format's own shape, which win over its content.
 
-    None where it holds none.
+    None if it has none.
     """
-    return said.blocks.items if said.blocks is not None and said.blocks.format == format else None
+    return (
+        message.blocks.items
+        if message.blocks is not None and message.blocks.format == format
+        else None
+    )
 
 
-def unfinished_message(unfinished: Callable[[Json, str | None], Json]) -> Unfinished:
-    """What stays of an answer that is one message.
+def unfinished_message(unfinished: Callable[[Json, str | None], Json]) -> UnfinishedBlocks:
+    """Return the UnfinishedBlocks of a format whose answer is one message.
 
-    With calls, all but the others; else as it goes on.
+    The message keeps the given calls; without any it becomes that of `unfinished`.
     """
 
-    def left(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
+    def remaining_blocks(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
         message = blocks[0]
         ids = {call.id for call in calls}
-        kept = [
+        remaining_calls = [
             call for call in items(message.get("tool_calls")) if text(member(call, "id")) in ids
         ]
-        return [{**message, "tool_calls": kept}] if kept else [unfinished(message, None)]
+        return (
+            [{**message, "tool_calls": remaining_calls}]
+            if remaining_calls
+            else [unfinished(message, None)]
+        )
 
-    return left
+    return remaining_blocks
 
 
 def without_lost_calls(message: Message, block: Json) -> Json:
-    """A message as its provider wrote it, but for calls that were taken out of the history since.
+    """Return a provider's message without calls that were removed from the history since.
 
-    Of calls without an id, which older servers and SDKs of Ollama's write, nothing tells that they
-    were.
+    Calls without an id, which older servers and SDKs of Ollama write, always stay.
     """
-    kept = {"", *(call.id for call in message.tool_calls)}
-    calls = [call for call in items(block.get("tool_calls")) if text(member(call, "id")) in kept]
+    ids = {"", *(call.id for call in message.tool_calls)}
+    calls = [call for call in items(block.get("tool_calls")) if text(member(call, "id")) in ids]
     rest = {name: value for name, value in block.items() if name != "tool_calls"}
     return {**rest, "tool_calls": calls} if calls else rest
 
 
-def asking_on(
+def continuation_request(
     request: Request,
     partial: Message | None,
     *,
     prompt: str,
     strategy: str,
-    forced: str = "tool_choice",
+    forced_tool_path: str = "tool_choice",
 ) -> Request:
-    """The same request, the answer so far, and the prompt.
+    """Return the same request with the answer so far and the prompt.
 
-    Its last message, marked synthetic; not after a prefill.
+    The prompt is the last message, marked synthetic; there is none after a prefill.
 
     Args:
-        partial: the answer so far, without calls that are cut; None where nothing of it can be sent
-            back.
-        forced: where `extra` may hold which tool must be called, as a path: what is asked for now
-            is text.
+        partial: the answer so far, without incomplete calls; None if none of it can be sent back.
+        forced_tool_path: the path in `extra` that may force a tool call; it is removed, since the
+            rest of a text is requested.
     """
     answer = () if partial is None else (partial,)
     nudge = (
@@ -193,7 +207,7 @@ def asking_on(
     return request.but(
         messages=(*request.messages, *answer, *nudge),
         tool_choice=choice,
-        extra=_without(request.extra, forced),
+        extra=_without(request.extra, forced_tool_path),
     )
 
 
@@ -204,95 +218,104 @@ def _without(extra: dict[str, Any], path: str) -> dict[str, Any]:
     return extra if below else {key: value for key, value in extra.items() if key != name}
 
 
-# --- What an API takes back of its own blocks -----------------------------------------------------
+# --- Blocks that an API takes back ----------------------------------------------------------------
 
-_SIGNATURES: Final = ("signature", "thoughtSignature", "thought_signature", "redactedContent")
-_THOUGHTS: Final = ("thinking", "redacted_thinking", "thought")
-_UNANSWERED: Final = ("executableCode", "executable_code", "toolCall", "tool_call")
-"""What Gemini runs itself: its result stands in the next part."""
+_SIGNATURE_MEMBERS: Final = (
+    "signature",
+    "thoughtSignature",
+    "thought_signature",
+    "redactedContent",
+)
+_THINKING_TYPES: Final = ("thinking", "redacted_thinking", "thought")
+_SERVER_CALL_MEMBERS: Final = ("executableCode", "executable_code", "toolCall", "tool_call")
+"""Members of calls that Gemini runs itself: the result is in the next part."""
 
 
-def sent_back(blocks: Iterable[Json], calls: Iterable[ToolCall] = ()) -> list[Json]:
-    """The blocks without calls that left the history, and without what APIs refuse.
+def replayable_blocks(blocks: Iterable[Json], calls: Iterable[ToolCall] = ()) -> list[Json]:
+    """Return the blocks without calls that left the history, and without what APIs refuse.
 
-    That is unsigned thinking, blank text, and thinking that nothing follows.
+    APIs refuse unsigned thinking, blank text, and thinking without a block after it.
 
     Args:
-        calls: the client's that are still in the history.
+        calls: the client's calls that are still in the history.
     """
-    left = [*calls]
-    return _without_last_thoughts([block for block in blocks if _is_taken(block, left)])
+    remaining_calls = [*calls]
+    return _without_last_thoughts(
+        [block for block in blocks if _is_replayable(block, remaining_calls)]
+    )
 
 
-def _is_taken(block: Json, left: list[ToolCall]) -> bool:
-    called = call_in(block)
-    if called is not None:
-        id_, name, given = (
-            text(first(called, "toolUseId", "id")),
-            member(called, "name"),
-            member(called, "args"),
+def _is_replayable(block: Json, remaining_calls: list[ToolCall]) -> bool:
+    tool_call = call_in(block)
+    if tool_call is not None:
+        id_, name, call_args = (
+            text(first_member(tool_call, "toolUseId", "id")),
+            member(tool_call, "name"),
+            member(tool_call, "args"),
         )
-        for position, call in enumerate(left):
-            # One without an id is known by what it asks for; of two that ask the same, it does not
-            # matter which.
+        for position, call in enumerate(remaining_calls):
+            # A call without an id is matched by its name and arguments; of two equal ones, either
+            # will do.
             if (
                 call.id == id_
                 if id_
-                else call.name == name and (call.arguments or {}) == (given or {})
+                else call.name == name and (call.arguments or {}) == (call_args or {})
             ):
-                del left[position]
+                del remaining_calls[position]
                 return True
         return False
-    thought = member(block, "reasoningContent")
+    reasoning = member(block, "reasoningContent")
     if any(
-        first(each, *_SIGNATURES) for each in (block, thought, member(thought, "reasoningText"))
+        first_member(holder, *_SIGNATURE_MEMBERS)
+        for holder in (block, reasoning, member(reasoning, "reasoningText"))
     ):
         return True
     if is_thought(block):
         return block.get("type") == "redacted_thinking"
     if block.get("type") == "model_output":
         return any(
-            member(part, "type") != "text" or _says(part) for part in items(block.get("content"))
+            member(part, "type") != "text" or _has_text(part)
+            for part in items(block.get("content"))
         )
-    return _says(block) if "text" in block or block.get("type") == "text" else True
+    return _has_text(block) if "text" in block or block.get("type") == "text" else True
 
 
 def is_thought(block: Json) -> bool:
-    """Whether a block is thinking."""
+    """Return whether a block is thinking."""
     return (
         block.get("thought") is True
-        or block.get("type") in _THOUGHTS
+        or block.get("type") in _THINKING_TYPES
         or "reasoningContent" in block
     )
 
 
-def _says(part: Any) -> bool:
+def _has_text(part: Any) -> bool:
     return bool(text(member(part, "text")).strip())
 
 
 def unfinished_parts(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
-    """The blocks of a cut answer that may be sent back.
+    """Return the blocks of a truncated answer that may be sent back.
 
-    No call without its result, nothing that only it explains.
+    No call without its result, and no block that belongs to such a call.
     """
-    kept = without_unanswered(sent_back(blocks, calls))
-    while kept and first(kept[-1], *_UNANSWERED) is not None:
-        kept.pop()
-    return _without_last_thoughts(kept)
+    parts = without_unanswered(replayable_blocks(blocks, calls))
+    while parts and first_member(parts[-1], *_SERVER_CALL_MEMBERS) is not None:
+        parts.pop()
+    return _without_last_thoughts(parts)
 
 
-SERVED_APART: Final = frozenset({"anthropic", "bedrock_converse", "gemini_interactions"})
-"""The formats in which the result of a tool that the server runs is a block of its own."""
+SEPARATE_SERVER_RESULTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini_interactions"})
+"""The formats in which the result of a server's tool is a block of its own."""
 
 
 def without_unanswered(blocks: Sequence[Json]) -> list[Json]:
-    """The blocks without calls of the server's tools that have no result.
+    """Return the blocks without calls of the server's tools that have no result.
 
-    They stay where the server goes on alone.
+    Such calls stay in a last message, which the server continues by itself.
     """
     results = [
-        first(member(each, "toolResult") or each, "toolUseId", "tool_use_id", "call_id")
-        for each in blocks
+        first_member(member(block, "toolResult") or block, "toolUseId", "tool_use_id", "call_id")
+        for block in blocks
     ]
     return [
         block
@@ -308,9 +331,9 @@ def _without_last_thoughts(blocks: list[Json]) -> list[Json]:
 
 
 def _server_call(block: Json) -> Any:
-    """The id of a call that the server runs; None for any other block."""
-    if (use := member(block, "toolUse")) is not None:
-        return text(member(use, "toolUseId"))
+    """Return the id of a call that the server runs; None for any other block."""
+    if (tool_use := member(block, "toolUse")) is not None:
+        return text(member(tool_use, "toolUseId"))
     return (
         text(block.get("id")) if text(block.get("type")).endswith(("_tool_use", "_call")) else None
     )

@@ -13,7 +13,7 @@ from endturn.vocabulary import TEXT_TOOLS, Json, ToolCall, paired
 
 @dataclass(slots=True)
 class PartialCall:
-    """A tool call of which pieces may still come."""
+    """A tool call that may get more pieces."""
 
     id: str
     name: str
@@ -22,61 +22,58 @@ class PartialCall:
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     """Characters of the argument pieces, also of those that were too many to keep."""
-    given: Json | None = None
+    arguments_object: Json | None = None
     has_arguments: bool = False
     closed: bool = False
     builtin: bool = False
     free_text: bool = False
 
-    def is_whole(self) -> bool:
-        """Return whether the arguments are all there.
-
-        A JSON object, or nothing for a tool that needs nothing.
-        """
+    def is_complete(self) -> bool:
+        """Return whether the arguments are complete: a JSON object, or nothing."""
         if self.builtin or self.free_text or not self.pieces:
             return True
-        # Pieces count before an object: an empty one holds their place, from the block's start on.
+        # Pieces win over an object: a block's start has an empty object in their place.
         raw = "".join(self.pieces).strip()
         return not raw or is_json_object(raw) or (self.name in TEXT_TOOLS and is_plain_text(raw))
 
-    def tool_call(self, half: str) -> ToolCall:
-        """Return the call as far as it came.
+    def tool_call(self, replacement: str) -> ToolCall:
+        """Return the call so far.
 
         Args:
-            half: what stands for half a character at the end of its arguments; empty where there is
+            replacement: stands for half a character at the end of its arguments; empty if there is
                 none.
         """
-        raw = "".join(self.pieces) + half
+        raw = "".join(self.pieces) + replacement
         return ToolCall(
             id=self.id,
             name=self.name,
-            arguments_raw=raw or ("" if self.pieces and self.given is None else None),
-            arguments=arguments(raw) if raw else self.given,
+            arguments_raw=raw or ("" if self.pieces and self.arguments_object is None else None),
+            arguments=arguments(raw) if raw else self.arguments_object,
             closed=self.closed,
         )
 
 
 @dataclass(slots=True)
 class PartialChoice:
-    """One of several answers: why it stopped, and what it holds."""
+    """One of several answers: its stop reason, and facts on its content."""
 
     raw: str | None = None
     own: str | None = None
     detail: str | None = None
-    early: bool = False  # it stopped, and went on
-    spoke: bool = False
-    refused: bool = False
-    last: PartialCall | None = None
+    has_resumed: bool = False  # content followed a reason
+    has_content: bool = False
+    is_refused: bool = False
+    last_call: PartialCall | None = None
 
 
-_AS_THEY_ARE: Final = ("type", "id", "name", "format")
-"""Members whose text comes whole, in each piece."""
+_UNSPLIT_MEMBERS: Final = ("type", "id", "name", "format")
+"""Members whose text comes complete with each piece."""
 
 
-def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
-    """The pieces of one object together.
+def merge_pieces(pieces: Sequence[Mapping[str, Any]]) -> Json:
+    """Merge the pieces of one object.
 
-    Texts and lists one after the other, objects joined, of all else the last.
+    Texts and lists are concatenated, objects merged; of other values the last counts.
     """
     columns: dict[str, list[Any]] = {}
     for piece in pieces:
@@ -84,19 +81,19 @@ def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
             column = columns.setdefault(name, [])
             if value is not None:
                 column.append(value)
-    whole: Json = {}
+    merged: Json = {}
     for name, column in columns.items():
         values = column or [None]
         if (
             len(values) > 1
             and all(isinstance(value, str) for value in values)
-            and name not in _AS_THEY_ARE
+            and name not in _UNSPLIT_MEMBERS
         ):
-            whole[name] = paired("".join(values))
+            merged[name] = paired("".join(values))
         elif len(values) > 1 and all(isinstance(value, list) for value in values):
-            whole[name] = [*chain.from_iterable(values)]
+            merged[name] = [*chain.from_iterable(values)]
         elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):
-            whole[name] = joined(values)
+            merged[name] = merge_pieces(values)
         else:
-            whole[name] = values[-1]
-    return whole
+            merged[name] = values[-1]
+    return merged

@@ -1,6 +1,6 @@
-"""What a response says, in no provider's words.
+"""The parts of a response, independent of its format.
 
-A format's reader yields these, the fold puts them together.
+A format's reader yields parts, the fold assembles them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Head(NamedTuple):
-    """The response's id and the model that answers; `replaces` those that were named before."""
+    """The response's id and its model; with `replaces`, in place of earlier ones."""
 
     id: str | None = None
     model: str | None = None
@@ -26,7 +26,7 @@ class Head(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Visible text; `refusal` where the model says that it declines, be it without a word."""
+    """Visible text; `refusal` if the format marks it as the model's refusal; it may be empty."""
 
     text: str
     choice: int = 0
@@ -40,20 +40,19 @@ class Reasoning(NamedTuple):
     choice: int = 0
 
 
-class Call(NamedTuple):
+class ToolCallPart(NamedTuple):
     """A client tool call, or a piece of one.
 
     Attributes:
-        key: tells the calls of one response apart.
-        id, name: given with the first piece; an id that the format does not send is minted by the
-            reader.
-        arguments: the next piece of their JSON text, or all of them as an object; None where
-            nothing is said of them.
-        closed: what the format says of it: ended, still open; None where it says nothing.
-        replaces: these are all of the arguments, whatever pieces of them came.
-        builtin: of a tool that the format itself defines (a computer, a shell): the client runs it,
-            as its block says.
-        free_text: of a tool that takes text: its arguments need not be JSON.
+        key: distinguishes the calls of one response.
+        id, name: come with the first piece; the reader mints an id if the format has none.
+        arguments: the next piece of their JSON text, or all of them as an object; None if the part
+            has none.
+        closed: the call has ended, or is open; None if the format does not report it.
+        replaces: these are all of the arguments, whatever pieces came before.
+        builtin: the tool is one of the format's own (a computer, a shell): the client runs it as
+            its block describes.
+        free_text: the tool takes text: its arguments need not be JSON.
     """
 
     key: Hashable
@@ -67,24 +66,20 @@ class Call(NamedTuple):
     free_text: bool = False
 
 
-class Calls(NamedTuple):
-    """Client calls of which nothing more can come.
+class FinishedCalls(NamedTuple):
+    """Client calls that are complete, because another call follows them.
 
-    A call follows them, and their arguments are whole.
-
-    Only where no content is kept: of each, telemetry needs no more than its id and its name.
+    Only if no content is kept: telemetry needs just their ids and names.
     """
 
     calls: Sequence[RequestedCall]
     choice: int = 0
 
 
-class Answers(NamedTuple):
-    """Choices of which nothing more can come.
+class FinishedAnswers(NamedTuple):
+    """Complete choices, each of a text, which may be empty, and a stop reason.
 
-    Each is a text, which may be empty, and the reason for its end.
-
-    Only where no content is kept. Texts and reasons are in ASCII, and each choice is told of once.
+    Only if no content is kept. Texts and reasons are ASCII, and each choice comes once.
 
     Attributes:
         answers: the index, the text and the raw reason of each choice.
@@ -94,17 +89,14 @@ class Answers(NamedTuple):
 
 
 class Approval(NamedTuple):
-    """The server runs a tool once the client allows it.
-
-    The client's next request says so by this id.
-    """
+    """A tool that the server runs if the client's next request approves it by this id."""
 
     id: str
     name: str = ""
 
 
 class ServerCall(NamedTuple):
-    """A call that was taken for the client's: the server runs it, as what followed says."""
+    """A call that looked like the client's, and which a later part shows to be the server's."""
 
     key: Hashable
 
@@ -112,9 +104,7 @@ class ServerCall(NamedTuple):
 class Block(NamedTuple):
     """Content in the format's own shape, or a piece of it, for a replay.
 
-    Only where content is kept.
-
-    `begins`: what came under this key before counts no more.
+    Only if content is kept. `begins`: earlier pieces under this key no longer count.
     """
 
     key: Hashable
@@ -125,11 +115,11 @@ class Block(NamedTuple):
 class Tokens(NamedTuple):
     """Usage so far: later figures replace earlier ones.
 
-    `beside`: a gateway's, where the response says none itself.
+    `is_fallback`: a gateway's figures, for a response that has none itself.
     """
 
     usage: Usage
-    beside: bool = False
+    is_fallback: bool = False
 
 
 class Window(NamedTuple):
@@ -139,16 +129,13 @@ class Window(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """The table of stop reasons that applies, where the response tells whose words it uses."""
+    """The table of stop reasons, if the response itself shows which one applies."""
 
     rows: Mapping[str, Row]
 
 
 class ResponseFormat(Protocol):
-    """What reading a response needs of its format.
-
-    `endturn.formats.format.Format` describes each.
-    """
+    """The members of a Format that reading a response needs; see `Format` for each."""
 
     @property
     def name(self) -> str: ...
@@ -157,42 +144,39 @@ class ResponseFormat(Protocol):
     @property
     def has_end(self) -> bool: ...
     @property
-    def closes_calls(self) -> bool: ...
+    def reports_call_ends(self) -> bool: ...
     @property
-    def splits(self) -> bool: ...
+    def splits_answer(self) -> bool: ...
     @property
     def blocks(self) -> Callable[[Any], Iterable[Json]] | None: ...
     def rows(self, ctx: Context, /) -> Mapping[str, Row]: ...
-    def borrowed(self, ctx: Context, /) -> Mapping[str, Row]: ...
+    def borrowed_rows(self, ctx: Context, /) -> Mapping[str, Row]: ...
 
 
 class InFormat(NamedTuple):
-    """The response is in another format: how that answers, and what must be known to read it."""
+    """The format that the response is really in, with its context."""
 
     format: ResponseFormat
     ctx: Context
 
 
 class Unreadable(NamedTuple):
-    """Something arrived, and it is in no known format.
-
-    It may be no text at all, such as an embedding.
-    """
+    """Data in no known format, which may be no text at all, such as an embedding."""
 
 
 class Token(NamedTuple):
-    """A native continuation token; `checkpoint`: it continues an answer that breaks off, too."""
+    """A native continuation token; `checkpoint`: it also continues an answer that breaks off."""
 
     token: str
     checkpoint: bool = False
 
 
 class Reason(NamedTuple):
-    """Why a choice stopped, in the provider's own word.
+    """A choice's stop reason in the provider's own word.
 
-    None takes part in the list of choices, and says nothing.
+    None counts as a choice without a reason.
 
-    `own`: what the choice itself says, where a word that a gateway adds counts in its place.
+    `own`: the choice's own reason, if a gateway's word counts in its place.
     """
 
     raw: object
@@ -204,42 +188,39 @@ class Reason(NamedTuple):
 class Unfinished(NamedTuple):
     """A report by a piece of the response that the piece is incomplete.
 
-    It counts whatever the response says of itself.
+    It counts whatever the status of the response is.
     """
 
 
 class Running(NamedTuple):
-    """The server still makes the response, in its own word: what it says where no reason follows.
+    """The server's word for a running response, which counts if no reason follows.
 
-    None: no longer.
+    None: it no longer runs.
     """
 
     raw: str | None
 
 
 class Reopened(NamedTuple):
-    """The answer goes on.
-
-    What was said of its end, and the token to continue it with, are taken back.
-    """
+    """The answer goes on: its reasons, its end and its continuation token no longer count."""
 
 
 class End(NamedTuple):
-    """The last event of a response, in formats that have one; or, `whole`, the end of a body."""
+    """The last event of a response, in formats that have one; or, `is_body`, the end of a body."""
 
-    whole: bool = False
+    is_body: bool = False
 
 
-class Fault(NamedTuple):
+class ErrorPart(NamedTuple):
     """An error inside a response."""
 
     error: Any
 
 
 Part = (
-    Head | Text | Reasoning | Call | Calls | Answers | Approval | ServerCall | Block
-    | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
-    | Reason | Unfinished | Running | Reopened | End | Fault
+    Head | Text | Reasoning | ToolCallPart | FinishedCalls | FinishedAnswers | Approval
+    | ServerCall | Block | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
+    | Reason | Unfinished | Running | Reopened | End | ErrorPart
 )  # fmt: skip
 
 
@@ -252,19 +233,19 @@ def _figures() -> Mapping[str, Sequence[tuple[str, Sequence[Sequence[_Path]]]]]:
 
     A field has a figure in one of several places; in each it is the sum of the values at the paths.
     """
-    found: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
+    figures: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
     for _, (format_, name, members) in lines(shipped(), "usage_members.tsv", range(3, 4)):
         places: list[list[_Path]] = [
             [path.split(".") for path in place.split("+")] for place in members.split()
         ]
-        found.setdefault(format_, []).append((name, places))
-    return found
+        figures.setdefault(format_, []).append((name, places))
+    return figures
 
 
 def usage_in(format: str, usage: Any) -> Usage | None:
-    """Usage, by the format's rows in `data/usage_members.tsv`.
+    """Return the usage, by the format's rows in `data/usage_members.tsv`; None if it has none.
 
-    What is told twice counts where it is told first.
+    Of a figure in several places, the first counts.
     """
     if not usage:
         return None
@@ -282,10 +263,10 @@ def usage_in(format: str, usage: Any) -> Usage | None:
     return Usage(**figures) if figures else None
 
 
-def _figure(holder: Any, path: _Path) -> int | None:
-    """Return the number at the end of a path of members; None where there is none."""
+def _figure(usage: Any, path: _Path) -> int | None:
+    """Return the number at the end of a path of members; None if there is none."""
     for name in path:
-        holder = holder.get(name) if holder.__class__ is dict else member(holder, name)
-        if holder is None:
+        usage = usage.get(name) if usage.__class__ is dict else member(usage, name)
+        if usage is None:
             return None
-    return count(holder)
+    return count(usage)

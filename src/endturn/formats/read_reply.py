@@ -1,7 +1,4 @@
-"""A provider's reply that is already at hand, read as what it says.
-
-From a log, a cache, a queue, a batch's results.
-"""
+"""Reads a provider's reply from a log, a cache, a queue or a batch's results."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from endturn.vocabulary import ChatResponse, Request
 Chunk = str | bytes | bytearray | memoryview
 
 _BLANK: Final = b" \t\r\n\xef\xbb\xbf"
-"""What may stand before a reply; the last three are a byte order mark."""
+"""Bytes that may precede a reply; the last three are a byte order mark."""
 
 
 def read(
@@ -29,55 +26,57 @@ def read(
     provider: str | None = None,
     request: Request | Mapping[str, Any] | None = None,
 ) -> ChatResponse:
-    """What a provider's reply says.
-
-    Text, tool calls, usage, and the Stop that says whether it is whole.
+    """Read a provider's reply: text, tool calls, usage, and the Stop.
 
     Args:
-        reply: a body or a stream, cut or whole: a parsed body; bytes or text of either; an iterable
-            of a stream's events, each parsed JSON or an object of an SDK, or of its bytes or text
-            as they came.
-        format: the API that it is of: "openai_chat", "openai_responses", "anthropic", "gemini", …
-        provider: who sent it, as in `gen_ai.provider.name`; servers of one format use different
-            words. Unknown names are read as any server that speaks the format.
-        request: what was asked, ours or the JSON that was sent: with its limit of output tokens an
-            answer that fills it is suspected to be cut, with its number of choices several are told
-            from one that was split.
+        reply: a body or a stream, complete or not: a parsed body; bytes or text of either; an
+            iterable of a stream's events, each parsed JSON or an object of an SDK, or of its bytes
+            or text as they came.
+        format: the API's format: "openai_chat", "openai_responses", "anthropic", "gemini", …
+        provider: the sender, as in `gen_ai.provider.name`; servers of one format use different
+            words. An unknown name counts as any server of the format.
+        request: our Request, or the JSON that was sent. Its limit of output tokens shows that an
+            answer may be truncated at the limit, its number of choices that several choices are not
+            one split answer.
 
     Returns:
-        What arrived. `stop.reason` is `missing` where a stream broke off: an end is never assumed.
+        The response. `stop.reason` is `missing` if a stream broke off: an end is never assumed.
 
     Raises:
-        DecodeError: it is no reply of that format, or its JSON is damaged.
-        ProviderError: the reply is an error; `partial` holds what had arrived before it.
-        UsageError: there is no such format, or the reply is of a kind that cannot be read.
+        DecodeError: the reply is not in that format, or its JSON is damaged.
+        ProviderError: the reply is an error; `partial` holds the response before it.
+        UsageError: there is no such format, or the reply has a type that cannot be read.
     """
-    speaks = format_of(format)
+    reply_format = format_of(format)
     context = Context(
-        dialect_in(speaks, provider or ""), provider or speaks.provider, _asked(speaks, request)
+        dialect_in(reply_format, provider or ""),
+        provider or reply_format.provider,
+        _summarize_request(reply_format, request),
     )
-    found = _opened(reply, speaks.framing)
-    if isinstance(found, Mapping):
-        return speaks.decode(found, ctx=context)
-    decoder = speaks.decoder(context)
-    for event in found:
+    body_or_events = _body_or_events(reply, reply_format.framing)
+    if isinstance(body_or_events, Mapping):
+        return reply_format.decode(body_or_events, ctx=context)
+    decoder = reply_format.decoder(context)
+    for event in body_or_events:
         for _ in decoder.feed(event):
             pass
     return decoder.close()
 
 
-def _asked(speaks: Format, request: Request | Mapping[str, Any] | None) -> RequestSummary:
+def _summarize_request(
+    reply_format: Format, request: Request | Mapping[str, Any] | None
+) -> RequestSummary:
     if isinstance(request, Request):
-        request = {"model": request.model, **speaks.encode(request)}
-    return RequestSummary() if request is None else speaks.request_summary(request)
+        request = {"model": request.model, **reply_format.encode(request)}
+    return RequestSummary() if request is None else reply_format.request_summary(request)
 
 
-def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
-    """A body, or the events of a stream."""
+def _body_or_events(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
+    """Return a body, or the events of a stream."""
     reply = dumped(reply)
     if isinstance(reply, Chunk):
-        parsed = _parsed([reply], stream)
-        # what stands in JSON is an event
+        parsed = _parse([reply], stream)
+        # a list in JSON is a list of events
         return parsed if isinstance(parsed, Mapping) else _events(parsed)
     if isinstance(reply, Mapping):
         return reply
@@ -87,32 +86,32 @@ def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
             f"a reply must be a body, or an iterable of a stream's events, not "
             f"{type(reply).__name__}{hint}"
         )
-    given = list(reply)
-    if not given or not isinstance(given[0], Chunk):
-        return _events(given)
-    for each in given:
-        if not isinstance(each, Chunk):
+    entries = list(reply)
+    if not entries or not isinstance(entries[0], Chunk):
+        return _events(entries)
+    for entry in entries:
+        if not isinstance(entry, Chunk):
             raise UsageError(
                 f"after bytes or text all further items must be of the same type, not "
-                f"{type(each).__name__}"
+                f"{type(entry).__name__}"
             )
-    joined = _parsed(given, stream)
-    return joined if isinstance(joined, Mapping) else _events(joined)
+    body_or_events = _parse(entries, stream)
+    return body_or_events if isinstance(body_or_events, Mapping) else _events(body_or_events)
 
 
-def _events(given: Iterable[Any]) -> Iterator[Event]:
-    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in given)
+def _events(entries: Iterable[Any]) -> Iterator[Event]:
+    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in entries)
 
 
-def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
-    """Bytes or text, cut anywhere, as the JSON that they are, or as the events of a stream."""
+def _parse(pieces: Iterable[Chunk], stream: Framing) -> Any:
+    """Parse bytes or text, split anywhere, as JSON or as the events of a stream."""
     chunks = [
-        each.encode("utf-8", "surrogatepass") if isinstance(each, str) else bytes(each)
-        for each in given
+        piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else bytes(piece)
+        for piece in pieces
     ]
     data = lines = b"".join(chunks).lstrip(_BLANK)
     if b"\n" not in data and b"\r" not in data:
-        # Their ends are gone, as after httpx's `iter_lines()`.
+        # The line ends are missing, as after httpx's `iter_lines()`.
         lines = b"\n".join(chunks).lstrip(_BLANK)
     if data[:1] in (b"{", b"["):
         try:
@@ -126,18 +125,20 @@ def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
         raise DecodeError(
             f"neither JSON nor a stream of that format: {readable[:80]!r}", body=readable
         )
-    of_lines = stream is Framing.SSE and all(begins_stream(each, stream) for each in chunks)
-    return framing.events([lines if of_lines else data], stream)
+    is_split_by_line = stream is Framing.SSE and all(
+        begins_stream(piece, stream) for piece in chunks
+    )
+    return framing.events([lines if is_split_by_line else data], stream)
 
 
 def begins_stream(data: bytes, stream: Framing) -> bool:
-    """Whether a stream of that framing may begin so, even one that is cut within its first word."""
+    """Return whether the bytes may start a stream of that framing, even part of its first word."""
     data = data.lstrip(_BLANK)
     match stream:
         case Framing.SSE:
             field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
             return any(
-                known.startswith(field) for known in (b"data", b"event", b"id", b"retry", b"error")
+                name.startswith(field) for name in (b"data", b"event", b"id", b"retry", b"error")
             )
         case Framing.NDJSON:
             return not data or data[:1] == b"{"

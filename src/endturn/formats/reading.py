@@ -19,42 +19,38 @@ if TYPE_CHECKING:
     from endturn.vocabulary import Json  # with pydantic, which takes long to import
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
-"""What has no members: text, numbers and lists have attributes of their own ("abc".index) that are
-nobody's."""
+"""Types without members: text, numbers and lists have attributes of Python's own ("abc".index)."""
 
 
-def member(thing: Any, name: str) -> Any:
-    """The member of a mapping, or the attribute of an object among a request's arguments.
-
-    None where there is none.
-    """
-    if thing.__class__ is dict:
-        return thing.get(name)
-    if thing is None or isinstance(thing, PLAIN):
+def member(holder: Any, name: str) -> Any:
+    """Return the member of a mapping, or the attribute of an object; None if there is none."""
+    if holder.__class__ is dict:
+        return holder.get(name)
+    if holder is None or isinstance(holder, PLAIN):
         return None
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
-def at(thing: Any, path: str) -> Any:
-    """What stands at the end of a path of members; None where one of them is missing."""
-    return reduce(member, path.split("."), thing)
+def value_at(holder: Any, path: str) -> Any:
+    """Return the value at the end of a path of members; None if one of them is missing."""
+    return reduce(member, path.split("."), holder)
 
 
-def first(thing: Any, *names: str) -> Any:
-    """The first of several members that is there."""
+def first_member(holder: Any, *names: str) -> Any:
+    """Return the first of several members that is not None."""
     for name in names:
-        if (value := member(thing, name)) is not None:
+        if (value := member(holder, name)) is not None:
             return value
     return None
 
 
 def text(value: Any) -> str:
-    """The value if it is text, else the empty string."""
+    """Return the value if it is text, else the empty string."""
     return value if isinstance(value, str) else ""
 
 
 def as_text(value: Any) -> str:
-    """Return what a model wrote as text.
+    """Return a model's output as text.
 
     Some servers send a token that looks like JSON as its value (0, true).
     """
@@ -78,9 +74,7 @@ def id_text(value: Any) -> str:
 def as_arguments(value: Any) -> str | Json | None:
     """Return a call's arguments as they arrived: an object, or text.
 
-    Any other value as the JSON that it is.
-
-    What is no object must not be lost, or the call would look like one without arguments.
+    Any other value as its JSON text: without it, the call would look like one without arguments.
     """
     return (
         value
@@ -90,7 +84,7 @@ def as_arguments(value: Any) -> str | Json | None:
 
 
 def text_or_none(value: Any) -> str | None:
-    """The value if it is text with something in it, else None."""
+    """Return the value if it is text and not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -114,9 +108,9 @@ def count(value: Any) -> int | None:
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number that a setting may be, else None.
+    """Return the value if it is a number in the range of a setting, else None.
 
-    SDKs stand a sentinel where one was not given.
+    SDKs have sentinels for missing arguments.
     """
     return (
         value
@@ -135,33 +129,35 @@ def seed_of(value: Any) -> int | None:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """The texts of a list, or of one that stands alone."""
+    """Return the texts of a list, or a single text as a tuple."""
     return tuple(
-        each
-        for each in ((value,) if isinstance(value, str) else items(value))
-        if isinstance(each, str)
+        entry
+        for entry in ((value,) if isinstance(value, str) else items(value))
+        if isinstance(entry, str)
     )
 
 
-_OUTPUTS: Final = {
+_OUTPUT_TYPES: Final = {
     "json": "json", "json_object": "json", "json_schema": "json", "application/json": "json",
     "text": "text", "text/plain": "text", "image": "image", "audio": "speech",
 }  # fmt: skip
 
 
-def output_type(form: Any, modalities: Any = None) -> str | None:
-    """What a request's output format asks for, and its list of modalities.
+def output_type(output_format: Any, modalities: Any = None) -> str | None:
+    """Return the conventions' output type of a request's output format and list of modalities.
 
     The first that is not text counts.
     """
-    kinds = [_OUTPUTS.get(each.lower()) for each in texts(modalities)]
+    kinds = [_OUTPUT_TYPES.get(modality.lower()) for modality in texts(modalities)]
     other = next((kind for kind in kinds if kind in ("image", "speech")), None)
-    if other is not None or form is None:
+    if other is not None or output_format is None:
         return other
-    if isinstance(form, type):  # the SDK makes a schema of it
+    if isinstance(output_format, type):  # the SDK turns it into a schema
         return "json"
-    form = next(iter(items(form)), form)  # of several, the first
-    return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
+    output_format = next(iter(items(output_format)), output_format)  # of several, the first
+    return _OUTPUT_TYPES.get(
+        text(output_format if isinstance(output_format, str) else member(output_format, "type"))
+    )
 
 
 _FREE_CHOICES: Final = frozenset({"", "auto", "none", "validated"})
@@ -191,16 +187,16 @@ def forces_tool(choice: Any) -> bool:
     if isinstance(choice, Mapping):
         inner = choice.get("allowed_tools")
         return forces_tool(inner) if inner else any(forces_tool(name) for name in choice)
-    return False  # nothing, or an SDK's mark for an argument that was not given
+    return False  # nothing, or an SDK's sentinel for a missing argument
 
 
 def items(value: Any) -> Sequence[Any]:
-    """The value if it is a list or a tuple, else an empty one."""
+    """Return the value if it is a list or a tuple, else an empty tuple."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def plain(value: Any) -> Any:
-    """A mapping or an SDK's object as plain JSON; anything else as it is."""
+    """Return an SDK's object as plain JSON; anything else as it is."""
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, Mapping):
         return dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
@@ -208,10 +204,7 @@ def plain(value: Any) -> Any:
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether a value of JSON says nothing.
-
-    Null, no text, no figure, and what holds only such.
-    """
+    """Return whether a JSON value is empty: null, "", 0, or a container of such values."""
     if isinstance(value, Mapping):
         return all(map(is_empty, value.values()))
     if isinstance(value, list | tuple):
@@ -219,37 +212,34 @@ def is_empty(value: Any) -> bool:
     return not value and value is not False
 
 
-def runs(listed: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """The entries of a list, those of one kind together that follow each other; with their kind."""
-    return ((of, [*run]) for of, run in groupby(listed, kind))
+def runs(entries: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Group consecutive entries of one kind; yield the kind and the entries of each group."""
+    return ((key, [*run]) for key, run in groupby(entries, kind))
 
 
-def only_text(listed: Sequence[Any], kind: str | None = None) -> str | None:
-    """The text of a list of parts.
-
-    None where one is no object of that type, or its text is none.
-    """
+def only_text(parts: Sequence[Any], kind: str | None = None) -> str | None:
+    """Return the text of a list of parts; None if a part is no object of that type with a text."""
     texts = [
-        each["text"]
-        for each in listed
-        if each.__class__ is dict and each.get("type") == kind and each.get("text").__class__ is str
+        part["text"]
+        for part in parts
+        if part.__class__ is dict and part.get("type") == kind and part.get("text").__class__ is str
     ]
-    return "".join(texts) if len(texts) == len(listed) else None
+    return "".join(texts) if len(texts) == len(parts) else None
 
 
 def strict(raw: str) -> Any:
-    """JSON without NaN, infinities or duplicate keys.
+    """Parse JSON without NaN, infinities or duplicate keys.
 
     Raises:
-        ValueError: it is something else, or too deep to read.
+        ValueError: the text is something else, or nested too deeply.
     """
     try:
-        read = json.loads(
+        value = json.loads(
             raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return cleaned(read) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else read
+    return cleaned(value) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else value
 
 
 _MARK: Final = re.compile(r'["{}\[\]]')
@@ -260,7 +250,7 @@ _NOT_SPACE: Final = re.compile(r"\S")
 class JsonObjectEnd:
     """Finds the end of a JSON object that arrives in pieces, without keeping the pieces.
 
-    Only brackets and strings are followed: whether the rest is JSON is not checked.
+    It follows brackets and strings only, and does not check the rest.
     """
 
     __slots__ = ("_depth", "_is_escaped", "_is_other", "_is_string")
@@ -276,18 +266,18 @@ class JsonObjectEnd:
 
     def feed(self, piece: str) -> None:
         """Take the next piece."""
-        place = 0
-        while place < len(piece) and not self._is_other:
+        position = 0
+        while position < len(piece) and not self._is_other:
             if self._is_escaped:
                 self._is_escaped = False
-                place += 1
+                position += 1
                 continue
             pattern = _STRING_MARK if self._is_string else _MARK if self._depth else _NOT_SPACE
-            found = pattern.search(piece, place)
-            if found is None:
+            match = pattern.search(piece, position)
+            if match is None:
                 return
-            self._mark(found[0])
-            place = found.end()
+            self._mark(match[0])
+            position = match.end()
 
     def _mark(self, mark: str) -> None:
         if self._is_string:
@@ -314,25 +304,25 @@ def _finite(digits: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice!r} occurs twice")
-    return found
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        duplicate = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {duplicate!r} occurs twice")
+    return members
 
 
-def minted(*parts: object) -> str:
-    """A call id for a call that came without one.
+def mint_id(*parts: object) -> str:
+    """Return a call id for a call that came without one.
 
-    The same for the same call of the same response, so replays agree.
+    It is the same for the same call of the same response, so replays agree.
     """
     digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
     return f"call_{digest.hexdigest()}"
 
 
 def is_minted(call_id: str) -> bool:
-    """Tell whether `minted` made an id. OpenAI's have letters of both cases."""
-    return _MINTED.fullmatch(call_id) is not None
+    """Return whether an id is from `mint_id`. OpenAI's have letters of both cases."""
+    return _MINTED_ID.fullmatch(call_id) is not None
 
 
 class _NamedCall(Protocol):
@@ -344,11 +334,11 @@ class _NamedCall(Protocol):
 
 
 def requested_calls(calls: Iterable[_NamedCall]) -> tuple[RequestedCall, ...]:
-    """List tool calls by their ids and names. An id that `minted` made, no result names."""
+    """List tool calls by their ids and names. No result names an id from `mint_id`."""
     return tuple([RequestedCall(call.id, call.name) for call in calls])
 
 
-_RANDOM: Final = 8
+_MIN_RANDOM_CHARS: Final = 8
 """Characters that the random part of an id has at least."""
 
 
@@ -363,9 +353,9 @@ def looks_random(call_id: str, names: Iterable[str]) -> bool:
     parts = re.split(r"[_:.|/-]", call_id)
     if not set(parts[-2:]).isdisjoint(names) or call_id in names:
         return False
-    tails = parts[-1], re.sub(r"[^0-9A-Za-z]", "", call_id)[-2 * _RANDOM :]
+    tails = parts[-1], re.sub(r"[^0-9A-Za-z]", "", call_id)[-2 * _MIN_RANDOM_CHARS :]
     return any(
-        len(tail) >= _RANDOM
+        len(tail) >= _MIN_RANDOM_CHARS
         and any(map(str.isdigit, tail))
         and any(map(str.isalpha, tail))
         and not re.fullmatch(r"[A-Za-z]+\d{1,6}", tail)
@@ -373,4 +363,4 @@ def looks_random(call_id: str, names: Iterable[str]) -> bool:
     )
 
 
-_MINTED: Final = re.compile(r"call_[0-9a-f]{24}")
+_MINTED_ID: Final = re.compile(r"call_[0-9a-f]{24}")

@@ -33,48 +33,48 @@ FORMATS: Final = (
 
 @cache
 def format_of(name: str) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
     Raises:
         UsageError: there is none.
     """
     if name not in FORMATS:
         raise UsageError(f"unknown format {name!r}; the formats are: {', '.join(FORMATS)}")
-    found: Format = import_module(f"endturn.formats.apis.{name}").FORMAT
-    return found
+    format: Format = import_module(f"endturn.formats.apis.{name}").FORMAT
+    return format
 
 
-def summarize(speaks: Format, ctx: Context, body: Any) -> ResponseSummary:
-    """What telemetry needs of a whole body."""
-    summarizer = speaks.summarizer(ctx)
+def summarize(format: Format, ctx: Context, body: Any) -> ResponseSummary:
+    """Summarize a whole body for telemetry."""
+    summarizer = format.summarizer(ctx)
     summarizer.feed(body)
     return summarizer.close()
 
 
-def dialect_in(speaks: Format, provider: str) -> str:
-    """A provider's dialect in a format.
+def dialect_in(format: Format, provider: str) -> str:
+    """Return a provider's dialect in a format.
 
-    Its own where the format has it, else anybody's, else the format's home.
+    Its own if the format has it, else that of compatible servers, else the format's home.
 
     Args:
-        provider: as in `gen_ai.provider.name`; it need not be known.
+        provider: as in `gen_ai.provider.name`; it may be unknown.
     """
     from endturn.vocabulary import PROVIDERS
 
     dialect = PROVIDERS[provider].dialect if provider in PROVIDERS else COMPATIBLE
     # In other formats "mistral" is the family of models on Bedrock.
-    if dialect in speaks.reasons and (dialect != "mistral" or speaks.name == "openai_chat"):
+    if dialect in format.reasons and (dialect != "mistral" or format.name == "openai_chat"):
         return dialect
-    return COMPATIBLE if COMPATIBLE in speaks.reasons else ""
+    return COMPATIBLE if COMPATIBLE in format.reasons else ""
 
 
-def known_dialect(speaks: Format, dialect: str) -> str:
-    """A dialect's name, checked.
+def known_dialect(format: Format, dialect: str) -> str:
+    """Return a dialect's name after checking it.
 
     Raises:
         UsageError: the format has no such dialect.
     """
-    if dialect not in speaks.reasons:
-        known = ", ".join(filter(None, speaks.reasons)) or "none"
-        raise UsageError(f"{speaks.name} has no dialect {dialect!r}; it has: {known}")
+    if dialect not in format.reasons:
+        dialects = ", ".join(filter(None, format.reasons)) or "none"
+        raise UsageError(f"{format.name} has no dialect {dialect!r}; it has: {dialects}")
     return dialect

@@ -1,6 +1,6 @@
-"""A request's body, in any format's shape, as our Request.
+"""Reads a request's body, in any format's shape, as our Request.
 
-What a scripted provider was asked, what content shows.
+For scripted providers and for captured content.
 """
 
 from __future__ import annotations
@@ -12,24 +12,32 @@ from typing import Any, Final
 
 from endturn.errors import DecodeError
 from endturn.formats.call_arguments import arguments
-from endturn.formats.content_parts import medium, said, thought
+from endturn.formats.content_parts import medium, thinking_text, visible_text
 from endturn.formats.format import Format
 from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
-from endturn.formats.reading import at, first, items, member, minted, text, text_or_none
+from endturn.formats.reading import (
+    first_member,
+    items,
+    member,
+    mint_id,
+    text,
+    text_or_none,
+    value_at,
+)
 from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 from endturn.vocabulary import Blocks, Json, Message, Request, ToolCall
 
-_OPTIONAL: Final = frozenset(
+_MESSAGES_OPTIONAL: Final = frozenset(
     {"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"}
 )
-"""Formats where something else may stand for messages: an earlier response, a managed prompt,
-tokens, nothing."""
-_IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
-"""Formats whose answers are sent back part by part; of the others, the message is sent back."""
-_ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
+"""Formats whose requests may have an earlier response, a managed prompt, tokens or nothing in place
+of messages."""
+_PART_FORMATS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
+"""Formats that send an answer back part by part; the others send back the message."""
+_ITEM_FORMATS: Final = frozenset({"openai_responses", "gemini_interactions"})
 """Formats whose history is a list of items: several of them make up one answer."""
 
-_OURS: Final = frozenset(
+_REQUEST_MEMBERS: Final = frozenset(
     {
         *(
             "model",
@@ -58,16 +66,15 @@ _OURS: Final = frozenset(
         ),
     }
 )
-"""Members that our Request has words for, whatever they say."""
-_PROMPTS: Final = ("prompt", "inputs", "inputText", "input", "text")
-"""Members that say what is asked, where they are text; of several prompts, the message holds the
-first."""
-_USUAL: Final[tuple[Any, ...]] = (None, [], {"type": "text"})
-"""What the tools and the form of an answer are where nothing is said of them."""
-_FREE: Final = {"tool_choice": "auto", "function_call": "auto"}  # what nothing means, too
+"""Members that have a field in our Request, whatever their value."""
+_PROMPT_MEMBERS: Final = ("prompt", "inputs", "inputText", "input", "text")
+"""Members that hold the prompt, if they are text; of several prompts, the message has the first."""
+_DEFAULT_VALUES: Final[tuple[Any, ...]] = (None, [], {"type": "text"})
+"""Default values of tools and of the answer's format."""
+_FREE_CHOICES: Final = {"tool_choice": "auto", "function_call": "auto"}  # defaults, too
 
 _CHOICES: Final = {"none": "none", "required": "required", "any": "required"}
-_SCHEMAS: Final = (
+_SCHEMA_PATHS: Final = (
     *(
         "response_format.json_schema.schema",
         "response_format.json_schema",
@@ -77,90 +84,105 @@ _SCHEMAS: Final = (
     *("outputConfig.textFormat.structure.jsonSchema.schema", "generationConfig.responseJsonSchema"),
     "generation_config.response_json_schema",
 )
-"""Where a request says which schema its answer has."""
+"""The paths of the schema of a request's answer."""
 
 
 def request_of(format: Format, body: Json) -> Request:
-    """A request's body as our Request.
+    """Return a request's body as our Request.
 
-    `extra` holds what ours does not say, or would say in another way.
+    `extra` holds members that our Request lacks, or would write in another way.
 
     Args:
         body: with `model` and `stream` in it, wherever the format has them.
 
     Raises:
-        DecodeError: it is not in the format.
+        DecodeError: the body is not in the format.
     """
-    # A managed prompt names it, and Cohere's first API has one of its own.
-    named = text(first(body, "model", "model_id", "agent")) or body.keys() & {"prompt", "message"}
-    if not named and format.name not in ("completions", "bedrock_invoke"):
+    # A managed prompt names the model, and Cohere's first API has a default.
+    model_or_prompt = text(first_member(body, "model", "model_id", "agent")) or body.keys() & {
+        "prompt",
+        "message",
+    }
+    if not model_or_prompt and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request must name its `model`")
     format = format if format.inner is None else format.inner(body)
-    name, seen = format.name, format.request_summary(body)
-    if not seen.history and name not in _OPTIONAL:
+    name, summary = format.name, format.request_summary(body)
+    if not summary.history and name not in _MESSAGES_OPTIONAL:
         raise DecodeError(f"a request of the format {name} needs messages, or a prompt text")
     schema = _schema(body)
     request = Request(
-        model=text(first(body, "model", "model_id")),
+        model=text(first_member(body, "model", "model_id")),
         messages=(),
         tools=tuple(tools_in(body)),
         tool_choice=_tool_choice(body),
-        max_tokens=seen.facts.max_tokens or None,
-        temperature=seen.facts.temperature,
-        seed=seen.facts.seed,
-        format={"type": "json_object"} if schema is None and seen.json_format else schema,
-        token=text_or_none(first(body, "continuation_token", "continuationToken")),
-        previous_id=seen.facts.previous_response_id,
+        max_tokens=summary.facts.max_tokens or None,
+        temperature=summary.facts.temperature,
+        seed=summary.facts.seed,
+        format={"type": "json_object"} if schema is None and summary.json_format else schema,
+        token=text_or_none(first_member(body, "continuation_token", "continuationToken")),
+        previous_id=summary.facts.previous_response_id,
     )
     is_first_api = name == "cohere" and "message" in body
-    messages = _messages("" if is_first_api else name, seen.history)
-    if system := _content(first(seen.system, "parts") or seen.system):
+    messages = _messages("" if is_first_api else name, summary.history)
+    if system := _content(first_member(summary.system, "parts") or summary.system):
         messages.insert(0, Message(role="system", content=system))
-    ours = _OURS | (LIMIT_MEMBERS if request.max_tokens else frozenset())
-    if name in _ITEMS or isinstance(first(body, *_PROMPTS), str):
-        ours |= {"input"} if name in _ITEMS else {*_PROMPTS}
-    written = format.encode(request, dialect="v1" if is_first_api else "")
-    return request.but(messages=tuple(messages), extra=_left(body, _FREE | written, ours))
+    covered = _REQUEST_MEMBERS | (LIMIT_MEMBERS if request.max_tokens else frozenset())
+    if name in _ITEM_FORMATS or isinstance(first_member(body, *_PROMPT_MEMBERS), str):
+        covered |= {"input"} if name in _ITEM_FORMATS else {*_PROMPT_MEMBERS}
+    encoded = format.encode(request, dialect="v1" if is_first_api else "")
+    return request.but(
+        messages=tuple(messages), extra=_extra_members(body, _FREE_CHOICES | encoded, covered)
+    )
 
 
-def _left(body: Json, written: Json, ours: frozenset[str]) -> Json:
-    """The members of a body that are neither among ours, nor as we write them.
+def _extra_members(body: Json, encoded: Json, covered: frozenset[str]) -> Json:
+    """Return the members of a body that our Request neither has nor would write the same.
 
-    Settings are looked through as well.
+    Objects of settings are reduced in the same way.
     """
-    left: Json = {}
+    extra: Json = {}
     for name, value in body.items():
         if name in SETTINGS_MEMBERS and isinstance(value, dict):
-            value = _left(value, _FREE | (written.get(name) or {}), ours)
+            value = _extra_members(value, _FREE_CHOICES | (encoded.get(name) or {}), covered)
             if not value:
                 continue
-        if name not in ours and value not in _USUAL and value != written.get(name):
-            left[name] = value
-    return left
+        if name not in covered and value not in _DEFAULT_VALUES and value != encoded.get(name):
+            extra[name] = value
+    return extra
 
 
 # --- Tools and the form of the answer -------------------------------------------------------------
 
 
 def _tool_choice(body: Json) -> str:
-    config = first(body, "toolConfig", "tool_config")
-    choice = first(body, "tool_choice") or first(config, "toolChoice", "functionCallingConfig")
-    choice = choice or at(body, "generation_config.tool_choice")
+    config = first_member(body, "toolConfig", "tool_config")
+    choice = first_member(body, "tool_choice") or first_member(
+        config, "toolChoice", "functionCallingConfig"
+    )
+    choice = choice or value_at(body, "generation_config.tool_choice")
     if isinstance(choice, str):
         return _CHOICES.get(choice.lower(), "auto")
-    named = first(choice, "name") or at(choice, "function.name") or at(choice, "tool.name")
-    several = items(first(choice, "allowedFunctionNames") or at(choice, "allowed_tools.tools"))
-    if isinstance(named, str) or (len(several) == 1 and isinstance(named := several[0], str)):
-        return named
-    word = first(choice, "type", "mode") or next(
+    tool_name = (
+        first_member(choice, "name")
+        or value_at(choice, "function.name")
+        or value_at(choice, "tool.name")
+    )
+    allowed = items(
+        first_member(choice, "allowedFunctionNames") or value_at(choice, "allowed_tools.tools")
+    )
+    if isinstance(tool_name, str) or (
+        len(allowed) == 1 and isinstance(tool_name := allowed[0], str)
+    ):
+        return tool_name
+    word = first_member(choice, "type", "mode") or next(
         iter(choice if isinstance(choice, dict) else ()), ""
     )
     return _CHOICES.get(text(word).lower(), "auto")
 
 
 def _schema(body: Json) -> Json | None:
-    for path in _SCHEMAS:
-        schema = at(body, path)
+    for path in _SCHEMA_PATHS:
+        schema = value_at(body, path)
         if isinstance(schema, str):  # Converse's is JSON in JSON.
             schema = arguments(schema)
         if isinstance(schema, dict):
@@ -170,12 +192,12 @@ def _schema(body: Json) -> Json | None:
 
 # --- The conversation -----------------------------------------------------------------------------
 
-_ARE_PARTS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
-"""What tells a part of a result from an object that a tool answered."""
-_WORDS: Final = ("output", "error", "content", "text")
+_PART_MEMBERS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
+"""Members that a content part of a result has, and an object from a tool has not."""
+_RESULT_TEXT_MEMBERS: Final = ("output", "error", "content", "text")
 """The members of an object that is a result's text."""
-_PLAIN: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
-"""The members of a message that ours says whole."""
+_MESSAGE_MEMBERS: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
+"""The members of a message that our Message holds completely."""
 
 
 def _parts(value: Any) -> list[Json]:
@@ -185,35 +207,37 @@ def _parts(value: Any) -> list[Json]:
 
 
 def _content(value: Any) -> str | list[Json]:
-    """Text, or parts; parts that are one text are that text."""
+    """Return text, or parts; a single part of text becomes that text."""
     if isinstance(value, str | None):
         return value or ""
     parts = _parts(value)
-    only = parts[0] if len(parts) == 1 and parts[0].keys() <= {"type", "text"} else {}
-    return only["text"] if isinstance(only.get("text"), str) else parts
+    single = parts[0] if len(parts) == 1 and parts[0].keys() <= {"type", "text"} else {}
+    return single["text"] if isinstance(single.get("text"), str) else parts
 
 
 def _messages(format_: str, history: Iterable[Any]) -> list[Message]:
     answers: list[list[Message]] = []
-    waiting: _Waiting = OrderedDict()
-    for place, raw in enumerate(history):
-        for message in _read(format_, raw, place, waiting):
+    pending_calls: _PendingCalls = OrderedDict()
+    for position, raw in enumerate(history):
+        for message in _messages_of(format_, raw, position, pending_calls):
             if (
-                format_ in _ITEMS
+                format_ in _ITEM_FORMATS
                 and answers
                 and answers[-1][-1].role == message.role == "assistant"
             ):
                 answers[-1].append(message)
             else:
                 answers.append([message])
-    return [_joined(messages) for messages in answers]
+    return [_merge_items(messages) for messages in answers]
 
 
-_Waiting = OrderedDict[str, ToolCall]
-"""Calls that wait for their result, by their ids: some formats have no ids in their results."""
+_PendingCalls = OrderedDict[str, ToolCall]
+"""Calls without a result so far, by their ids: some formats have no ids in their results."""
 
 
-def _read(format_: str, raw: Any, place: int, waiting: _Waiting) -> Iterator[Message]:
+def _messages_of(
+    format_: str, raw: Any, position: int, pending_calls: _PendingCalls
+) -> Iterator[Message]:
     speaker, body = _speaker(format_, raw), body_of(raw)
     if speaker is None or not isinstance(body, str | list | dict | None):
         raise DecodeError(
@@ -221,17 +245,19 @@ def _read(format_: str, raw: Any, place: int, waiting: _Waiting) -> Iterator[Mes
         )
     parts = _parts(body)
     if speaker == "assistant":
-        calls = tuple(_calls(format_, raw, parts, place))
+        calls = tuple(_calls(format_, raw, parts, position))
         for call in calls:
-            waiting.setdefault(call.id, call)
-        words = text(body) or "".join(said(part) for part in parts if thought(part) is None)
-        words = "" if role(raw) == "thought" else words
-        sent = tuple(parts) if format_ in _IN_PARTS and parts else (raw,)
+            pending_calls.setdefault(call.id, call)
+        visible = text(body) or "".join(
+            visible_text(part) for part in parts if thinking_text(part) is None
+        )
+        visible = "" if role(raw) == "thought" else visible
+        replay = tuple(parts) if format_ in _PART_FORMATS and parts else (raw,)
         yield Message(
             role=speaker,
-            content=words,
+            content=visible,
             tool_calls=calls,
-            blocks=_blocks(format_, speaker, raw, *sent),
+            blocks=_blocks(format_, speaker, raw, *replay),
         )
         return
     results = [(result, part) for part in parts if (result := result_in(part)) is not None]
@@ -240,8 +266,8 @@ def _read(format_: str, raw: Any, place: int, waiting: _Waiting) -> Iterator[Mes
         results = results or [
             (result, raw) for result in items(member(raw, "tool_results")) or (raw,)
         ]
-    for result, whole in results:
-        yield _result(result, _blocks(format_, "tool", whole, whole), waiting)
+    for result, part in results:
+        yield _result(result, _blocks(format_, "tool", part, part), pending_calls)
     if speaker != "tool" and (rest or not results):
         content = _content(raw if body is None else rest if isinstance(body, list) else body)
         yield Message(
@@ -255,84 +281,88 @@ def _speaker(format_: str, raw: Any) -> Any:
     speaker = role(raw)
     if speaker in ("system", "user", "assistant", "tool"):
         return speaker
-    if format_ not in _ITEMS or not isinstance(raw, dict):
+    if format_ not in _ITEM_FORMATS or not isinstance(raw, dict):
         return None
     if text(raw.get("type")).endswith("_output"):
         return "tool"
     return "user" if medium(raw) else "assistant"
 
 
-def _blocks(format_: str, speaker: str, raw: Any, *sent: Json) -> Blocks | None:
-    """What is sent back in place of a message; None where ours says all of it.
+def _blocks(format_: str, speaker: str, raw: Any, *replay: Json) -> Blocks | None:
+    """Return the blocks that are sent back for a message; None if our Message holds all of it.
 
-    A system message keeps its place where others stand beside the history. Cohere's first API
-    (`""`) has no blocks.
+    A system message within the history keeps its place, in formats that have them beside it.
+    Cohere's first API (`""`) has no blocks.
     """
     if not format_ or not isinstance(raw, dict):
         return None
-    is_placed = speaker == "system" and format_ in _IN_PARTS | _ITEMS
+    is_placed = speaker == "system" and format_ in _PART_FORMATS | _ITEM_FORMATS
     is_answer = speaker == "assistant" and (
-        format_ in _ITEMS or raw.get("content", raw).__class__ is not str
+        format_ in _ITEM_FORMATS or raw.get("content", raw).__class__ is not str
     )
     is_ours = (
-        raw.keys() <= _PLAIN
+        raw.keys() <= _MESSAGE_MEMBERS
         and text(raw.get("role")) in ("", speaker)
         and not is_placed
         and not is_answer
     )
-    return None if is_ours else Blocks(format_, sent)
+    return None if is_ours else Blocks(format_, replay)
 
 
-def _calls(format_: str, raw: Any, parts: list[Json], place: int) -> Iterator[ToolCall]:
-    listed = [
-        (call, first(call, "function", "custom") or call)
+def _calls(format_: str, raw: Any, parts: list[Json], position: int) -> Iterator[ToolCall]:
+    pairs = [
+        (call, first_member(call, "function", "custom") or call)
         for call in items(member(raw, "tool_calls"))
     ]
-    listed += [(call, call) for each in (raw, *parts) if (call := call_in(each)) is not None]
-    # as its own encode knows them
-    seed = ("history",) if format_ == "ollama" else ("history", place)
-    for number, (call, about) in enumerate(listed):
-        given = first(about, "arguments", "input", "args", "parameters")
+    pairs += [(call, call) for part in (raw, *parts) if (call := call_in(part)) is not None]
+    # Ollama's `encode` has the same seed.
+    seed = ("history",) if format_ == "ollama" else ("history", position)
+    for number, (call, function) in enumerate(pairs):
+        call_arguments = first_member(function, "arguments", "input", "args", "parameters")
         yield ToolCall(
-            id=text(first(call, "call_id", "toolUseId", "id")) or minted(*seed, number),
-            name=text(member(about, "name")),
-            arguments_raw=given if isinstance(given, str) else None,
-            arguments=arguments(given)
-            if isinstance(given, str)
-            else given
-            if isinstance(given, dict)
+            id=text(first_member(call, "call_id", "toolUseId", "id")) or mint_id(*seed, number),
+            name=text(member(function, "name")),
+            arguments_raw=call_arguments if isinstance(call_arguments, str) else None,
+            arguments=arguments(call_arguments)
+            if isinstance(call_arguments, str)
+            else call_arguments
+            if isinstance(call_arguments, dict)
             else None,
         )
 
 
-def _result(result: Any, blocks: Blocks | None, waiting: _Waiting) -> Message:
-    """A tool's result; without an id it answers the first call of its name that waits for one."""
-    id_ = text(first(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
+def _result(result: Any, blocks: Blocks | None, pending_calls: _PendingCalls) -> Message:
+    """Return a tool result; without an id it belongs to the first pending call of its name."""
+    id_ = text(first_member(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
     if not id_:
-        name = text(first(result, "name", "tool_name")) or text(at(result, "call.name"))
-        id_ = next((call.id for call in waiting.values() if name in ("", call.name)), name)
-    waiting.pop(id_, None)
-    content = _answered(first(result, "content", "output", "result", "response", "outputs"))
+        name = text(first_member(result, "name", "tool_name")) or text(
+            value_at(result, "call.name")
+        )
+        id_ = next((call.id for call in pending_calls.values() if name in ("", call.name)), name)
+    pending_calls.pop(id_, None)
+    content = _result_content(
+        first_member(result, "content", "output", "result", "response", "outputs")
+    )
     return Message(
         role="tool", content=content, tool_call_id=id_, is_error=says_error(result), blocks=blocks
     )
 
 
-def _answered(value: Any) -> str | list[Json]:
-    """What a tool answered: text, or parts.
+def _result_content(value: Any) -> str | list[Json]:
+    """Return a tool result's content: text, or parts.
 
-    An object as JSON, but for one that is a text alone, such as Gemini's.
+    An object becomes JSON text, except one that holds only a text, such as Gemini's.
     """
     objects = _parts(value)
-    if len(objects) != 1 or objects[0].keys() & _ARE_PARTS:
+    if len(objects) != 1 or objects[0].keys() & _PART_MEMBERS:
         return _content(value)
-    (only,) = objects
-    inner = first(only, *_WORDS) if len(only) == 1 else None
-    return _content(inner) if isinstance(inner, str | list) else json.dumps(only)
+    (single,) = objects
+    inner = first_member(single, *_RESULT_TEXT_MEMBERS) if len(single) == 1 else None
+    return _content(inner) if isinstance(inner, str | list) else json.dumps(single)
 
 
-def _joined(messages: list[Message]) -> Message:
-    """Items of one answer together."""
+def _merge_items(messages: list[Message]) -> Message:
+    """Merge the items of one answer."""
     last = messages[-1]
     if len(messages) == 1:
         return last

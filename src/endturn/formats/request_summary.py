@@ -1,7 +1,4 @@
-"""What a request asks for.
-
-By its path, and by the members that `data/request_members.tsv` names.
-"""
+"""Summarizes a request by its path, and by the members in `data/request_members.tsv`."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ from endturn.formats.reading import (
 from endturn.formats.summaries import RequestSummary, Routed
 from endturn.vocabulary import lines, shipped
 
-Read = Callable[[Any], Any]
+FieldReader = Callable[[Any], Any]
 
 
 def _input(value: Any) -> Sequence[Any]:
-    """A conversation; a bare text is one message of the user."""
+    """Return a conversation; a bare text is one message of the user."""
     value = {"role": "user", "content": value} if isinstance(value, str) and value else value
     return (value,) if isinstance(value, Mapping) else items(value)
 
@@ -39,33 +36,33 @@ def _is_true(value: Any) -> bool:
     return value is True
 
 
-_BY_TYPE: Final[Mapping[str, Read]] = {
+_READERS_BY_TYPE: Final[Mapping[str, FieldReader]] = {
     "string": text_or_none,
     "string[]": texts,
     "int": count,
     "double": number,
     "boolean": _is_true,
 }
-"""How a fact is read, by the type of its attribute."""
+"""The reader of a fact, by the type of its attribute."""
 
 
-def _reader(declared: Fact) -> Read:
-    """Return how a fact is read."""
-    # one that may be negative, or is none where it is 0
-    if declared.type == "int" and declared.least:
-        return seed_of if declared.least < 0 else lambda value: count(value) or None
-    return _BY_TYPE[declared.type]
+def _reader_of(fact: Fact) -> FieldReader:
+    """Return the reader of a fact."""
+    # an integer that may be negative, or that is unset at 0
+    if fact.type == "int" and fact.least:
+        return seed_of if fact.least < 0 else lambda value: count(value) or None
+    return _READERS_BY_TYPE[fact.type]
 
 
 _FACTS: Final = facts_in(RequestFacts)
 
-_READERS: Final[Mapping[str, Read]] = {
-    **{name: _reader(declared) for name, declared in _FACTS.items()},
+_READERS: Final[Mapping[str, FieldReader]] = {
+    **{name: _reader_of(declared) for name, declared in _FACTS.items()},
     # A fact that has several shapes:
     "output_type": output_type,
     "schema": lambda value: "json" if value else None,
     "modalities": lambda value: output_type(None, value),
-    # What is not recorded:
+    # Fields that are not recorded:
     **dict.fromkeys(("stream_usage", "background"), _is_true),
     "conversation_id": text_or_none,
     "compaction": lambda value: isinstance(value, Mapping),
@@ -74,7 +71,7 @@ _READERS: Final[Mapping[str, Read]] = {
     "input": _input,
     "system": lambda value: value if isinstance(value, str | list | tuple) else None,
 }
-"""How each row of the table is read, unless the member is missing or null."""
+"""The reader of each row of the table, for a member that is not missing or null."""
 
 _FIELDS: Final = {
     "schema": "output_type",
@@ -82,9 +79,9 @@ _FIELDS: Final = {
     "messages": "history",
     "input": "history",
 }
-"""The field that a row fills, where it has another name."""
+"""The field that a row fills, if it has another name."""
 
-_NOTHING: Final[tuple[Any, ...]] = (None, "", ())
+_EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", ())
 
 
 @cache
@@ -95,119 +92,121 @@ def required() -> Mapping[str, tuple[frozenset[str], ...]]:
     """
     rows = lines(shipped(), "request_members.tsv", range(3, 4))
     return {
-        of: tuple(frozenset(way.split()) for way in ways.split("|"))
-        for _, (of, ours, ways) in rows
-        if ours == "required"
+        format_name: tuple(frozenset(way.split()) for way in ways.split("|"))
+        for _, (format_name, field, ways) in rows
+        if field == "required"
     }
 
 
-class _Place(NamedTuple):
-    """Where a request says something, and which field that fills.
-
-    Of its facts, or of its summary.
-    """
+class _MemberPath(NamedTuple):
+    """The path of a member of a request, and the field of its facts or summary that it fills."""
 
     member: str
-    below: Sequence[str]
+    members_below: Sequence[str]
     field: str
     is_fact: bool
-    read: Read
+    coerce: FieldReader
 
 
 @cache
-def _places() -> Mapping[str, Sequence[_Place]]:
-    """List, by format, where its requests say something.
+def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
+    """Return the paths of the members that are read, by format.
 
-    Of a field's places, the one that counts comes first.
+    Of a field's paths, the first with a value counts.
     """
-    found: dict[str, list[_Place]] = {}
-    for where, (format_, ours, paths) in lines(shipped(), "request_members.tsv", range(3, 4)):
-        if ours == "required":
+    paths_by_format: dict[str, list[_MemberPath]] = {}
+    for location, (format_, row_name, paths) in lines(
+        shipped(), "request_members.tsv", range(3, 4)
+    ):
+        if row_name == "required":
             continue
-        if ours not in _READERS:
-            raise ValueError(f"{where}: {ours!r} is none of {', '.join(_READERS)}")
-        field = _FIELDS.get(ours, ours)
+        if row_name not in _READERS:
+            raise ValueError(f"{location}: {row_name!r} is none of {', '.join(_READERS)}")
+        field = _FIELDS.get(row_name, row_name)
         for name, *below in (path.split(".") for path in paths.split()):
-            place = _Place(name, below, field, field in _FACTS, _READERS[ours])
-            found.setdefault(format_, []).append(place)
-    return found
+            member_path = _MemberPath(name, below, field, field in _FACTS, _READERS[row_name])
+            paths_by_format.setdefault(format_, []).append(member_path)
+    return paths_by_format
 
 
 @cache
-def _tells_usage(format_: str) -> bool:
-    """Whether a stream of a format tells its usage without being asked.
+def _reports_usage(format_: str) -> bool:
+    """Return whether a stream of a format reports its usage by default.
 
-    Where it can be asked, it must be.
+    If a request has a member for it, it does not.
     """
-    return all(place.field != "stream_usage" for place in _places()[format_])
+    return all(member_path.field != "stream_usage" for member_path in _member_paths()[format_])
 
 
-def asked(
-    format_: str, body: Any, *, facts: Mapping[str, Any] | None = None, **own: Any
+def summarize_request(
+    format_: str, body: Any, *, facts: Mapping[str, Any] | None = None, **summary_fields: Any
 ) -> RequestSummary:
-    """What a request asks for.
+    """Summarize a request.
 
     Args:
-        format_: whose members they are.
+        format_: the format whose members are read.
         body: the request's JSON, or the arguments of an SDK's method.
-        facts: fields of RequestFacts that the format reads itself; own: the same of the summary.
+        facts: fields of RequestFacts that the format reads itself.
+        summary_fields: other fields of the RequestSummary that the format reads itself.
     """
-    recorded: dict[str, Any] = {}
-    other: dict[str, Any] = {}
-    look = body.get if body.__class__ is dict else partial(member, body)
-    for name, below, field, is_fact, read in _places()[format_]:
-        if (value := look(name)) is None:
+    fact_values: dict[str, Any] = {}
+    summary_values: dict[str, Any] = {}
+    get = body.get if body.__class__ is dict else partial(member, body)
+    for name, below, field, is_fact, coerce in _member_paths()[format_]:
+        if (value := get(name)) is None:
             continue
-        found = recorded if is_fact else other
-        if field in found:
+        values = fact_values if is_fact else summary_values
+        if field in values:
             continue
-        for deeper in below:
-            # of several forms of an answer, the first
-            value = member(next(iter(items(value)), value), deeper)
-        if value is not None and (value := read(value)) not in _NOTHING:
-            found[field] = value
-    other.setdefault("stream_usage", _tells_usage(format_))
-    other |= own
+        for nested_name in below:
+            # of a list of output formats, the first
+            value = member(next(iter(items(value)), value), nested_name)
+        if value is not None and (value := coerce(value)) not in _EMPTY_VALUES:
+            values[field] = value
+    summary_values.setdefault("stream_usage", _reports_usage(format_))
+    summary_values |= summary_fields
     if facts is not None:
-        recorded |= facts
+        fact_values |= facts
     return RequestSummary(
-        facts=RequestFacts(**recorded), length=len(other.get("history", ())), **other
+        facts=RequestFacts(**fact_values),
+        length=len(summary_values.get("history", ())),
+        **summary_values,
     )
 
 
 SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
-"""What a gateway puts before a format's own path: any segments but a version, with which the path
-itself begins."""
+"""A gateway's prefix of a format's own path: any segments except a version, which starts the path
+itself."""
 
 
 def routed_by(pattern: str) -> Callable[[str, str], Routed | None]:
-    """What reads the method and the path of a request.
+    """Return a function that reads the method and the path of a request.
 
-    It returns None where the path is none of the format's.
+    It returns None if the path is not one of the format's.
 
     Args:
-        pattern: of the whole path, without its query. It may have named groups: `model`; `id`, of a
-            response that is fetched; `stream` and `whole`, which match where the path says that the
-            answer is streamed, or that it is not; `prompt`, which matches where a text is to be
-            completed and not a chat.
+        pattern: for the whole path, without its query. It may have named groups: `model`; `id`, of
+            a response that is fetched; `stream` and `whole`, which match if the path makes the
+            response a stream, or not; `prompt`, which matches if the request completes a text in
+            place of a chat.
     """
     fullmatch = re.compile(pattern).fullmatch
 
-    def routed(method: str, path: str) -> Routed | None:
-        place, _, query = path.partition("?")
-        found = fullmatch(place)
-        named = (
+    def route(method: str, path: str) -> Routed | None:
+        target, _, query = path.partition("?")
+        match = fullmatch(target)
+        groups = (
             {}
-            if found is None
-            else {name: said for name, said in found.groupdict().items() if said is not None}
+            if match is None
+            else {name: value for name, value in match.groupdict().items() if value is not None}
         )
-        id_, model = named.get("id"), named.get("model")
-        if found is None or method != ("POST" if id_ is None else "GET"):
+        id_, model = groups.get("id"), groups.get("model")
+        if match is None or method != ("POST" if id_ is None else "GET"):
             return None
         if id_ is not None:
             return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(id_))
-        stream = True if "stream" in named else False if "whole" in named else None
-        operation = "text_completion" if "prompt" in named else None
+        stream = True if "stream" in groups else False if "whole" in groups else None
+        operation = "text_completion" if "prompt" in groups else None
         return Routed(None if model is None else unquote(model), stream, operation=operation)
 
-    return routed
+    return route

@@ -89,7 +89,7 @@ def scripted_events(data: Iterable[Any], name: str = "") -> list[Event]:
     Args:
         name: the member of the data that is also the event's name, where events have names.
     """
-    return [Event(member(each, name) if name else None, each) for each in data]
+    return [Event(member(entry, name) if name else None, entry) for entry in data]
 
 
 # --- Usage ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.formats.reading import at, count, first, items, member, text
+from endturn.formats.reading import count, first_member, items, member, text, value_at
 from endturn.vocabulary import Json, Request, Tool
 
 LIMIT_MEMBERS: Final = frozenset(
@@ -16,7 +16,7 @@ LIMIT_MEMBERS: Final = frozenset(
      "maxOutputTokens", "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens",
      "num_predict", "n_predict"}
 )  # fmt: skip
-"""What the formats call the limit of output tokens."""
+"""The formats' names for the limit of output tokens."""
 SETTINGS_MEMBERS: Final = frozenset(
     {
         "generationConfig",
@@ -28,7 +28,7 @@ SETTINGS_MEMBERS: Final = frozenset(
     }
     | {"sampling_params"}
 )
-"""The objects of a body that hold it, where the body itself does not."""
+"""The objects of a body that hold settings, in formats whose body itself does not."""
 
 
 def present(members: Mapping[str, Any], nulls: Container[str] = ()) -> dict[str, Any]:
@@ -43,31 +43,31 @@ def present(members: Mapping[str, Any], nulls: Container[str] = ()) -> dict[str,
 def with_extra(
     body: Mapping[str, Any], extra: Mapping[str, Any], merges: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """A body with the members of `extra`, which win.
+    """Return a body with the members of `extra`, which win.
 
-    Objects of settings are joined, and those that are named.
+    Objects of settings are merged, and those in `merges`.
     """
     both = SETTINGS_MEMBERS.union(merges) & body.keys() & extra.keys()
-    joined = (name for name in both if isinstance(extra[name], dict))
-    return {**body, **extra, **{name: {**body[name], **extra[name]} for name in joined}}
+    merged_names = (name for name in both if isinstance(extra[name], dict))
+    return {**body, **extra, **{name: {**body[name], **extra[name]} for name in merged_names}}
 
 
 def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Where settings in a format's own words limit the output tokens."""
-    found: list[tuple[str, ...]] = [(name,) for name in extra if name in LIMIT_MEMBERS]
+    """Return the paths of limits of output tokens among settings in a format's own words."""
+    paths: list[tuple[str, ...]] = [(name,) for name in extra if name in LIMIT_MEMBERS]
     for settings in SETTINGS_MEMBERS & extra.keys():
         if isinstance(extra[settings], Mapping):
-            found += [(settings, name) for name in extra[settings] if name in LIMIT_MEMBERS]
-    return found
+            paths += [(settings, name) for name in extra[settings] if name in LIMIT_MEMBERS]
+    return paths
 
 
 def with_setting(extra: Mapping[str, Any], path: tuple[str, ...], value: int) -> dict[str, Any]:
-    """The settings with one changed."""
-    name, *within = path
-    return {**extra, name: with_setting(extra[name], tuple(within), value) if within else value}
+    """Return the settings with one changed."""
+    name, *rest = path
+    return {**extra, name: with_setting(extra[name], tuple(rest), value) if rest else value}
 
 
-_BUDGETS: Final = (
+_BUDGET_PATHS: Final = (
     "thinking.budget_tokens",  # Anthropic
     "thinking.token_budget",  # Cohere
     "reasoning.max_tokens",  # OpenRouter
@@ -75,54 +75,56 @@ _BUDGETS: Final = (
     "additionalModelRequestFields.thinking.budget_tokens",  # Bedrock, Claude
     "additionalModelRequestFields.reasoning_config.budget_tokens",  # Bedrock, Claude's first
 )
-"""Where the formats say how many tokens are set aside for thinking."""
+"""The formats' paths of the tokens that are set aside for thinking."""
 
 
 def thinking_budget(request: Request) -> int:
-    """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
-    return next(filter(None, (count(at(request.extra, path)) for path in _BUDGETS)), 0)
+    """Return the tokens for thinking that a request sets in its format's own words; else 0."""
+    return next(filter(None, (count(value_at(request.extra, path)) for path in _BUDGET_PATHS)), 0)
 
 
 ANY_JSON: Final = {"type": "json_object"}
-"""What a request's format is where any JSON will do."""
+"""A request's `format` for any JSON."""
 
 
 def tools_in(body: Mapping[str, Any]) -> Iterator[Tool]:
-    """The functions among a request's tools, in any format's shape.
+    """Yield the functions among a request's tools, in any format's shape.
 
-    The provider's own have no schema, but a type.
+    The provider's own tools, which have a type and no schema, are left out.
     """
     for raw in items(body.get("tools")) or items(member(body.get("toolConfig"), "tools")):
-        declared = items(first(raw, "functionDeclarations", "function_declarations"))
-        for about in declared or (first(raw, "function", "toolSpec") or raw,):
-            name, kind = member(about, "name"), member(raw, "type")
-            schema = first(
-                about,
+        declarations = items(first_member(raw, "functionDeclarations", "function_declarations"))
+        for function in declarations or (first_member(raw, "function", "toolSpec") or raw,):
+            name, kind = member(function, "name"), member(raw, "type")
+            schema = first_member(
+                function,
                 "parametersJsonSchema",
                 "parameters_json_schema",
                 "parameters",
                 "input_schema",
             )
-            schema = member(member(about, "inputSchema"), "json") if schema is None else schema
+            schema = member(member(function, "inputSchema"), "json") if schema is None else schema
             if isinstance(name, str) and (isinstance(schema, dict) or kind in ("function", None)):
-                known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
-                yield Tool(name=name, description=text(member(about, "description")), **known)
+                parameters: Json = {"parameters": schema} if isinstance(schema, dict) else {}
+                yield Tool(
+                    name=name, description=text(member(function, "description")), **parameters
+                )
 
 
 def tool_schemas(request: Request) -> dict[str, Tool]:
-    """The tools that a request declares, by name.
+    """Return the tools that a request declares, by name.
 
     `extra` may hold them in the provider's own shape, and wins.
     """
-    given = tuple(tools_in(request.extra)) if "tools" in request.extra else request.tools
-    return {tool.name: tool for tool in given}
+    tools = tuple(tools_in(request.extra)) if "tools" in request.extra else request.tools
+    return {tool.name: tool for tool in tools}
 
 
 def tools_of(request: Request) -> Iterator[Tool | Mapping[str, str]]:
-    """The tools that were offered; of those that are the provider's own, type and name."""
+    """Yield a request's tools; of those that are the provider's own, type and name."""
     yield from request.tools
-    known = {tool.name for tool in request.tools}
+    names = {tool.name for tool in request.tools}
     for raw in items(request.extra.get("tools")):
         kind, name = text(member(raw, "type")), text(member(raw, "name"))
-        if kind not in ("", "function") and name not in known:
+        if kind not in ("", "function") and name not in names:
             yield {"type": kind, "name": name or kind}

@@ -1,7 +1,4 @@
-"""What is known of a request and learned of its response, in no format's words.
-
-And what formats say of themselves.
-"""
+"""Summaries of a request and its response, independent of the format, and records of formats."""
 
 from __future__ import annotations
 
@@ -15,29 +12,29 @@ from endturn.errors import DecodeError
 from endturn.vocabulary import Stop, StopReason
 
 TAIL: Final = 64
-"""How many visible characters of an answer's end are kept, in memory only, to recognise its
+"""Visible characters of an answer's end that are kept, in memory only, to recognise its
 continuation."""
 
 
 MAX_UNPARSED_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of one unfinished line, message or JSON body that telemetry keeps; a longer one is not
+"""Bytes of one incomplete line, message or JSON body that telemetry buffers; a longer one is not
 read."""
 
 
 MAX_ITEMS: Final = 32_768
-"""Tool calls and choices of one response that are read at most: each costs about a kilobyte while
+"""The most tool calls and choices of one response that are read: each takes about a kilobyte while
 it is open."""
 
 
 class TooLargeError(DecodeError):
-    """An unfinished line, message or body is longer than its limit."""
+    """An incomplete line, message or body is longer than its limit."""
 
 
 def check_size(size: int, limit: int | None) -> None:
-    """Refuse what is longer than the limit, where there is one.
+    """Check a size against a limit, if there is one.
 
     Raises:
-        TooLargeError: it is.
+        TooLargeError: the size is larger than the limit.
     """
     if limit is not None and size > limit:
         raise TooLargeError(
@@ -46,7 +43,7 @@ def check_size(size: int, limit: int | None) -> None:
 
 
 class Framing(StrEnum):
-    """How the events of a stream are told apart in its bytes."""
+    """The framing of a stream's events in its bytes."""
 
     SSE = "sse"
     """Server-sent events: `event:` and `data:` lines, a blank line after each."""
@@ -65,26 +62,23 @@ class Route(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What the path of a request says where its body does not.
-
-    None where the path does not say it either.
-    """
+    """Facts of a request in its path, for formats whose body lacks them; None where unknown."""
 
     model: str | None = None
     stream: bool | None = None
     retrieve: str | None = None
     operation: str | None = None
-    """The conventions' operation, where the path asks for another than the format's usual one."""
+    """The conventions' operation, if the path is for another than the format's usual one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """How a server of a format speaks beside its replies: for a provider that plays a script.
+    """The ids and words of a format's server, for a scripted provider.
 
     Attributes:
-        response_id, call_id: how the ids of responses and of calls begin.
+        response_id, call_id: prefixes of the ids of responses and of calls.
         request_id: the header that holds the request's id.
-        words: what is said for a reason, where it is not the first row of the table that means it.
+        words: a reason's raw value, if it is not that of the table's first row with the reason.
     """
 
     response_id: str
@@ -94,18 +88,18 @@ class Voice:
 
 
 class Event(NamedTuple):
-    """One parsed event of a stream: its name where the format has names, and its JSON data."""
+    """One parsed event of a stream: its name, if the format has names, and its JSON data."""
 
     name: str | None
     data: Any
 
 
 class Attempt(NamedTuple):
-    """One of the attempts that an SDK makes for one call, as the SDK's own header says.
+    """One of the attempts that an SDK makes for one call, from the SDK's own header.
 
     Attributes:
-        retries: how many attempts came before this one; None where the header does not say.
-        invocation_id: shared by all attempts for one call; None where the SDK sends none.
+        retries: the number of attempts before this one; None if the header lacks it.
+        invocation_id: shared by all attempts for one call; None if the SDK sends none.
     """
 
     retries: int | None = None
@@ -117,32 +111,31 @@ _NO_FACTS: Final = RequestFacts()
 
 @dataclass(slots=True)
 class RequestSummary:
-    """What a call asks for, read in place from an SDK's arguments, or from our Request.
+    """The facts of a request, read in place from an SDK's arguments, or from our Request.
 
-    Only the facts are recorded. All else is for reading the response, and for telling which turn
-    the call belongs to.
+    Only `facts` are recorded. The other fields are for reading the response, and for inferring the
+    turn that the call belongs to.
 
     Attributes:
-        facts: what is recorded of it.
-        stream_usage: whether a stream's end tells the usage: OpenAI's chat streams must be asked
-            to.
-        generates: the model is to write, and will say why it stopped; it is not for embeddings, a
-            ranking, a picture.
+        facts: the recorded facts.
+        stream_usage: the stream's end reports the usage: OpenAI's chat streams do on request only.
+        generates: the model generates a text and has a stop reason; not so for embeddings,
+            rankings, images.
         background: the call starts a job on the server and does not wait for it.
-        compaction: the call asks for nothing but a summary of the conversation (Anthropic's
+        compaction: the call asks only for a summary of the conversation (Anthropic's
             `compaction`).
-        conversation_id: the conversation that the server keeps, where the call names one.
-        system: a system prompt that travels beside the messages, in the format's own shape.
+        conversation_id: the stored conversation on the server, if the call names one.
+        system: a system prompt beside the messages, in the format's own shape.
         history: the conversation's messages in the format's own shape; the host's own list, never
             copied or changed.
-        length: how many messages `history` held when the call was made: a host may append to the
-            same list later.
+        length: the number of messages in `history` when the call was made: a host may append to
+            the same list later.
         forces_tool: the model has to call a tool: its call is the answer (structured output), not a
             step.
-        attempt: which attempt of an SDK's call this request is; None where no header says so.
-        results: the tool results that the history ends with, and where the response that they
-            answer begins; None until `telemetry.tool_loops` has read them.
-        briefs: what `telemetry.fingerprints` has read of messages, by their place.
+        attempt: the attempt of an SDK's call that this request is; None without such a header.
+        results: the tool results at the end of the history, and the index where the response that
+            they answer begins; None until `telemetry.tool_loops` has read them.
+        briefs: the cache of `telemetry.fingerprints` for messages, by their index.
     """
 
     facts: RequestFacts = _NO_FACTS
@@ -161,7 +154,7 @@ class RequestSummary:
 
     @property
     def json_format(self) -> bool:
-        """Whether the answer is constrained to JSON."""
+        """The answer is constrained to JSON."""
         return self.facts.output_type == "json"
 
     def with_facts(self, **changes: Any) -> RequestSummary:
@@ -171,23 +164,20 @@ class RequestSummary:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a format must know besides the bytes.
-
-    Which dialect, whose, what was asked, and the window if known.
-    """
+    """The context of a response: dialect, provider, request, and the context window if known."""
 
     dialect: str = ""
     provider: str = ""
-    asked: RequestSummary = field(default_factory=RequestSummary)
+    request: RequestSummary = field(default_factory=RequestSummary)
     window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseSummary:
-    """What instrumentation learns of a response without building it.
+    """The facts of a response, for telemetry, which does not keep its content.
 
     Attributes:
-        facts: what is recorded of it.
+        facts: the recorded facts.
         tail: the last 64 visible characters, for recognising a continuation; never exported.
         tool_calls: the client tool calls of all choices, for recognising their results; never
             exported.
@@ -199,7 +189,7 @@ class ResponseSummary:
 
     @property
     def stop(self) -> Stop:
-        """Why the response stopped: that of choice 0."""
+        """The Stop of the response: that of choice 0."""
         return self.facts.stop
 
     def with_stop(self, stop: Stop) -> ResponseSummary:

@@ -79,7 +79,7 @@ def keep(format: Format, context: Context, call: Call, seen: ResponseSummary) ->
     """
     if (
         call.started is None
-        or not context.asked.background
+        or not context.request.background
         or seen.facts.id is None
         or seen.stop.resume is not Resume.RETRIEVE_SAME_ID
         # it fetches on its own account, as a continuation

@@ -265,12 +265,12 @@ class Answer:
             captured.size += len(chunk)
         for event in events.feed(chunk):
             if self._is_spoken is None:
-                self._is_spoken = self._format.is_spoken(event.data)
+                self._is_spoken = self._format.matches_shape(event.data)
                 self.is_begun |= self._is_framed
             if captured is not None:
                 captured.append(event)
             fold.feed(event)
-            if fold.broken or fold.over or event.data == DONE:
+            if fold.is_broken or fold.is_over or event.data == DONE:
                 self.done = True
                 break
         if fold.size > MAX_ITEMS:
@@ -305,7 +305,7 @@ class Answer:
             if self._held:
                 self._read(self._all_held())
             is_known = self._events is not None and self._fold.has_reason
-            return self._fold.tail if is_known and self._fold.stop(left=True).truncated else ""
+            return self._fold.tail if is_known and self._fold.stop(abandoned=True).truncated else ""
 
     def close(self, *, left: bool = False) -> ResponseSummary:
         """What was seen; `left`, where whoever read the bytes stopped.
@@ -340,12 +340,12 @@ class Answer:
             if self._said is not None:
                 self._said.append(event)
             if self._is_spoken is None:
-                self._is_spoken = self._format.is_spoken(event.data)
+                self._is_spoken = self._format.matches_shape(event.data)
             self._fold.feed(event)
-        seen = self._fold.close(left=left and not self.done)
+        seen = self._fold.close(abandoned=left and not self.done)
         if says_nothing(seen):
             self.is_begun |= self._status == _OK and self._is_spoken is not False
-        if self._fold.broken:
+        if self._fold.is_broken:
             self.error = error_within(self._fold.error, ctx=self._context)
         return seen
 
@@ -355,9 +355,9 @@ class Answer:
             if self._said is not None:
                 self._said.append(value)
             self._fold.feed(value)
-        seen = self._fold.close(left=left)
+        seen = self._fold.close(abandoned=left)
         if says_nothing(seen):
-            if self._format.is_spoken(body) is False:
+            if self._format.matches_shape(body) is False:
                 raise DecodeError("the provider sent JSON of another format")
             self.is_begun |= self._status == _OK
         return seen
@@ -404,7 +404,7 @@ def framing_of(content_type: str, speaks: Format, context: Context) -> Framing |
     """How the events of an answer are told apart; None where it is one JSON value."""
     kind = content_type.partition(";")[0].strip().lower()
     found = _FRAMINGS.get(kind)
-    if found is not None or not context.asked.facts.stream or "json" in kind:
+    if found is not None or not context.request.facts.stream or "json" in kind:
         return found
     return Framing.NDJSON if context.dialect == "v1" else speaks.framing
 
@@ -493,7 +493,7 @@ def keep_content(
     """
     request = given if isinstance(given, Request) else _request(speaks, given, context)
     said = CapturedEvents()
-    beside = context.asked.system is not None
+    beside = context.request.system is not None
     call.content = lambda stop: Content(
         request=request,
         beside=beside,
@@ -505,7 +505,7 @@ def keep_content(
 
 def _request(speaks: Format, given: Mapping[str, Any], context: Context) -> Request | None:
     try:
-        return request_of(speaks, {"model": context.asked.facts.model, **given})
+        return request_of(speaks, {"model": context.request.facts.model, **given})
     # pydantic's too: not in the format, so it is not known
     except (DecodeError, ValueError, TypeError):
         return None
@@ -521,14 +521,14 @@ def _responses(
 
     `stop` is the first one's, whose end was perhaps not waited for.
     """
-    choices = context.asked.facts.choice_count
+    choices = context.request.facts.choice_count
     # Each choice is read as if it were the only one.
-    alone = replace(context, asked=context.asked.with_facts(choice_count=1))
+    alone = replace(context, request=context.request.with_facts(choice_count=1))
     decoders: dict[int, Any] = {}
     # the provider's error, or another format: what came before it counts
     with suppress(DecodeError, ProviderError):
         for item in said:
-            if not (isinstance(item, Event) or context.asked.facts.stream):
+            if not (isinstance(item, Event) or context.request.facts.stream):
                 return tuple(
                     speaks.decode(each, ctx=alone) for _, each in _each_choice(item, choices)
                 )

@@ -183,7 +183,7 @@ class _CallRun:
             return
         if self._call.first_chunk_s is None:
             self._call.request = replace(self._call.request, stream=True)
-            self._context.asked.facts = replace(self._context.asked.facts, stream=True)
+            self._context.request.facts = replace(self._context.request.facts, stream=True)
         self._call.chunk()
         if isinstance(item, ChatResponse):
             self._answered(item)
@@ -227,7 +227,7 @@ class _CallRun:
 
     def _read(self, item: Any) -> None:
         """Take a chunk, or a whole body, of a provider's or an SDK's."""
-        item = dumped(item, choices=self._context.asked.facts.choice_count)
+        item = dumped(item, choices=self._context.request.facts.choice_count)
         if self._summarizer is None:
             # Anthropic's bodies and events say what they are; what has choices is of the chat
             # format.
@@ -267,7 +267,7 @@ class _CallRun:
     ) -> None:
         """End the call as what came says; so where that says nothing."""
         is_left = stop.reason is StopReason.CANCELLED
-        seen = None if self._summarizer is None else self._summarizer.close(left=is_left)
+        seen = None if self._summarizer is None else self._summarizer.close(abandoned=is_left)
         if seen is None or (error is None and not is_left and says_nothing(seen)):
             seen = ResponseSummary(ResponseFacts(stop=stop, output_chars=self._chars), self._tail)
             if self._pieces is not None:

@@ -175,7 +175,7 @@ def _end_answered_streams(request: RequestSummary) -> None:
 def _end_truncated_streams(request: RequestSummary) -> None:
     opening = opening_hash(request) if _streams else None
     for exchange in _listed(_streams.get(opening, ()) if opening is not None else ()):
-        before = exchange.context.asked
+        before = exchange.context.request
         if (
             before.length >= request.length
             or role(answer := request.history[before.length]) != "assistant"
@@ -213,7 +213,7 @@ def _fetch(method: str, where: Address, found: Endpoint | None) -> Exchange | No
     if begun is None:
         return None
     format_, context = begun
-    context = replace(context, asked=context.asked.with_facts(stream=bool(found.routed.stream)))
+    context = replace(context, request=context.request.with_facts(stream=bool(found.routed.stream)))
     return Exchange(format_, context, known=True, sending=nullcontext(), job=job)
 
 
@@ -319,8 +319,8 @@ class Exchange:
                 return True
             _open[id(self)] = ref(self)
             if (
-                self.context.asked.facts.stream
-                and (opening := opening_hash(self.context.asked)) is not None
+                self.context.request.facts.stream
+                and (opening := opening_hash(self.context.request)) is not None
             ):
                 _streams.setdefault(opening, WeakSet()).add(self)
                 self._opening = opening
@@ -342,7 +342,7 @@ class Exchange:
             return
         answer = self._answer
         try:
-            if self.call is not None and self.context.asked.facts.stream:
+            if self.call is not None and self.context.request.facts.stream:
                 self.call.chunk()
             if answer is not None and answer.feed(chunk):
                 self.end()

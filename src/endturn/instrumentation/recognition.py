@@ -160,7 +160,7 @@ def endpoint(method: str, where: Address) -> Endpoint | None:
     while path and found is None:
         for name in _ORDER:
             speaks = format_of(name)
-            routed = speaks.routed(method, f"{path}?{query}")
+            routed = speaks.match_path(method, f"{path}?{query}")
             if routed is not None:
                 found = speaks, dialect_in(speaks, provider), routed
                 break

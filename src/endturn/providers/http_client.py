@@ -176,7 +176,7 @@ def _base_url(provider: str, known: ProviderEndpoint, speaks: Format, given: str
         raise UsageError(f"base_url is not an address: {given!r}; give one like 'https://host/v1'")
     if url.path in ("", "/") and known.base_path:
         return address.rstrip("/") + known.base_path
-    if speaks.routed("POST", url.path) is not None:
+    if speaks.match_path("POST", url.path) is not None:
         raise UsageError(f"base_url must not include the endpoint path {url.path!r}: remove it")
     return address
 
@@ -421,7 +421,7 @@ class _HttpCall:
             return
         announce_end(
             self._scope, self._request, response, stop or response.stop, error,
-            raw=response.stop.raw, beside=self._context.asked.system is not None,
+            raw=response.stop.raw, beside=self._context.request.system is not None,
         )  # fmt: skip
 
 
@@ -469,7 +469,7 @@ class _Client:
             self._endpoint.dialect,
         )
         self.endpoint = _shown(self._endpoint.url)
-        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
+        self.retrieves = capabilities.capability_of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, self._kind, timeout)
 
     def _call(self, request: Request, *, stream: bool) -> _HttpCall:

@@ -473,7 +473,7 @@ class _SdkCall:
         self._begun = True
         try:
             yield from self._decoder.feed(
-                Event(None, dumped(event, choices=self._context.asked.facts.choice_count))
+                Event(None, dumped(event, choices=self._context.request.facts.choice_count))
             )
         except DecodeError as error:
             error.partial = error.partial or self._decoder.close()

@@ -82,7 +82,8 @@ class MessageWriter:
                 else ()
             )
             parts = self._parts(
-                message, *(thought for block in blocks if (thought := content_parts.thought(block)))
+                message,
+                *(thought for block in blocks if (thought := content_parts.thinking_text(block))),
             )
         return {"role": message.role, "parts": parts}
 
@@ -103,13 +104,13 @@ class MessageWriter:
 
     def part(self, raw: Mapping[str, Any]) -> Part | None:
         """One part of a message, in whatever format's shape."""
-        if (thought := content_parts.thought(raw)) is not None:
+        if (thought := content_parts.thinking_text(raw)) is not None:
             return self._typed("reasoning", content=thought)
-        if said := content_parts.said(raw):
+        if said := content_parts.visible_text(raw):
             return self._typed("text", content=said)
         if media := self._media(raw):
             return media
-        if (result := content_parts.result(raw)) is not None:
+        if (result := content_parts.result_object(raw)) is not None:
             return self._typed("json", content=result)
         kind = text(raw.get("type")) or str(next(iter(raw), ""))
         return {"type": kind[:_KIND]} if kind else None
@@ -130,7 +131,7 @@ class MessageWriter:
             self.part, [*({"thinking": thought} for thought in thoughts if thought), *said]
         )
         if isinstance(content, str):
-            parts += self._all(self._media, content_parts.within(message))
+            parts += self._all(self._media, content_parts.message_parts(message))
         return parts + self._all(self._call, message.tool_calls)
 
     def _typed(self, kind: str, **members: Any) -> Part:

@@ -328,7 +328,7 @@ def _of_body(known: Attributes, provider: str, maximum: int | None) -> Stop | No
         return None
     return summarize(
         format_of("openai_responses"),
-        Context(provider=provider, asked=RequestSummary(facts=RequestFacts(max_tokens=maximum))),
+        Context(provider=provider, request=RequestSummary(facts=RequestFacts(max_tokens=maximum))),
         body,
     ).stop
 

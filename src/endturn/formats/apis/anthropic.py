@@ -16,21 +16,21 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_beside
+from endturn.formats.format import Format, error_without
 from endturn.formats.framing import DONE, END_WORDS
-from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     usage_in,
 )
 from endturn.formats.reading import (
@@ -40,7 +40,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
@@ -74,9 +74,9 @@ from endturn.vocabulary import (
 
 NAME: Final = "anthropic"
 
-# "The request is a compaction request … nothing is sampled after the block": then it is all that
-# was asked for.
-_ASKED_COMPACTION: Final = {
+# "The request is a compaction request … nothing is sampled after the block": the compaction is the
+# complete answer.
+_COMPACTION_ROWS: Final = {
     "compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")
 }
 
@@ -84,17 +84,17 @@ _ASKED_COMPACTION: Final = {
 
 _CLIENT_CALL: Final = "tool_use"
 """Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
-_PIECES: Final[Mapping[str, tuple[str, ...]]] = {
+_DELTA_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "text_delta": ("text",),
     "thinking_delta": ("thinking",),
     "input_json_delta": ("partial_json",),
     "signature_delta": ("signature",),
     "compaction_delta": ("content", "encrypted_content"),
 }
-"""What each kind of delta adds to its block."""
+"""The members that each type of delta adds to its block."""
 
 
-class Reader:
+class AnthropicReader:
     """Reads events, or one whole message.
 
     The type decides, at the top alone: a tool's result may hold a message.
@@ -103,15 +103,15 @@ class Reader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._head: Any = None
-        self._begun: dict[int, str] = {}  # the types of the blocks that have begun, by index
-        self._told: Json = {}  # of its usage
-        self._stopped = False
+        self._block_types: dict[int, str] = {}  # of the blocks that have started, by index
+        self._usage_fields: Json = {}  # the latest figure of each field
+        self._has_reason = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
-        # GitHub Copilot's proxy sends it in place of `message_stop`, older vLLM after it
+        # GitHub Copilot's proxy sends `[DONE]` in place of `message_stop`, older vLLM after it.
         if event == DONE:
-            if self._stopped:
+            if self._has_reason:
                 yield End()
             return
         index = count(member(event, "index")) or 0
@@ -120,14 +120,16 @@ class Reader:
                 yield from self._delta(index, member(event, "delta"))
             case "content_block_start":
                 yield from self._block(index, member(event, "content_block"))
-            case "content_block_stop" if self._begun.get(index) == _CLIENT_CALL:
-                yield Call(index, closed=True)
+            case "content_block_stop" if self._block_types.get(index) == _CLIENT_CALL:
+                yield ToolCallPart(index, closed=True)
             case "message_start":
                 self._head = member(event, "message")
-                # Its output is not yet generated, but where proxies and cached replies say all of
-                # it here.
-                begins = member(self._head, "stop_reason") is None
-                yield from self._about(self._head, without="output_tokens" if begins else "")
+                # The output count is not final yet, unless a proxy or a cached reply sends the
+                # finished message here.
+                is_start = member(self._head, "stop_reason") is None
+                yield from self._message_head(
+                    self._head, without="output_tokens" if is_start else ""
+                )
             case "message_delta":
                 yield from self._content(self._head)
                 yield from self._reason(member(event, "delta"))
@@ -137,32 +139,32 @@ class Reader:
                 yield from self._reason(self._head)
                 yield End()
             case "error":
-                yield Fault(member(event, "error") or "error")
+                yield ErrorPart(member(event, "error") or "error")
             case "message" | None as kind if kind or member(event, "content") is not None:
-                # A body; or the message once more at the end of its stream, as one-api and its kind
-                # send it.
-                again = self._head is not None or bool(self._begun)
+                # A body; or the message once more at the end of its stream, as one-api and its
+                # forks send it.
+                is_repeat = self._head is not None or bool(self._block_types)
                 self._head = self._head or event
-                yield from self._about(event)
+                yield from self._message_head(event)
                 yield from self._content(event)
                 yield from self._reason(event)
-                if self._stopped or not again:
+                if self._has_reason or not is_repeat:
                     yield End()
 
-    def _about(self, message: Any, *, without: str = "") -> Iterator[Part]:
+    def _message_head(self, message: Any, *, without: str = "") -> Iterator[Part]:
         yield Head(id_text(member(message, "id")) or None, text_or_none(member(message, "model")))
         yield from self._usage(member(message, "usage"), without=without)
 
     def _content(self, message: Any) -> Iterator[Part]:
-        """The blocks of a whole message, unless their own events have told them."""
+        """Yield the blocks of a whole message, unless events of their own have reported them."""
         content = member(message, "content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else items(content)
-        place = 0
-        for kind, run in runs(() if self._begun else blocks, _kind):
-            said = None if self._keep or kind != "text" else only_text(run, kind)
-            if said is not None:
-                self._begun[place] = "text"
-                yield Text(said)
+        offset = 0
+        for kind, run in runs(() if self._block_types else blocks, _kind):
+            plain_text = None if self._keep or kind != "text" else only_text(run, kind)
+            if plain_text is not None:
+                self._block_types[offset] = "text"
+                yield Text(plain_text)
             else:
                 finished = (
                     ()
@@ -170,29 +172,28 @@ class Reader:
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
                 if finished:
-                    yield Calls(finished)
-                for index, block in enumerate(run[len(finished) :], place + len(finished)):
+                    yield FinishedCalls(finished)
+                for index, block in enumerate(run[len(finished) :], offset + len(finished)):
                     yield from self._block(index, block)
                     if kind == _CLIENT_CALL:
-                        yield Call(index, closed=True)
-            place += len(run)
+                        yield ToolCallPart(index, closed=True)
+            offset += len(run)
 
     def _block(self, index: int, block: Any) -> Iterator[Part]:
-        kind = self._begun[index] = _kind(block)
+        kind = self._block_types[index] = _kind(block)
         if kind == _CLIENT_CALL:
-            # An id for a call that has none, in the block too: the result that answers it must name
-            # the same.
-            id_ = id_text(member(block, "id")) or minted(
+            # A call without an id gets one, in its block too: the tool result has to name it.
+            id_ = id_text(member(block, "id")) or mint_id(
                 id_text(member(self._head, "id")) or None, index
             )
-            yield Call(
+            yield ToolCallPart(
                 index, id_, text(block.get("name")), as_arguments(block.get("input")), closed=False
             )
             block = {**block, "id": id_} if self._keep else block
         elif kind == "text":
-            said = as_text(block.get("text"))
-            yield Text(said)
-            block = {**block, "text": said} if self._keep else block
+            block_text = as_text(block.get("text"))
+            yield Text(block_text)
+            block = {**block, "text": block_text} if self._keep else block
         elif kind == "thinking":
             yield Reasoning(as_text(member(block, "thinking")))
         elif kind == "fallback":
@@ -203,40 +204,44 @@ class Reader:
 
     def _delta(self, index: int, delta: Any) -> Iterator[Part]:
         kind = text(member(delta, "type"))
-        if index not in self._begun:
+        if index not in self._block_types:
             if kind not in ("text_delta", "thinking_delta"):
                 return
-            # Text whose block has no start is text all the same.
+            # Text counts even if its block has no start event.
             yield from self._block(index, {"type": kind.removesuffix("_delta")})
         if kind == "text_delta":
             yield Text(as_text(member(delta, "text")))
         elif kind == "thinking_delta":
             yield Reasoning(as_text(member(delta, "thinking")))
-        elif kind == "input_json_delta" and self._begun[index] == _CLIENT_CALL:
-            yield Call(index, arguments=as_arguments(member(delta, "partial_json")))
+        elif kind == "input_json_delta" and self._block_types[index] == _CLIENT_CALL:
+            yield ToolCallPart(index, arguments=as_arguments(member(delta, "partial_json")))
         if self._keep and kind == "citations_delta":
             yield Block(index, {"citations": [member(delta, "citation")]})
         elif self._keep:
             yield Block(
                 index,
-                {name: _piece(delta[name]) for name in _PIECES.get(kind, ()) if name in delta},
+                {
+                    name: _piece(delta[name])
+                    for name in _DELTA_MEMBERS.get(kind, ())
+                    if name in delta
+                },
             )
 
     def _reason(self, holder: Any) -> Iterator[Part]:
         raw, matched = member(holder, "stop_reason"), text_or_none(member(holder, "stop_sequence"))
-        self._stopped = self._stopped or raw_text(raw) is not None
+        self._has_reason = self._has_reason or raw_text(raw) is not None
         yield Reason(
             raw, detail=matched or text_or_none(member(member(holder, "stop_details"), "category"))
         )
 
     def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
-        """The figures of `message_delta` are cumulative; it may have but the output."""
-        told = usage if isinstance(usage, Mapping) else {}
-        self._told |= {
-            name: value for name, value in told.items() if value is not None and name != without
+        """Yield the usage. The figures of `message_delta` are cumulative and may lack the input."""
+        figures = usage if isinstance(usage, Mapping) else {}
+        self._usage_fields |= {
+            name: value for name, value in figures.items() if value is not None and name != without
         }
-        if (found := usage_in(NAME, self._told)) is not None:
-            yield Tokens(found)
+        if (totals := usage_in(NAME, self._usage_fields)) is not None:
+            yield Tokens(totals)
 
 
 def _kind(block: Any) -> str:
@@ -257,7 +262,7 @@ def _rows_of(ctx: Context) -> Mapping[str, Row]:
     # Anthropic's own client for Bedrock speaks InvokeModel too.
     dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
     rows = rows_of(NAME, dialect)
-    return {**rows, **_ASKED_COMPACTION} if ctx.asked.compaction else rows
+    return {**rows, **_COMPACTION_ROWS} if ctx.request.compaction else rows
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
@@ -270,7 +275,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
 
 # --- Requests -------------------------------------------------------------------------------------
 
-_USUAL_LIMIT: Final = 4096
+_DEFAULT_LIMIT: Final = 4096
 """The limit of a request that has none: the API demands one."""
 
 
@@ -281,7 +286,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     tools = [_tool(tool) for tool in request.tools]
     members = {
         "model": request.model or None,
-        "max_tokens": output_limit(request) or _USUAL_LIMIT,
+        "max_tokens": output_limit(request) or _DEFAULT_LIMIT,
         "messages": _messages(request.messages),
         "system": system[0].content if len(system) == 1 else parts,
         "tools": tools,
@@ -353,12 +358,12 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     """The blocks of an assistant's message."""
     if own:
-        return sent_back(own, message.tool_calls)
+        return replayable_blocks(own, message.tool_calls)
     calls = [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
         for call in message.tool_calls
     ]
-    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+    return [*replayable_blocks(content_parts(message.content, _text_block)), *calls]
 
 
 def _result(message: Message) -> Json:
@@ -489,17 +494,17 @@ FORMAT: Final = Format(
     provider="anthropic",
     voice=Voice("msg_", "toolu_", "request-id"),
     paths={"": "/v1/messages"},
-    routed=routed_by(rf"{SEGMENTS}/v1/messages"),
+    match_path=routed_by(rf"{SEGMENTS}/v1/messages"),
     body=encode,
-    resume=resumes(NAME, _text_block),
+    resume=block_resumer(NAME, _text_block),
     text_block=_text_block,
-    reader=Reader,
+    reader=AnthropicReader,
     own_rows=_rows_of,
-    called=("a message", "an event of a message stream"),
-    needs=("content",),
-    kinds=r"ping|error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta|stop)",
-    objects=("content[]",),
-    failed=error_beside("content"),
+    labels=("a message", "an event of a message stream"),
+    required_paths=("content",),
+    event_types=r"ping|error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta|stop)",
+    object_paths=("content[]",),
+    error_in=error_without("content"),
     blocks=_blocks,
     has_end=True,
     end_words=(*END_WORDS, b"message_stop", b'"message"', b'"content"'),

@@ -20,19 +20,19 @@ from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
-from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     usage_in,
 )
 from endturn.formats.reading import (
@@ -42,7 +42,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
@@ -68,13 +68,13 @@ NAME: Final = "bedrock_converse"
 # --- Replies --------------------------------------------------------------------------------------
 
 
-class Reader:
+class ConverseReader:
     """Reads events, each an object of one member, or one whole body. boto3 gives blobs as bytes."""
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
-        # the blocks that have begun, by index: whether it is a call of the client's
-        self._begun: dict[int, bool] = {}
+        # of the blocks that have started, by index: it is a client's tool call
+        self._client_blocks: dict[int, bool] = {}
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
@@ -85,8 +85,8 @@ class Reader:
                 case "contentBlockStart":
                     yield from self._start(_index(payload), member(payload, "start"), closed=False)
                 case "contentBlockStop":
-                    if self._begun.get(index := _index(payload)):
-                        yield Call(index, closed=True)
+                    if self._client_blocks.get(index := _index(payload)):
+                        yield ToolCallPart(index, closed=True)
                 case "messageStop":
                     yield _reason(payload)
                 case "metadata":
@@ -96,16 +96,16 @@ class Reader:
                     yield from self._content(member(payload, "message"))
                     yield _reason(event)
                     yield from _figures(event)
-                    yield End(whole=True)
-                case _ if (error := exception(name, payload)) is not None:
-                    yield Fault(error)
+                    yield End(is_body=True)
+                case _ if (error := error_event(name, payload)) is not None:
+                    yield ErrorPart(error)
 
     def _content(self, message: Any) -> Iterator[Part]:
-        place = 0
+        offset = 0
         for kind, run in runs(items(member(message, "content")), _kind):
-            plain = None if self._keep or kind != "text" else only_text(run)
-            if plain is not None:
-                yield Text(plain)
+            plain_text = None if self._keep or kind != "text" else only_text(run)
+            if plain_text is not None:
+                yield Text(plain_text)
             else:
                 finished = (
                     ()
@@ -113,37 +113,42 @@ class Reader:
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
                 if finished:
-                    yield Calls(finished)
-                yield from self._blocks(run[len(finished) :], place + len(finished))
-            place += len(run)
+                    yield FinishedCalls(finished)
+                yield from self._blocks(run[len(finished) :], offset + len(finished))
+            offset += len(run)
 
-    def _blocks(self, blocks: Sequence[Any], place: int) -> Iterator[Part]:
+    def _blocks(self, blocks: Sequence[Any], first_index: int) -> Iterator[Part]:
         """Whole blocks; the place of the first."""
-        for index, block in enumerate(blocks, place):
-            said = as_text(member(block, "text"))
-            if (cited := member(block, "citationsContent")) is not None:
-                # What stands beside citations is text like any other.
-                said += "".join(
-                    as_text(member(part, "text")) for part in items(member(cited, "content"))
+        for index, block in enumerate(blocks, first_index):
+            block_text = as_text(member(block, "text"))
+            if (citations := member(block, "citationsContent")) is not None:
+                # The text that citations belong to is visible text like any other.
+                block_text += "".join(
+                    as_text(member(part, "text")) for part in items(member(citations, "content"))
                 )
-            if said:
-                yield Text(said)
-            if (thought := member(block, "reasoningContent")) is not None:
-                yield Reasoning(as_text(member(member(thought, "reasoningText"), "text")))
+            if block_text:
+                yield Text(block_text)
+            if (reasoning := member(block, "reasoningContent")) is not None:
+                yield Reasoning(as_text(member(member(reasoning, "reasoningText"), "text")))
             yield from self._start(index, block, closed=True)
 
     def _start(self, index: int, block: Any, *, closed: bool) -> Iterator[Part]:
         """A block begins, or is there: an object with one member, named after its kind."""
-        use = call_in(block)
-        self._begun[index] = use is not None
-        if use is not None:
-            # An id for a call that has none, in the block too: the result that answers it must name
-            # the same.
-            id_, name = id_text(use.get("toolUseId")), text(use.get("name"))
-            use = {**use, "toolUseId": id_ or minted(name, index)}
-            given = as_arguments(use.get("input", {}))
-            yield Call(index, use["toolUseId"], name, "" if given is None else given, closed=closed)
-            block = {**block, "toolUse": use}
+        tool_use = call_in(block)
+        self._client_blocks[index] = tool_use is not None
+        if tool_use is not None:
+            # A call without an id gets one, in its block too: the tool result has to name it.
+            id_, name = id_text(tool_use.get("toolUseId")), text(tool_use.get("name"))
+            tool_use = {**tool_use, "toolUseId": id_ or mint_id(name, index)}
+            call_input = as_arguments(tool_use.get("input", {}))
+            yield ToolCallPart(
+                index,
+                tool_use["toolUseId"],
+                name,
+                "" if call_input is None else call_input,
+                closed=closed,
+            )
+            block = {**block, "toolUse": tool_use}
         if self._keep and isinstance(block, dict):
             yield Block(index, block)
 
@@ -158,18 +163,22 @@ class Reader:
                 case "reasoningContent":
                     yield Reasoning(as_text(member(content, "text")))
                 case "toolUse":
-                    if index not in self._begun:
-                        return  # A call that nobody named.
-                    given = as_arguments(member(content, "input"))
-                    piece = {"input": json.dumps(given) if isinstance(given, dict) else given or ""}
-                    if self._begun[index]:
-                        yield Call(index, arguments=piece["input"])
+                    if index not in self._client_blocks:
+                        return  # a call whose start is missing: it has no name
+                    call_input = as_arguments(member(content, "input"))
+                    piece = {
+                        "input": json.dumps(call_input)
+                        if isinstance(call_input, dict)
+                        else call_input or ""
+                    }
+                    if self._client_blocks[index]:
+                        yield ToolCallPart(index, arguments=piece["input"])
                 case "toolResult":
                     piece = {"content": [*items(content)]}
                 case "citation":
                     kind, piece = "citations", [content]
             if self._keep:
-                self._begun.setdefault(index, False)
+                self._client_blocks.setdefault(index, False)
                 yield Block(index, {kind: piece})
 
 
@@ -180,8 +189,8 @@ def _kind(block: Any) -> str:
 
 def _plain_call(block: Json) -> tuple[Any, Any, Any]:
     """Return a call's id, name and input."""
-    use = block["toolUse"]
-    return use["toolUseId"], use["name"], use["input"]
+    tool_use = block["toolUse"]
+    return tool_use["toolUseId"], tool_use["name"], tool_use["input"]
 
 
 def _index(payload: Any) -> int:
@@ -189,9 +198,9 @@ def _index(payload: Any) -> int:
 
 
 def _reason(holder: Any) -> Part:
-    # What matched is told only where the request asked for it: additionalModelResponseFieldPaths
-    # ["/stop_sequence"], and for streams ["/delta/stop_sequence"], for the fields are those of the
-    # model's own last event.
+    # The stop sequence is reported only if the request asked for it:
+    # additionalModelResponseFieldPaths ["/stop_sequence"], and for streams
+    # ["/delta/stop_sequence"], since the fields are those of the model's own last event.
     matched, fields = None, member(holder, "additionalModelResponseFields")
     if fields is not None:
         matched = text_or_none(
@@ -201,14 +210,14 @@ def _reason(holder: Any) -> Part:
 
 
 def _figures(holder: Any) -> Iterator[Part]:
-    if (found := usage_in(NAME, member(holder, "usage"))) is not None:
-        yield Tokens(found)
+    if (totals := usage_in(NAME, member(holder, "usage"))) is not None:
+        yield Tokens(totals)
     # Where a prompt router was asked, the model that it chose; the API names no other.
     if (router := member(member(holder, "trace"), "promptRouter")) is not None:
         yield Head(model=text_or_none(member(router, "invokedModelId")))
 
 
-def exception(name: str, payload: Any) -> Json | None:
+def error_event(name: str, payload: Any) -> Json | None:
     """An exception event as an error, its type beside its message; None for any other event."""
     if not name.endswith("Exception") and not text(member(payload, "message")):
         return None
@@ -219,26 +228,26 @@ def _blocks(fold: Fold) -> Iterable[Json]:
     """The content blocks as a body has them, from their pieces; bytes in base64."""
     for block in fold.blocks.values():
         match block:
-            case {"citations": cited, **rest}:
-                said = {"text": text(rest.get("text"))}
-                block = {"citationsContent": {"content": [said], "citations": cited}}
-            case {"toolUse": {**use}}:
-                raw = use.get("input") or {}
+            case {"citations": citations, **rest}:
+                text_part = {"text": text(rest.get("text"))}
+                block = {"citationsContent": {"content": [text_part], "citations": citations}}
+            case {"toolUse": {**tool_use}}:
+                raw = tool_use.get("input") or {}
                 block = {
                     "toolUse": {
-                        **use,
+                        **tool_use,
                         "input": object_or_text(raw) if isinstance(raw, str) else raw,
                     }
                 }
-            case {"reasoningContent": {"text": _} | {"signature": _} as thought}:
-                block = {"reasoningContent": {"reasoningText": {"text": "", **thought}}}
+            case {"reasoningContent": {"text": _} | {"signature": _} as reasoning}:
+                block = {"reasoningContent": {"reasoningText": {"text": "", **reasoning}}}
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
-    found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
-    return next(filter(None, found), None)
+    errors = (error_event(*event) for event in (data.items() if isinstance(data, dict) else ()))
+    return next(filter(None, errors), None)
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -280,7 +289,7 @@ def _tool(tool: Tool) -> Json:
 
 
 def _tool_choice(choice: str) -> Json | None:
-    """How a choice is written; the API has no word for "none"."""
+    """Return the API's form of a tool choice; it has no word for "none"."""
     match choice:
         case "auto" | "none":
             return None
@@ -334,12 +343,12 @@ def _answer(message: Message, own: Iterable[Json] | None) -> list[Json]:
     A type that some models give a call is none that the API takes.
     """
     if own:
-        return [_untyped(block) for block in sent_back(own, message.tool_calls)]
+        return [_untyped(block) for block in replayable_blocks(own, message.tool_calls)]
     calls = [
         {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
         for call in message.tool_calls
     ]
-    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+    return [*replayable_blocks(content_parts(message.content, _text_block)), *calls]
 
 
 def _result(message: Message) -> Json:
@@ -349,9 +358,11 @@ def _result(message: Message) -> Json:
 
 
 def _untyped(block: Json) -> Json:
-    use = call_in(block)
+    tool_use = call_in(block)
     return (
-        block if use is None else {"toolUse": {name: use[name] for name in use if name != "type"}}
+        block
+        if tool_use is None
+        else {"toolUse": {name: tool_use[name] for name in tool_use if name != "type"}}
     )
 
 
@@ -457,18 +468,18 @@ FORMAT: Final = Format(
     voice=Voice("", "tooluse_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/converse[|-stream]"},
-    routed=routed_by(
+    match_path=routed_by(
         rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)"
         rf"|(?P<whole>))"
     ),
     body=encode,
-    resume=resumes(NAME, _text_block, forced="toolConfig.toolChoice"),
+    resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig.toolChoice"),
     text_block=_text_block,
-    reader=Reader,
-    called=("an answer of Converse", "an event of a Converse stream"),
-    needs=("output.message.content",),
-    objects=("output.message.content[]",),
-    failed=_failed,
+    reader=ConverseReader,
+    labels=("an answer of Converse", "an event of a Converse stream"),
+    required_paths=("output.message.content",),
+    object_paths=("output.message.content[]",),
+    error_in=_failed,
     blocks=_blocks,
     reply=script,
     reply_error=script_error,

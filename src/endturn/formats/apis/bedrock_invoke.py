@@ -1,6 +1,6 @@
 """InvokeModel of Amazon Bedrock: an envelope around each model family's own format.
 
-Which format that is, is told by the model's id, else by the shape of what is said.
+The model's id decides which format that is, else the shape of the JSON.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from endturn.errors import DecodeError
 from endturn.formats.apis import bedrock_converse, completions
 from endturn.formats.apis.completions_request import dialect_of
 from endturn.formats.errors import shortened
-from endturn.formats.fold import Reader as FamilyReader
+from endturn.formats.fold import Reader as Reader
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE, parse
-from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
+from endturn.formats.parts import End, ErrorPart, InFormat, Part, Tokens, Unreadable, Vocabulary
 from endturn.formats.reading import count, items, member, text
 from endturn.formats.registry import format_of
 from endturn.formats.request_summary import SEGMENTS, routed_by
@@ -75,13 +75,13 @@ _MODELS: Final = tuple(
     (re.compile(model), family)
     for _, (model, family, _source) in lines(shipped(), "bedrock_models.tsv", range(3, 4))
 )
-_SILENT: Final = "none"
-"""The family of models that embed, rank, paint or speak: none says why it stopped."""
+_NO_TEXT: Final = "none"
+"""The family of models that embed, rank, or generate images or speech: none has a stop reason."""
 
 # An inference profile's id begins with where it routes to; an ARN ends with the id.
 _REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
 
-_OTHER: Final = frozenset(
+_NON_TEXT_MEMBERS: Final = frozenset(
     {
         # Embeddings: of Titan, Nova, Cohere, Marengo, Hugging Face.
         *(
@@ -106,15 +106,17 @@ _OTHER: Final = frozenset(
         ),
     }
 )
-"""What only requests for something else than text have."""
+"""Members that only requests for something other than text have."""
 _VECTORS: Final = ("embedding", "embeddings", "embeddingsByType")
 
-_MESSAGES: Final = re.compile(
+_MESSAGES_TYPES: Final = re.compile(
     r"error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta"
     r"|stop)"
 )
-_COHERE: Final = re.compile(r"(?:message|content|tool-plan|tool-call|citation)-(?:start|delta|end)")
-_CONVERSE: Final = (
+_COHERE_TYPES: Final = re.compile(
+    r"(?:message|content|tool-plan|tool-call|citation)-(?:start|delta|end)"
+)
+_CONVERSE_EVENTS: Final = (
     *(
         "messageStart",
         "contentBlockStart",
@@ -126,23 +128,26 @@ _CONVERSE: Final = (
 )
 
 
-def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
+def _undisputed_rows(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     """Return the rows of all tables, except words whose meaning differs between families."""
     meanings: dict[str, dict[object, Row]] = {}
-    for raw, row in (each for table in tables for each in table.items()):
+    for raw, row in (entry for table in tables for entry in table.items()):
         meanings.setdefault(raw, {}).setdefault((row.reason, row.incomplete, row.resume), row)
     return {raw: row for raw, rows in meanings.items() if len(rows) == 1 for row in rows.values()}
 
 
 _TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in _FAMILIES.items()}
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
+    "": _undisputed_rows(_TABLES.values()),
+    **_TABLES,
+}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its
 family's own table."""
 
 _ROWS: Final = with_fallback(NAME, REASONS[""])
 
 
-def _family_named(model: str) -> str | None:
+def _family_name(model: str) -> str | None:
     """The family of a model's id, also of an inference profile's and an ARN.
 
     Of a dialect, that; None: not known.
@@ -154,43 +159,47 @@ def _family_named(model: str) -> str | None:
 
 
 def _family_of(model: str) -> _Family | None:
-    return _FAMILIES.get(_family_named(model) or "")
+    return _FAMILIES.get(_family_name(model) or "")
 
 
 def _generates(body: Mapping[str, Any]) -> bool:
-    """Whether a request's body, `model` in it, asks a model to write.
+    """Return whether a request's body, `model` in it, asks a model to generate text.
 
-    By the model's id, else by what is asked for.
-
-    An inference profile's ARN may hide an id. Where nothing tells, it is taken to.
+    The model's id decides, else the members of the body. An inference profile's ARN may hide an id.
+    A request that gives no evidence counts as one for text.
     """
-    known = _family_named(text(body.get("model")))
-    if known is not None:
-        return known != _SILENT
+    family_name = _family_name(text(body.get("model")))
+    if family_name is not None:
+        return family_name != _NO_TEXT
     if not {"messages", "message"}.isdisjoint(body):
         return True
-    # Titan's text models are given a limit along with it; to embed a text, it is enough.
-    embeds = "inputText" in body and "textGenerationConfig" not in body
-    return not embeds and _OTHER.isdisjoint(body) and not {"query", "documents"} <= body.keys()
+    # Titan's text models get `textGenerationConfig` beside `inputText`, its embedding models not.
+    is_embedding = "inputText" in body and "textGenerationConfig" not in body
+    return (
+        not is_embedding
+        and _NON_TEXT_MEMBERS.isdisjoint(body)
+        and not {"query", "documents"} <= body.keys()
+    )
 
 
-def _told(said: Any) -> _Family | None:
-    """The family whose words these are, by their shape; None where it does not tell."""
-    ranked = (member(each, "relevance_score") for each in items(member(said, "results")))
-    if any(each is not None for each in (*(member(said, name) for name in _VECTORS), *ranked)):
+def _family_by_shape(payload: Any) -> _Family | None:
+    """Return the family of a reply by its shape; None if the shape does not decide."""
+    scores = (member(entry, "relevance_score") for entry in items(member(payload, "results")))
+    if any(entry is not None for entry in (*(member(payload, name) for name in _VECTORS), *scores)):
         return None
-    kind, choices = text(member(said, "type")), member(said, "choices")
-    if _MESSAGES.fullmatch(kind):
+    kind, choices = text(member(payload, "type")), member(payload, "choices")
+    if _MESSAGES_TYPES.fullmatch(kind):
         return _FAMILIES["claude"]
-    if member(member(said, "output"), "message") is not None or any(
-        member(said, name) for name in _CONVERSE
+    if member(member(payload, "output"), "message") is not None or any(
+        member(payload, name) for name in _CONVERSE_EVENTS
     ):
         return _FAMILIES["nova"]
     if any(
-        member(said, name) is not None for name in ("event_type", "generation_id", "chat_history")
+        member(payload, name) is not None
+        for name in ("event_type", "generation_id", "chat_history")
     ):
         return _FAMILIES["command_r"]
-    if _COHERE.fullmatch(kind) or isinstance(member(said, "message"), Mapping):
+    if _COHERE_TYPES.fullmatch(kind) or isinstance(member(payload, "message"), Mapping):
         return _Family("cohere")  # v2, as `api_version` in the request asks for.
     if choices is not None:
         if any(
@@ -200,15 +209,15 @@ def _told(said: Any) -> _Family | None:
         ):
             return _CHAT
         return _FAMILIES["text"] if items(choices) else None
-    dialect = completions.told(said, "")
+    dialect = completions.shape_of(payload, "")
     return None if dialect is None else _Family("completions", dialect)
 
 
-def _asked(body: Mapping[str, Any]) -> _Family:
-    """The family that a request's body is written for, `model` in it."""
-    known = _family_of(text(body.get("model")))
-    if known is not None and (known.format != "completions" or "messages" not in body):
-        return known
+def _request_family(body: Mapping[str, Any]) -> _Family:
+    """Return the family that a request's body, `model` in it, is written for."""
+    family = _family_of(text(body.get("model")))
+    if family is not None and (family.format != "completions" or "messages" not in body):
+        return family
     if "anthropic_version" in body:
         return _FAMILIES["claude"]
     if isinstance(body.get("message"), str):
@@ -227,18 +236,18 @@ _GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
 """The member by which a body, or a stream's last event, says what a guardrail did: NONE or
 INTERVENED."""
 
-_GUARDED: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
-"""What the family's own word does not tell: it goes on saying that the model ended well."""
+_GUARDRAIL_ROW: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
+"""The row of a response that a guardrail replaced; the family's own reason still looks clean."""
 
-_BESIDE: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
-"""What a family's own reader does not know, or not by this name: a reason stands elsewhere in
-choices."""
+_ENVELOPE_MEMBERS: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
+"""Members that a family's own reader does not know, or not by this name: in choices the reason has
+another member."""
 
 _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
-"""What an answer's headers say of its tokens, for families whose bodies do not."""
+"""The response headers that count tokens, for families whose bodies do not."""
 
 
-class Reader:
+class InvokeReader:
     """The reader of Bedrock's envelope around a family's events.
 
     It passes what is inside on to the reader of the family's format.
@@ -247,101 +256,107 @@ class Reader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx, self._keep = ctx, keep
         self._format: Format | None = None
-        self._read: FamilyReader | None = None
+        self._reader: Reader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event, of a body, or of a body with its headers."""
-        said = _unwrapped(event)
+        payload = _payload_of(event)
         if (
-            self._read is not None
-            and isinstance(said, dict)
-            and _BESIDE.isdisjoint(said)
+            self._reader is not None
+            and isinstance(payload, dict)
+            and _ENVELOPE_MEMBERS.isdisjoint(payload)
             and "chunk" in event
         ):
-            return self._read(said)  # Nothing but the family's words, as nearly all chunks are.
-        return self._with_envelope(event, said)
+            return self._reader(payload)  # nearly all chunks have the family's members alone
+        return self._with_envelope(event, payload)
 
-    def _with_envelope(self, event: Any, said: Any) -> Iterator[Part]:
+    def _with_envelope(self, event: Any, payload: Any) -> Iterator[Part]:
         yield from _headers(member(member(event, "ResponseMetadata"), "HTTPHeaders") or {})
-        if isinstance(said, list):
+        if isinstance(payload, list):
             yield Unreadable()
-        if not isinstance(said, dict):
+        if not isinstance(payload, dict):
             return
-        if (exception := _exception(said)) is not None:
-            yield Fault(exception)
+        if (error := _error_event(payload)) is not None:
+            yield ErrorPart(error)
             return
-        if self._read is None and (family := self._family(said)) is not None:
+        if self._reader is None and (family := self._family(payload)) is not None:
             self._format = family.inner
             self._ctx = replace(self._ctx, dialect=family.dialect)
-            self._read = self._format.reader(self._ctx, self._keep)
+            self._reader = self._format.reader(self._ctx, self._keep)
             yield InFormat(self._format, self._ctx)
-        if self._read is None or self._format is None:
-            # some streams in the chat format begin with no choice
-            if said and "choices" not in said:
+        if self._reader is None or self._format is None:
+            # some streams in the chat format begin with a chunk without choices
+            if payload and "choices" not in payload:
                 yield Unreadable()
             return
-        yield from self._read(_with_reasons(said) if "choices" in said else said)
+        yield from self._reader(_with_reasons(payload) if "choices" in payload else payload)
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
-        if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
-            yield Vocabulary(_guarded(self._format.rows(self._ctx)))
-        if (metrics := said.get(_METRICS)) is not None:
+        if text(payload.get(_GUARDRAIL)).endswith("INTERVENED"):
+            yield Vocabulary(_with_guardrail(self._format.rows(self._ctx)))
+        if (metrics := payload.get(_METRICS)) is not None:
             yield from _tokens(
                 member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount")
             )
             if not self._format.has_end:
                 yield End()
 
-    def _family(self, said: Json) -> _Family | None:
-        """What is said counts above the model's id, for some models speak two formats.
+    def _family(self, payload: Json) -> _Family | None:
+        """Return the family of a response: by its shape, else by the model's id.
 
-        Of text, the id tells more.
+        Some models speak two formats, so the shape wins; between text formats the id is the better
+        evidence.
         """
-        known, found = _family_of(self._ctx.dialect or self._ctx.asked.facts.model), _told(said)
-        if known is None or found is None:
-            return found or known
-        return known if known.format == found.format == "completions" else found
+        by_model, by_shape = (
+            _family_of(self._ctx.dialect or self._ctx.request.facts.model),
+            _family_by_shape(payload),
+        )
+        if by_model is None or by_shape is None:
+            return by_shape or by_model
+        return by_model if by_model.format == by_shape.format == "completions" else by_shape
 
 
-def _unwrapped(thing: Any) -> Any:
-    """What an event or a body holds.
+def _payload_of(event: Any) -> Any:
+    """Return the JSON that an event or a body wraps.
 
     Boto3 gives a chunk's bytes as they are, JSON has them in base64.
     """
-    if member(thing, "ResponseMetadata") is not None:
-        return member(thing, "body")
-    if (chunk := member(thing, "chunk")) is None:
-        return thing
-    said = member(chunk, "bytes")
+    if member(event, "ResponseMetadata") is not None:
+        return member(event, "body")
+    if (chunk := member(event, "chunk")) is None:
+        return event
+    encoded = member(chunk, "bytes")
     try:
         return parse(
-            said if isinstance(said, bytes) else base64.b64decode(text(said), validate=True)
+            encoded
+            if isinstance(encoded, bytes)
+            else base64.b64decode(text(encoded), validate=True)
         )
     except (DecodeError, ValueError):  # base64's is one, too
         return None
 
 
-def _exception(said: Json) -> Json | None:
+def _error_event(payload: Json) -> Json | None:
     """An exception as an error, its type beside its message."""
-    name = next(iter(said), "")
-    return bedrock_converse.exception(name, said[name]) if name.endswith("Exception") else None
+    name = next(iter(payload), "")
+    return bedrock_converse.error_event(name, payload[name]) if name.endswith("Exception") else None
 
 
-def _guarded(rows: Mapping[str, Row]) -> Mapping[str, Row]:
+def _with_guardrail(rows: Mapping[str, Row]) -> Mapping[str, Row]:
     """Return a family's table for a response that a guardrail replaced.
 
     The reason of such a response still looks clean.
     """
     clean = (StopReason.END_TURN, StopReason.TOOL_CALL)
-    return {raw: _GUARDED if row.reason in clean else row for raw, row in rows.items()}
+    return {raw: _GUARDRAIL_ROW if row.reason in clean else row for raw, row in rows.items()}
 
 
-def _with_reasons(said: Json) -> Json:
+def _with_reasons(reply: Json) -> Json:
     """Return a reply of OpenAI's format with `stop_reason` of its choices as `finish_reason`.
 
     Mistral's chat and DeepSeek-R1 say `stop_reason` on Bedrock (user guide, "Mistral AI chat
     completion", "DeepSeek models").
     """
-    return {**said, "choices": [_with_reason(each) for each in items(said.get("choices"))]}
+    return {**reply, "choices": [_with_reason(choice) for choice in items(reply.get("choices"))]}
 
 
 def _with_reason(choice: Any) -> Any:
@@ -350,37 +365,39 @@ def _with_reason(choice: Any) -> Any:
     return {**choice, "finish_reason": choice["stop_reason"], "stop_reason": None}
 
 
-def _tokens(asked: Any, answered: Any) -> Iterator[Part]:
-    if (usage := Usage(count(asked), count(answered))) != Usage():
-        yield Tokens(usage, beside=True)
+def _tokens(input_tokens: Any, output_tokens: Any) -> Iterator[Part]:
+    if (usage := Usage(count(input_tokens), count(output_tokens))) != Usage():
+        yield Tokens(usage, is_fallback=True)
 
 
 def _headers(headers: Mapping[str, str]) -> Iterator[Part]:
-    """What an answer's headers say of its tokens."""
-    known = {name.lower(): value for name, value in headers.items()}
-    figures = (known.get(name, "") for name in _HEADERS)
-    return _tokens(*(int(each) if re.fullmatch(r"[0-9]{1,15}", each) else None for each in figures))
+    """Yield the usage that the response headers count."""
+    values = {name.lower(): value for name, value in headers.items()}
+    figures = (values.get(name, "") for name in _HEADERS)
+    return _tokens(
+        *(int(figure) if re.fullmatch(r"[0-9]{1,15}", figure) else None for figure in figures)
+    )
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    said = _unwrapped(data)
-    if (family := _told(said)) is not None:
-        return family.inner.faulty(said, whole)
-    if isinstance(said, dict) and not whole:
+def _shape_error(data: Any, is_body: bool) -> str | None:
+    payload = _payload_of(data)
+    if (family := _family_by_shape(payload)) is not None:
+        return family.inner.shape_error(payload, is_body)
+    if isinstance(payload, dict) and not is_body:
         return None
     expected = "the body of an invoked model is an object of its family's format"
-    if not whole:
+    if not is_body:
         expected = "an event of an invoked model's stream is a chunk that holds one JSON object"
     return f"{expected}, not {shortened(repr(data), 80)}"
 
 
 def _failed(data: Any) -> Any:
-    said = _unwrapped(data)
-    if not isinstance(said, dict):
+    payload = _payload_of(data)
+    if not isinstance(payload, dict):
         return None
-    if (family := _told(said)) is not None:
-        return family.inner.failed(said)
-    return _exception(said) or (said if said.get("error") else None)
+    if (family := _family_by_shape(payload)) is not None:
+        return family.inner.error_in(payload)
+    return _error_event(payload) or (payload if payload.get("error") else None)
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -391,18 +408,18 @@ alone."""
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body in the format of the model's family; model and streaming are said by the path.
+    """Write the body in the format of the model's family; the path has model and streaming.
 
     Args:
-        dialect: the family, where the model's id does not tell it. A model of no known family, such
-            as an imported one, is asked in the chat format.
+        dialect: the family, if the model's id does not decide it. A model of an unknown family,
+            such as an imported one, gets a request in the chat format.
     """
     family = _family_of(dialect or request.model) or _CHAT
     body = family.inner.encode(request, stream=stream, dialect=family.dialect)
-    said_twice = {"model", "stream_options"} | (
+    path_members = {"model", "stream_options"} | (
         {"stream"} if family != _FAMILIES["command"] else set()
     )
-    body = {name: value for name, value in body.items() if name not in said_twice}
+    body = {name: value for name, value in body.items() if name not in path_members}
     if family == _FAMILIES["claude"]:
         return {"anthropic_version": "bedrock-2023-05-31", **body}
     if family == _CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
@@ -412,21 +429,21 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 def resume(
     request: Request,
-    cut: ChatResponse,
+    response: ChatResponse,
     *,
     prompt: str,
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """The request that asks for the rest of a cut response, as the family's own format asks."""
+    """Return the request for the rest of a truncated response, as the family's format does."""
     family = _family_of(dialect or request.model) or _CHAT
     return family.inner.resume(
-        request, cut, prompt=prompt, strategy=strategy, dialect=family.dialect
+        request, response, prompt=prompt, strategy=strategy, dialect=family.dialect
     )
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a body asks for, or a call of boto3 (`modelId`, `body`)."""
+    """Summarize a request body, or a call of boto3 (`modelId`, `body`)."""
     model = text(kwargs.get("modelId")) or text(kwargs.get("model"))
     body = kwargs.get("body", kwargs)
     if isinstance(body, bytes | str):
@@ -434,13 +451,13 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
             body = parse(body)
         except DecodeError:
             body = None
-    said = {
+    members = {
         **(body if isinstance(body, Mapping) else {}),
         "model": model,
         "stream": kwargs.get("stream") is True,
     }
-    summary = _asked(said).inner.request_summary(said)
-    summary.stream_usage, summary.generates = True, _generates(said)
+    summary = _request_family(members).inner.request_summary(members)
+    summary.stream_usage, summary.generates = True, _generates(members)
     return summary
 
 
@@ -456,10 +473,10 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
         UsageError: the family does not stream, or has no word for the reason.
     """
     family = _family_of(dialect or response.model or "") or _CHAT
-    inner = family.inner.reply(response, stream=stream, dialect=family.dialect)
-    if not isinstance(inner, list):
-        return inner
-    chunks = [event.data for event in inner if event.data != DONE]
+    reply = family.inner.reply(response, stream=stream, dialect=family.dialect)
+    if not isinstance(reply, list):
+        return reply
+    chunks = [event.data for event in reply if event.data != DONE]
     usage = response.usage
     if chunks and usage is not None and response.stop.terminal_seen:
         metrics = {
@@ -480,18 +497,18 @@ FORMAT: Final = Format(
     voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/invoke[|-with-response-stream]"},
-    routed=routed_by(
+    match_path=routed_by(
         rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)"
         rf"|(?P<whole>))"
     ),
     body=encode,
     resume=resume,
     own_summary=request_summary,
-    inner=lambda body: _asked(body).inner,
-    reader=Reader,
-    called=("the body of an invoked model", "an event of an invoked model's stream"),
-    own_faulty=_faulty,
-    failed=_failed,
+    inner=lambda body: _request_family(body).inner,
+    reader=InvokeReader,
+    labels=("the body of an invoked model", "an event of an invoked model's stream"),
+    own_shape_error=_shape_error,
+    error_in=_failed,
     headers=_headers,
     own_rows=lambda ctx: _ROWS,
     own_reasons=REASONS,

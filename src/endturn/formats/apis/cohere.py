@@ -21,34 +21,34 @@ from endturn.formats.errors import error_words, label_of
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE, END_WORDS
-from endturn.formats.next_request import resumes_message, unfinished_message
+from endturn.formats.next_request import message_resumer, unfinished_message
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     usage_in,
 )
 from endturn.formats.reading import (
     as_arguments,
     as_text,
     count,
-    first,
+    first_member,
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     text,
 )
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.request_summary import SEGMENTS, routed_by, summarize_request
 from endturn.formats.scripting import (
     ScriptedBlock,
     scripted_blocks,
@@ -64,11 +64,11 @@ NAME: Final = "cohere"
 
 # --- Replies --------------------------------------------------------------------------------------
 
-_KINDS: Final = ("text", "thinking")
+_CONTENT_KINDS: Final = ("text", "thinking")
 """The kinds of content that are read; other ones go back as they are."""
 
 
-class Reader:
+class CohereReader:
     """Reads events or a body of either version, each known by its shape.
 
     v2's events have a `type`, v1's an `event_type`; v2's body has a `message`, v1's a `text`.
@@ -77,8 +77,8 @@ class Reader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._id: str | None = None
-        self._calls = 0
-        self._spoke = False
+        self._call_count = 0
+        self._has_text = False
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
@@ -92,16 +92,18 @@ class Reader:
             case "tool-plan-delta":
                 yield from self._plan(member(message, "tool_plan"))
             case "tool-call-start":
-                yield self._call(_one(member(message, "tool_calls")))
-            case "tool-call-delta" if self._calls:
-                function = member(_one(member(message, "tool_calls")), "function")
-                yield Call(self._calls - 1, arguments=as_arguments(member(function, "arguments")))
-            case "tool-call-end" if self._calls:
-                yield Call(self._calls - 1, closed=True)
+                yield self._call(_first_entry(member(message, "tool_calls")))
+            case "tool-call-delta" if self._call_count:
+                function = member(_first_entry(member(message, "tool_calls")), "function")
+                yield ToolCallPart(
+                    self._call_count - 1, arguments=as_arguments(member(function, "arguments"))
+                )
+            case "tool-call-end" if self._call_count:
+                yield ToolCallPart(self._call_count - 1, closed=True)
             case "citation-start":
-                yield from self._cited(member(message, "citations"))
+                yield from self._citations(member(message, "citations"))
             case "message-start" | "stream-start":
-                yield self._named(event)
+                yield self._head(event)
             case "message-end":
                 yield from _end(
                     member(delta, "finish_reason"), member(delta, "usage"), member(delta, "error")
@@ -113,18 +115,20 @@ class Reader:
                 yield from self._content(0, event if text(member(event, "text")) else call)
                 if text(member(call, "name")):
                     yield self._call(call)
-                elif self._calls:
-                    yield Call(self._calls - 1, arguments=as_arguments(member(call, "parameters")))
+                elif self._call_count:
+                    yield ToolCallPart(
+                        self._call_count - 1, arguments=as_arguments(member(call, "parameters"))
+                    )
             case "tool-calls-generation":
-                yield from self._finished(event)
+                yield from self._final_response(event)
             case "stream-end":
                 response = member(event, "response")
-                yield from self._finished(response)
-                yield self._named(response)
+                yield from self._final_response(response)
+                yield self._head(response)
                 reason = member(event, "finish_reason") or member(response, "finish_reason")
                 yield from _end(reason, member(response, "meta"), member(event, "error"))
             case "error":
-                yield Fault(member(event, "error") or event)
+                yield ErrorPart(member(event, "error") or event)
             case None:
                 yield from self._body(event)
 
@@ -133,106 +137,112 @@ class Reader:
         message = member(body, "message")
         is_v2 = isinstance(message, Mapping)
         if not is_v2 and (error := member(body, "error") or (body if text(message) else None)):
-            yield Fault(error)
+            yield ErrorPart(error)
             return
         holder, content = (
             (message, member(message, "content")) if is_v2 else (body, member(body, "text"))
         )
         if content is None and not is_v2 and member(body, "tool_calls") is None:
             return
-        yield self._named(body)
+        yield self._head(body)
         is_plain = isinstance(content, str | bool | int | float)
-        words = None if self._keep or is_plain else only_text(items(content), "text")
-        if words:
-            self._spoke, content = True, None
-            yield Text(words)
+        plain_text = None if self._keep or is_plain else only_text(items(content), "text")
+        if plain_text:
+            self._has_text, content = True, None
+            yield Text(plain_text)
         for index, part in enumerate([{"text": content}] if is_plain else items(content)):
             yield from self._content(index, part)
         yield from self._plan(member(holder, "tool_plan"))
-        yield from self._cited(member(message, "citations"))
+        yield from self._citations(member(message, "citations"))
         reason, usage = member(body, "finish_reason"), member(body, "usage") or member(body, "meta")
-        # Without any reason, nothing says that a call is whole but the call itself.
-        closed = None if raw_text(reason) is None else True
-        called = items(member(holder, "tool_calls"))
-        if closed and not self._keep and len(called) > 1:
-            finished = finished_calls(map(_plain_call, called[:-1]))
-            self._calls += len(finished)
-            yield Calls(finished)
-            called = called[len(finished) :]
-        for raw in called:
-            call = self._call(raw, closed)
-            if closed is None:
-                given = call.arguments
-                call = call._replace(closed=isinstance(given, dict) or arguments(given) is not None)
+        # Without a reason, only the arguments show whether a call is complete.
+        is_closed = None if raw_text(reason) is None else True
+        tool_calls = items(member(holder, "tool_calls"))
+        if is_closed and not self._keep and len(tool_calls) > 1:
+            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
+            self._call_count += len(finished)
+            yield FinishedCalls(finished)
+            tool_calls = tool_calls[len(finished) :]
+        for raw in tool_calls:
+            call = self._call(raw, is_closed)
+            if is_closed is None:
+                call_arguments = call.arguments
+                call = call._replace(
+                    closed=isinstance(call_arguments, dict) or arguments(call_arguments) is not None
+                )
             yield call
         yield from _end(reason, usage, None)
-        yield End(whole=True)
+        yield End(is_body=True)
 
-    def _finished(self, whole: Any) -> Iterator[Part]:
-        """The whole of what chunks began: the text, where none has come, and every call."""
-        if not self._spoke:
-            yield from self._content(0, {"text": member(whole, "text")})
-        if calls := items(member(whole, "tool_calls")):
-            self._calls = 0
+    def _final_response(self, response: Any) -> Iterator[Part]:
+        """Yield the final response of a stream: the text, if none has come, and every call."""
+        if not self._has_text:
+            yield from self._content(0, {"text": member(response, "text")})
+        if calls := items(member(response, "tool_calls")):
+            self._call_count = 0
             for call in calls:
                 yield self._call(call, True)
 
     def _content(self, index: Any, content: Any) -> Iterator[Part]:
-        """A piece of content: its kind is what it says, or the member that it has."""
+        """Yield a piece of content; its kind is its `type`, or the member that it has."""
         kind = text(member(content, "type")) or next(
-            (each for each in _KINDS if as_text(member(content, each))), ""
+            (name for name in _CONTENT_KINDS if as_text(member(content, name))), ""
         )
         piece = as_text(member(content, kind))
         if kind == "text":
-            self._spoke = self._spoke or piece != ""
+            self._has_text = self._has_text or piece != ""
             yield Text(piece)
         elif kind == "thinking":
             yield Reasoning(piece)
         if self._keep and kind:
             yield Block(
                 (count(index), kind),
-                {"type": kind, kind: piece} if kind in _KINDS else dict(content),
+                {"type": kind, kind: piece} if kind in _CONTENT_KINDS else dict(content),
             )
 
     def _plan(self, plan: Any) -> Iterator[Part]:
-        """A piece of the plan that comes before calls: thinking that the provider shows."""
+        """Yield a piece of the plan that precedes calls: thinking that the provider shows."""
         if piece := text(plan):
             yield Reasoning(piece)
             yield Block("message", {"tool_plan": piece})
 
-    def _cited(self, citations: Any) -> Iterator[Part]:
+    def _citations(self, citations: Any) -> Iterator[Part]:
         """Citations of a body, or the one of an event."""
-        if found := [each for each in _listed(citations) if isinstance(each, Mapping)]:
-            yield Block("message", {"citations": found})
+        if entries := [entry for entry in _as_list(citations) if isinstance(entry, Mapping)]:
+            yield Block("message", {"citations": entries})
 
-    def _call(self, call: Any, closed: bool | None = None) -> Call:
+    def _call(self, call: Any, closed: bool | None = None) -> ToolCallPart:
         """A call that begins.
 
         V2's is a `function` with `arguments` in JSON, v1's has `parameters` and no id.
         """
-        about, place = member(call, "function") or call, self._calls
-        self._calls += 1
-        given = as_arguments(first(about, "arguments", "parameters"))
-        id_ = id_text(member(call, "id")) or minted(self._id, place)
-        return Call(
-            place, id_, text(member(about, "name")), "" if given is None else given, closed=closed
+        function, number = member(call, "function") or call, self._call_count
+        self._call_count += 1
+        call_arguments = as_arguments(first_member(function, "arguments", "parameters"))
+        id_ = id_text(member(call, "id")) or mint_id(self._id, number)
+        return ToolCallPart(
+            number,
+            id_,
+            text(member(function, "name")),
+            "" if call_arguments is None else call_arguments,
+            closed=closed,
         )
 
-    def _named(self, holder: Any) -> Part:
+    def _head(self, holder: Any) -> Part:
         ids = (id_text(member(holder, name)) for name in ("id", "generation_id", "response_id"))
         self._id = self._id or next(filter(None, ids), None)
         return Head(self._id)
 
 
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
-    """The end. Without a reason it is none: what it says instead is an error, or nothing."""
-    if (found := usage_in(NAME, usage)) is not None:
-        yield Tokens(found)
+    """Yield the end of a response. Without a reason it is no end, but an error or nothing."""
+    if (totals := usage_in(NAME, usage)) is not None:
+        yield Tokens(totals)
     if raw_text(reason) is not None:
         yield Reason(reason, detail=label_of(error) if error else None)
         yield End()
     elif error:
-        yield Fault(error)
+        yield ErrorPart(error)
 
 
 def _plain_call(call: Json) -> tuple[Any, Any, Any]:
@@ -241,32 +251,36 @@ def _plain_call(call: Json) -> tuple[Any, Any, Any]:
     return call["id"], function["name"], function["arguments"]
 
 
-def _listed(value: Any) -> Iterable[Any]:
+def _as_list(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else (value,)
 
 
-def _one(value: Any) -> Any:
-    """The one thing that an event holds; some servers write a list of it."""
-    return next(iter(_listed(value)), None)
+def _first_entry(value: Any) -> Any:
+    """Return the one value that an event holds; some servers write a list of one."""
+    return next(iter(_as_list(value)), None)
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The one message, in v2's shape whatever the version."""
-    kept = fold.blocks
-    beside = kept.pop("message", {})
+    blocks = fold.blocks
+    message_members = blocks.pop("message", {})
     calls = []
     for call in fold.calls.values():
-        said = (
+        arguments_text = (
             "".join(call.pieces)
-            if call.given is None
-            else json.dumps(call.given, ensure_ascii=False)
+            if call.arguments_object is None
+            else json.dumps(call.arguments_object, ensure_ascii=False)
         )
         calls.append(
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": said}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments_text},
+            }
         )
-    found = {"content": [*kept.values()], "tool_calls": calls, **beside}
-    if any(found.values()):
-        yield {"role": "assistant", **{name: value for name, value in found.items() if value}}
+    answer = {"content": [*blocks.values()], "tool_calls": calls, **message_members}
+    if any(answer.values()):
+        yield {"role": "assistant", **{name: value for name, value in answer.items() if value}}
 
 
 def _failed(data: Any) -> Any:
@@ -286,23 +300,25 @@ def _failed(data: Any) -> Any:
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for.
+    """Summarize a request.
 
-    Of v1, the results of tools and the new message stand after its history.
+    In v1, the tool results and the new message follow the history.
     """
     message, results = kwargs.get("message"), items(kwargs.get("tool_results"))
     if items(kwargs.get("messages")) or not isinstance(message, str):
-        return asked(NAME, kwargs)
+        return summarize_request(NAME, kwargs)
     history = [*items(kwargs.get("chat_history"))]
     history += [{"role": "TOOL", "tool_results": results}] if results else []
     history += [{"role": "user", "content": message}] if message else []
-    return asked(NAME, kwargs, history=history, system=text(kwargs.get("preamble")) or None)
+    return summarize_request(
+        NAME, kwargs, history=history, system=text(kwargs.get("preamble")) or None
+    )
 
 
 # --- Scripted responses, of v2 --------------------------------------------------------------------
 
 _ID: Final = "c14c80c3-18eb-4519-9460-0000"
-"""How scripted ids begin: with eight digits more they are UUIDs, as Cohere's are."""
+"""The start of scripted ids: with eight digits more they are UUIDs, as Cohere's are."""
 
 
 def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -410,18 +426,18 @@ FORMAT: Final = Format(
     provider="cohere",
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
     paths={"": "/v2/chat", "v1": "/v1/chat"},
-    routed=routed_by(rf"{SEGMENTS}/v2/chat"),
+    match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
     body=encode,
-    resume=resumes_message(NAME, unfinished),
+    resume=message_resumer(NAME, unfinished),
     unfinished=unfinished_message(unfinished),
     one_message=True,
     own_summary=request_summary,
-    reader=Reader,
-    called=("a chat response", "an event of a chat stream"),
-    needs=("message", "text", "tool_calls"),
-    kinds=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
-    objects=("tool_calls[]",),
-    failed=_failed,
+    reader=CohereReader,
+    labels=("a chat response", "an event of a chat stream"),
+    required_paths=("message", "text", "tool_calls"),
+    event_types=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
+    object_paths=("tool_calls[]",),
+    error_in=_failed,
     blocks=_blocks,
     end_words=(*END_WORDS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
     has_end=True,

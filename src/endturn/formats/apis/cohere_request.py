@@ -93,18 +93,18 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     """An assistant's message; nothing where it says nothing."""
     if own and replays_message(message, own):
-        return _replayed(message, own)
+        return _replay_message(message, own)
     calls = [function_call(call, written_arguments(call)) for call in message.tool_calls]
     content = message.content if message.text.strip() else None
     written = present({"role": "assistant", "content": content, "tool_calls": calls or None})
     return [written] if len(written) > 1 else []
 
 
-def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
+def _replay_message(message: Message, own: Sequence[Json]) -> list[Json]:
     written = without_lost_calls(message, own[0])
     content = written.get("content")
     if isinstance(content, list):
-        content = written["content"] = [part for part in content if _says(part)]
+        content = written["content"] = [part for part in content if _has_content(part)]
     visible = text(content).strip() or any(
         member(part, "type") != "thinking" for part in items(content)
     )
@@ -115,25 +115,30 @@ def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
     return [written] if "tool_calls" in written or visible else []
 
 
-def _says(part: Any) -> bool:
+def _has_content(part: Any) -> bool:
     kind = member(part, "type")
     return kind not in ("text", "thinking") or bool(text(member(part, kind)).strip())
 
 
-def unfinished(message: Json, said: str | None) -> Json:
+def unfinished(message: Json, answer_text: str | None) -> Json:
     """Return the message of a cut response as it may be sent back.
 
     Its calls and their plan are left out, and thinking that led to nothing.
     """
-    content = [dict(part) for part in items(message.get("content")) if _says(part)]
+    content = [dict(part) for part in items(message.get("content")) if _has_content(part)]
     while content and content[-1].get("type") == "thinking":
         content.pop()
-    if content and content[-1].get("type") == "text" and said is not None and said == said.rstrip():
+    if (
+        content
+        and content[-1].get("type") == "text"
+        and answer_text is not None
+        and answer_text == answer_text.rstrip()
+    ):
         content[-1]["text"] = text(content[-1].get("text")).rstrip()
-    kept = {
+    members = {
         name: value for name, value in message.items() if name not in ("tool_calls", "tool_plan")
     }
-    return {**kept, "content": content}
+    return {**members, "content": content}
 
 
 # --- v1: one message, the history before it, results of tools without ids -------------------------
@@ -192,14 +197,15 @@ def _conversation_v1(messages: tuple[Message, ...]) -> Json:
             history[-1]["tool_results"].append(result)
             continue
         if message.tool_calls:
-            asks = {
-                each.id: each.arguments or arguments(each.arguments_raw) or {}
-                for each in message.tool_calls
+            parameters = {
+                tool_call.id: tool_call.arguments or arguments(tool_call.arguments_raw) or {}
+                for tool_call in message.tool_calls
             }
             entry["tool_calls"] = [
-                {"name": each.name, "parameters": asks[each.id]} for each in message.tool_calls
+                {"name": tool_call.name, "parameters": parameters[tool_call.id]}
+                for tool_call in message.tool_calls
             ]
-            calls |= zip(asks, entry["tool_calls"], strict=True)
+            calls |= zip(parameters, entry["tool_calls"], strict=True)
         if message.role != "assistant" or message.text.strip() or message.tool_calls:
             history.append(entry)
     last = history.pop() if messages and messages[-1].role in ("user", "tool") else {}

@@ -18,7 +18,7 @@ from endturn.formats.apis.completions_request import BEDROCK, encode, request_su
 from endturn.formats.apis.completions_script import FULL_WINDOW, script, script_error
 from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
-from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
+from endturn.formats.parts import ErrorPart, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import as_text, count, id_text, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import TAIL, Context, Voice
@@ -29,44 +29,44 @@ NAME: Final = "completions"
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Where one service's replies hold what: members, or paths of them; "" where they do not.
+    """The members, or paths of members, of one service's replies; "" for what they lack.
 
-    Of several paths the first counts that says something.
+    Of several paths the first counts that holds a value.
 
     Attributes:
-        heads: members by any of which a reply of this shape is known.
+        markers: members by any of which a reply of this shape is known.
         answers: the member that lists the answers; "" where the reply is the answer.
         index: an answer's member that says which it is; "" where its place does.
-        text, reason, matched: from an answer, what it says, why it stopped, and on which stop
-            sequence.
-        spent: field of Usage → where its figure stands, first from the answer, then from the reply.
-        id, by: the response's id and model.
+        text, reason, stop_sequence: an answer's text, its stop reason, and the stop sequence that
+            matched.
+        usage: field of Usage → where its figure stands, first from the answer, then from the reply.
+        id, model: the response's id and model.
     """
 
-    heads: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
     answers: str = ""
     index: str = ""
     text: str = ""
     reason: str = ""
-    matched: str = ""
+    stop_sequence: str = ""
     id: str = "id"
-    by: str = "model"
-    spent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    model: str = "model"
+    usage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def fits(self, reply: Any) -> bool:
-        """Whether a reply, or an event of a stream, is of this shape."""
-        return _has(reply, self.heads)
+    def matches(self, reply: Any) -> bool:
+        """Return whether a reply, or an event of a stream, has this shape."""
+        return _has(reply, self.markers)
 
     def answers_in(self, reply: Any) -> Any:
-        """The answers of a reply or an event: a list's, those that it lists, or itself."""
-        listed = reply if isinstance(reply, list) else member(reply, self.answers)
-        return (reply,) if listed is None else items(listed)
+        """Return the answers of a reply or an event: a list's, those that it lists, or itself."""
+        answers = reply if isinstance(reply, list) else member(reply, self.answers)
+        return (reply,) if answers is None else items(answers)
 
 
-def _has(thing: Any, names: Iterable[str]) -> bool:
-    # a generator costs twice as much, and this is asked of every event
+def _has(holder: Any, names: Iterable[str]) -> bool:
+    # a generator costs twice as much, and this runs for every event
     for name in names:  # noqa: SIM110
-        if member(thing, name) is not None:
+        if member(holder, name) is not None:
             return True
     return False
 
@@ -74,14 +74,14 @@ def _has(thing: Any, names: Iterable[str]) -> bool:
 SHAPES: Final[Mapping[str, Shape]] = {
     "": Shape(  # OpenAI's, and who took it over
         # Writer's streams hold nothing but a text, as their `value`: see `_text`.
-        heads=("choices", "value"),
+        markers=("choices", "value"),
         answers="choices",
         index="index",
         text="text",
         reason="finish_reason",
         # vLLM: the stop string, or a token's number, which says nothing to a reader
-        matched="stop_reason",
-        spent={
+        stop_sequence="stop_reason",
+        usage={
             "input_tokens": ("usage.prompt_tokens",),
             "output_tokens": ("usage.completion_tokens",),
             "reasoning_tokens": ("usage.completion_tokens_details.reasoning_tokens",),
@@ -89,107 +89,107 @@ SHAPES: Final[Mapping[str, Shape]] = {
         },
     ),
     "tgi": Shape(  # Hugging Face's text-generation-inference; its text: see `_tgi_text`
-        heads=("generated_text", "token"),
+        markers=("generated_text", "token"),
         reason="details.finish_reason",
-        spent={
+        usage={
             "input_tokens": ("details.input_length",),
             "output_tokens": ("details.generated_tokens",),
         },
     ),
     "llamacpp": Shape(
-        heads=("content",),
+        markers=("content",),
         index="index",
         text="content",
-        matched="stopping_word",
-        spent={"input_tokens": ("tokens_evaluated",), "output_tokens": ("tokens_predicted",)},
+        stop_sequence="stopping_word",
+        usage={"input_tokens": ("tokens_evaluated",), "output_tokens": ("tokens_predicted",)},
     ),
     "sglang": Shape(
-        heads=("meta_info",),
+        markers=("meta_info",),
         index="index",
         text="text",
         reason="meta_info.finish_reason",
         id="meta_info.id",
-        spent={
+        usage={
             "input_tokens": ("meta_info.prompt_tokens",),
             "output_tokens": ("meta_info.completion_tokens",),
             "cache_read_tokens": ("meta_info.cached_tokens",),
         },
     ),
     "titan": Shape(
-        heads=("inputTextTokenCount", "outputText", "completionReason"),
+        markers=("inputTextTokenCount", "outputText", "completionReason"),
         answers="results",
         text="outputText",
         reason="completionReason",
-        spent={
+        usage={
             "input_tokens": ("inputTextTokenCount",),
             "output_tokens": ("tokenCount", "totalOutputTextTokenCount"),
         },
     ),
     "watsonx": Shape(
-        heads=("results",),
+        markers=("results",),
         answers="results",
         text="generated_text",
         reason="stop_reason",
-        by="model_id",
-        spent={"input_tokens": ("input_token_count",), "output_tokens": ("generated_token_count",)},
+        model="model_id",
+        usage={"input_tokens": ("input_token_count",), "output_tokens": ("generated_token_count",)},
     ),
     "llama": Shape(
-        heads=("generation", "generation_token_count"),
+        markers=("generation", "generation_token_count"),
         text="generation",
         reason="stop_reason",
-        spent={
+        usage={
             "input_tokens": ("prompt_token_count",),
             "output_tokens": ("generation_token_count",),
         },
     ),
-    "mistral": Shape(heads=("outputs",), answers="outputs", text="text", reason="stop_reason"),
+    "mistral": Shape(markers=("outputs",), answers="outputs", text="text", reason="stop_reason"),
     "command": Shape(
-        heads=("generations", "is_finished"),
+        markers=("generations", "is_finished"),
         answers="generations",
         index="index",
         text="text",
         reason="finish_reason",
-        spent={  # Cohere's own API counts in `meta`; Bedrock leaves it to its headers
+        usage={  # Cohere's own API counts in `meta`; Bedrock leaves it to its headers
             "input_tokens": ("meta.tokens.input_tokens", "meta.billed_units.input_tokens"),
             "output_tokens": ("meta.tokens.output_tokens", "meta.billed_units.output_tokens"),
         },
     ),
     "claude_text": Shape(
-        heads=("completion",), text="completion", reason="stop_reason", matched="stop"
+        markers=("completion",), text="completion", reason="stop_reason", stop_sequence="stop"
     ),
     "alephalpha": Shape(
-        heads=("model_version", "completion", "num_tokens_generated"),
+        markers=("model_version", "completion", "num_tokens_generated"),
         answers="completions",
         index="index",
         text="completion",
         reason="finish_reason",
-        spent={
+        usage={
             "input_tokens": ("num_tokens_prompt_total",),
             "output_tokens": ("num_tokens_generated",),
         },
     ),
     "ai21": Shape(
-        heads=("completions",), answers="completions", text="data.text", reason="finishReason"
+        markers=("completions",), answers="completions", text="data.text", reason="finishReason"
     ),
 }
-"""dialect → its shape, in the order in which a reply is tried where nobody said whose it is."""
+"""dialect → its shape, in the order in which a reply of an unknown dialect is tried."""
 
 
 @cache
-def _at(path: str) -> Callable[[Any], Any]:
-    """What reads the end of a path of members."""
+def _path_reader(path: str) -> Callable[[Any], Any]:
+    """Return a function that reads the value at the end of a path of members."""
     names = path.split(".")
     return (
-        (lambda thing: reduce(member, names, thing))
+        (lambda holder: reduce(member, names, holder))
         if len(names) > 1
-        else lambda thing: member(thing, path)
+        else lambda holder: member(holder, path)
     )
 
 
 def _text(answer: Any) -> Any:
     """A choice's text, or an event of Writer's, which is nothing but its `value`."""
-    said = member(answer, "text")
-    return member(answer, "value") if said is None else said
+    value = member(answer, "text")
+    return member(answer, "value") if value is None else value
 
 
 def _tgi_text(answer: Any) -> Any:
@@ -212,139 +212,147 @@ def _llamacpp_reason(answer: Any) -> str | None:
     if member(answer, "stop") is not True:
         return None
     older = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
-    told = (kind for name, kind in older.items() if member(answer, name) is True)
-    kind = text(member(answer, "stop_type")) or next(told, "none")
+    kinds = (kind for name, kind in older.items() if member(answer, name) is True)
+    kind = text(member(answer, "stop_type")) or next(kinds, "none")
     return FULL_WINDOW if kind == "limit" and member(answer, "truncated") is True else kind
 
 
-def _sglang_matched(answer: Any) -> Any:
-    """The stop string that matched (a number is a token's), or what an abort says of itself."""
+def _sglang_stop_sequence(answer: Any) -> Any:
+    """Return the stop string that matched (a number is a token's), or an abort's message."""
     reason = member(member(answer, "meta_info"), "finish_reason")
     return text_or_none(member(reason, "matched")) or member(reason, "message")
 
 
-_OWN: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
+_READERS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
     ("", "text"): _text,
     ("tgi", "text"): _tgi_text,
     ("llamacpp", "reason"): _llamacpp_reason,
-    ("sglang", "matched"): _sglang_matched,
+    ("sglang", "stop_sequence"): _sglang_stop_sequence,
 }
-"""What of a shape is no path."""
+"""dialect and member of its shape → its reader, for values that are not at the end of a path."""
 
 
-def told(reply: Any, dialect: str) -> str | None:
-    """Whose shape a reply or an event has.
+def shape_of(reply: Any, dialect: str) -> str | None:
+    """Return the dialect whose shape a reply or an event has; None if no shape matches.
 
-    The dialect's if it fits, else that of the first that does.
+    The given dialect if its shape matches, else the first whose shape does.
     """
     first = next(iter(reply), None) if isinstance(reply, list) else reply
-    if dialect in SHAPES and SHAPES[dialect].fits(first):
+    if dialect in SHAPES and SHAPES[dialect].matches(first):
         return dialect
-    return next((name for name, shape in SHAPES.items() if shape.fits(first)), None)
+    return next((name for name, shape in SHAPES.items() if shape.matches(first)), None)
 
 
 @cache
 def _rows(shape: str, dialect: str) -> Mapping[str, Row]:
-    """The table of a reply: a shape has words of its own, whoever answers in it."""
+    """Return the table of a reply: a shape has words of its own, whichever service uses it."""
     own = tables(NAME)[shape]
     return {**own, **rows_of(NAME, dialect), **own}
 
 
-class Reader:
+class CompletionsReader:
     """Reads events or a body, each known by its members.
 
-    Of no known shape (pings) they say nothing.
+    Events without a known shape (pings) yield nothing.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx = ctx
-        self._speaks(ctx.dialect if ctx.dialect in SHAPES else "")
-        self._spent: dict[str, Any] = {}
-        self._named = False
-        self._begun: set[int] = set()
-        # What was said, of a text that each event repeats: its end and its length. SGLang with
-        # `--stream-output` sends pieces in the same shape: then nothing is repeated.
-        self._tail, self._chars, self._apart = "", 0, False
+        self._set_dialect(ctx.dialect if ctx.dialect in SHAPES else "")
+        self._usage_figures: dict[str, Any] = {}
+        self._is_named = False
+        self._started_answers: set[int] = set()
+        # The end and the length of the text so far, which each event of SGLang repeats. With
+        # `--stream-output` it sends pieces in the same shape: then nothing is repeated.
+        self._tail, self._char_count, self._is_incremental = "", 0, False
 
-    def _speaks(self, dialect: str) -> None:
+    def _set_dialect(self, dialect: str) -> None:
         shape = SHAPES[dialect]
         self._dialect, self._shape, self._rows = (
             dialect,
             shape,
             _rows(dialect, self._ctx.dialect or dialect),
         )
-        self._text = _OWN.get((dialect, "text")) or _at(shape.text)
-        self._reason = _OWN.get((dialect, "reason")) or _at(shape.reason)
+        self._text = _READERS.get((dialect, "text")) or _path_reader(shape.text)
+        self._reason = _READERS.get((dialect, "reason")) or _path_reader(shape.reason)
         self._figures = tuple(
-            {path.partition(".")[0] for paths in shape.spent.values() for path in paths}
+            {path.partition(".")[0] for paths in shape.usage.values() for path in paths}
         )
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
         head = next(iter(event), None) if isinstance(event, list) else event
-        dialect = self._dialect if _has(head, self._shape.heads) else told(head, self._ctx.dialect)
+        dialect = (
+            self._dialect if _has(head, self._shape.markers) else shape_of(head, self._ctx.dialect)
+        )
         if dialect is not None:
             if dialect != self._dialect:
-                self._speaks(dialect)
+                self._set_dialect(dialect)
                 yield Vocabulary(self._rows)
             shape = self._shape
             answers = shape.answers_in(event)
             for position, answer in enumerate(answers):
                 index = count(member(answer, shape.index)) if shape.index else None
                 index = position if index is None else index
-                if index == 0 and (said := as_text(self._text(answer))):
-                    yield Text(self._added(said) if dialect == "sglang" else said)
-                why = self._reason(answer)
-                if why is not None or index not in self._begun:
-                    self._begun.add(index)
-                    yield self._stopped(raw_text(why), index, answer)
+                if index == 0 and (answer_text := as_text(self._text(answer))):
+                    yield Text(self._new_text(answer_text) if dialect == "sglang" else answer_text)
+                reason = self._reason(answer)
+                if reason is not None or index not in self._started_answers:
+                    self._started_answers.add(index)
+                    yield self._reason_part(raw_text(reason), index, answer)
             if _has(head, self._figures) or (answers and _has(answers[0], self._figures)):
                 yield from self._usage(answers[0] if answers else None, head)
-            if not self._named:
-                named = id_text(_at(shape.id)(head)) or None, text_or_none(_at(shape.by)(head))
-                self._named = None not in named
-                yield Head(*named)
+            if not self._is_named:
+                identity = (
+                    id_text(_path_reader(shape.id)(head)) or None,
+                    text_or_none(_path_reader(shape.model)(head)),
+                )
+                self._is_named = None not in identity
+                yield Head(*identity)
         if error := error_in(event):
-            yield Fault(error)
+            yield ErrorPart(error)
 
-    def _stopped(self, raw: str | None, index: int, answer: Any) -> Reason:
+    def _reason_part(self, raw: str | None, index: int, answer: Any) -> Reason:
         row = None if raw is None else find_row(raw, self._rows)
         if row is not None and not row.terminal:
             return Reason(None, index)
-        matched = _OWN.get((self._dialect, "matched")) or _at(self._shape.matched)
-        return Reason(raw, index, text_or_none(matched(answer)))
+        read_match = _READERS.get((self._dialect, "stop_sequence"))
+        read_match = read_match or _path_reader(self._shape.stop_sequence)
+        return Reason(raw, index, text_or_none(read_match(answer)))
 
-    def _added(self, said: str) -> str:
-        """What a text adds to what was said, where events repeat it from the beginning."""
-        if not self._apart and said.startswith(self._tail, self._chars - len(self._tail)):
-            added = said[self._chars :]
+    def _new_text(self, answer_text: str) -> str:
+        """Return what a text adds to the text so far, if events repeat it from the beginning."""
+        tail_start = self._char_count - len(self._tail)
+        if not self._is_incremental and answer_text.startswith(self._tail, tail_start):
+            addition = answer_text[self._char_count :]
         else:
-            self._apart, added = True, said
-        self._tail, self._chars = (self._tail + added)[-TAIL:], self._chars + len(added)
-        return added
+            self._is_incremental, addition = True, answer_text
+        self._tail = (self._tail + addition)[-TAIL:]
+        self._char_count += len(addition)
+        return addition
 
     def _usage(self, answer: Any, event: Any) -> Iterator[Part]:
-        """The largest figures.
+        """Yield the largest figures so far.
 
-        Those of a stream grow, and some services say 0, or nothing, on its later events.
+        Those of a stream grow, and some services send 0, or none, with its later events.
         """
-        for name, paths in self._shape.spent.items():
+        for name, paths in self._shape.usage.items():
             for path in paths:
-                tokens = [count(_at(path)(holder)) for holder in (answer, event)]
-                found = tokens[1] if tokens[0] is None else tokens[0]
-                if found is not None and found >= self._spent.get(name, 0):
-                    self._spent[name] = found
-        if self._spent:
-            yield Tokens(Usage(**self._spent))
+                tokens = [count(_path_reader(path)(holder)) for holder in (answer, event)]
+                figure = tokens[1] if tokens[0] is None else tokens[0]
+                if figure is not None and figure >= self._usage_figures.get(name, 0):
+                    self._usage_figures[name] = figure
+        if self._usage_figures:
+            yield Tokens(Usage(**self._usage_figures))
 
 
 def error_in(reply: Any) -> Any:
-    """The error that a reply or an event reports, if it does.
+    """Return the error that a reply or an event reports; None if it reports none.
 
     An object, a text, or the first of a list (watsonx).
     """
-    listed = member(reply, "errors")
-    return member(reply, "error") or (listed and next(iter(items(listed)), None))
+    errors = member(reply, "errors")
+    return member(reply, "error") or (errors and next(iter(items(errors)), None))
 
 
 def _failed(data: Any) -> Any:
@@ -353,7 +361,7 @@ def _failed(data: Any) -> Any:
     error = error_in(first)
     return (
         {**first, "error": error}
-        if error and isinstance(first, Mapping) and told(data, "") is None
+        if error and isinstance(first, Mapping) and shape_of(data, "") is None
         else None
     )
 
@@ -384,16 +392,16 @@ FORMAT: Final = Format(
     provider="openai",
     voice=Voice("cmpl-", "call_", "x-request-id"),
     paths=_PATHS,
-    routed=routed_by(_PATH),
+    match_path=routed_by(_PATH),
     body=encode,
     resume=resume,
     own_summary=request_summary,
-    reader=Reader,
-    called=("a completion", "an event of a completion"),
-    needs=tuple(head for shape in SHAPES.values() for head in shape.heads),
-    objects=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
-    lists=True,
-    failed=_failed,
+    reader=CompletionsReader,
+    labels=("a completion", "an event of a completion"),
+    required_paths=tuple(head for shape in SHAPES.values() for head in shape.markers),
+    object_paths=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
+    accepts_list=True,
+    error_in=_failed,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

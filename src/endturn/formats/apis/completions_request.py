@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from endturn.calls import Strategy
 from endturn.formats.reading import items, text
-from endturn.formats.request_summary import asked
+from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import RequestSummary
 from endturn.vocabulary import ChatResponse, Json, Message, Request
@@ -19,7 +19,7 @@ BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "cla
 
 
 class _Members(NamedTuple):
-    """What a service calls the members of a request; "" for what it does not have.
+    """A service's names for the members of a request; "" for what it does not have.
 
     Attributes:
         settings: the object that holds limit, temperature and seed; "" where they stand beside the
@@ -50,7 +50,7 @@ _MEMBERS: Final[Mapping[str, _Members]] = {
     "alephalpha": _Members(limit="maximum_tokens", model="model"),
     "ai21": _Members(limit="maxTokens"),
 }
-"""dialect → its members, in the order in which a request is tried whose dialect nobody said."""
+"""dialect → its members, in the order in which a request of an unknown dialect is tried."""
 
 _PATH_STREAMS: Final = frozenset({"tgi", "watsonx"}) | (BEDROCK - {"command"})
 """The dialects in which the path says whether to stream."""
@@ -87,8 +87,8 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 def _settings(request: Request, members: _Members, dialect: str) -> Json:
     is_tgi = dialect == "tgi"
-    # Without `details`, TGI's reply says nothing of its reason. It refuses a temperature of 0, and
-    # samples only where it is told to.
+    # Without `details`, TGI's reply has no stop reason. It refuses a temperature of 0, and samples
+    # only with `do_sample`.
     settings: Json = {"details": True} if is_tgi else {}
     limit = request.max_tokens or (_CLAUDE_LIMIT if dialect == "claude_text" else None)
     if limit is not None:
@@ -128,20 +128,21 @@ def _prompt(messages: tuple[Message, ...], *, claude: bool) -> str:
 
 def resume(
     request: Request,
-    cut: ChatResponse,
+    response: ChatResponse,
     *,
     prompt: str,
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """Return the request that goes on with a cut response: the same prompt, then the text so far.
+    """Return the request that continues a truncated response: the prompt, then the text so far.
 
-    Every strategy does the same, and no nudge is written: going on with a text is what these
-    formats do. White space at the text's end is left out, as a model writes it again with its next
-    word.
+    All strategies do the same, without a nudge: these formats continue a text. White space at the
+    text's end is left out, since a model writes it again with its next word.
     """
-    prefix = cut.text.rstrip()
-    partial = (cut.message().but(content=prefix, tool_calls=(), blocks=None),) if prefix else ()
+    prefix = response.text.rstrip()
+    partial = (
+        (response.message().but(content=prefix, tool_calls=(), blocks=None),) if prefix else ()
+    )
     return request.but(messages=(*request.messages, *partial))
 
 
@@ -170,7 +171,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
         (text(entry) for entry in prompts if isinstance(entry, str)), ""
     )
     history = ({"role": "user", "content": first_text},) if first_text else ()
-    summary = asked(_NAME, kwargs, history=history)
+    summary = summarize_request(_NAME, kwargs, history=history)
     summary.stream_usage = summary.stream_usage or dialect != ""
     if count == 1:
         return summary

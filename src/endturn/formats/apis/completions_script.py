@@ -325,7 +325,7 @@ def _body_of(piece: _Piece) -> _Body:
 
 
 class _Service(NamedTuple):
-    """How a service writes a body, and a stream's events; None where it does not stream."""
+    """A service's writers of a body and of a stream's events; None if it does not stream."""
 
     body: _Body
     events: _Events | None

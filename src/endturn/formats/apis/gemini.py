@@ -1,8 +1,7 @@
 """generateContent of Google: the Gemini API, and Vertex AI.
 
 Google's own SDK (google-genai 3.4.0) follows continuation tokens by itself unless
-`automatic_continuation` is False: it hides the hops, and whoever watches its objects sees one
-response.
+`automatic_continuation` is False: it hides the hops, and its objects show one response.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from endturn.formats.encoding import (
 from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
 from endturn.formats.history import call_in
-from endturn.formats.next_request import resumes, sent_back
+from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
@@ -40,23 +38,24 @@ from endturn.formats.parts import (
     Text,
     Token,
     Tokens,
+    ToolCallPart,
     Vocabulary,
 )
 from endturn.formats.reading import (
     as_text,
     count,
-    first,
+    first_member,
     forces_tool,
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
     text_or_none,
 )
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.request_summary import SEGMENTS, routed_by, summarize_request
 from endturn.formats.settings import ANY_JSON, present
 from endturn.formats.summaries import Context, RequestSummary, Voice
 from endturn.vocabulary import Json, Message, Request, StopReason, Tool, Usage, raw_text, rows_of
@@ -65,14 +64,20 @@ NAME: Final = "gemini"
 
 # --- Replies --------------------------------------------------------------------------------------
 
-_WORDS: Final = frozenset({"text", "thought"})
+_TEXT_MEMBERS: Final = frozenset({"text", "thought"})
 _PLAIN_CALL: Final = frozenset({"id", "name", "args"})
 """The members of a call that comes whole."""
-_MEMBERS: Final = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
+_RESPONSE_MEMBERS: Final = (
+    "candidates",
+    "promptFeedback",
+    "usageMetadata",
+    "modelVersion",
+    "responseId",
+)
 """The members of a response: what has none of them is something else."""
-_OF_SDK: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
-"""What tells that the SDK has dumped a response by its own names."""
-_COUNTED: Final = (
+_SDK_MEMBERS: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
+"""Members that show that the SDK has dumped a response by its own names."""
+_TOKEN_COUNTS: Final = (
     *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
     *("cachedContentTokenCount", "totalTokenCount"),
 )
@@ -96,24 +101,24 @@ _BLOCK_REASONS: Final = (
 
 
 @dataclass(slots=True)
-class _Call:
+class _StreamedCall:
     """A client call. Vertex AI may send its arguments in pieces, each with its place.
 
     Attributes:
         key: of its block.
-        block: what its parts say, but for the arguments.
-        given: the arguments that came as an object; None where one of them was none.
+        block: the members of its parts, without the arguments.
+        arguments_object: the arguments that came as an object; None if one of them was no object.
     """
 
     key: int
     id: str
     name: str
     block: Json
-    given: Json | None = field(default_factory=dict)
+    arguments_object: Json | None = field(default_factory=dict)
     pieces: list[Any] = field(default_factory=list)
 
 
-class Reader:
+class GeminiReader:
     """Reads chunks; a body is a stream of one.
 
     The finish reason is the terminal: no event follows it.
@@ -122,10 +127,10 @@ class Reader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._id: str | None = None
-        self._calls = 0
-        self._open: _Call | None = None
-        self._blocks = 0
-        self._thinking: bool | None = None  # of the last block, where words may be added to it
+        self._call_count = 0
+        self._open_call: _StreamedCall | None = None
+        self._block_count = 0
+        self._is_thinking: bool | None = None  # of the last block, if words may be added to it
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk.
@@ -135,8 +140,8 @@ class Reader:
         for chunk in event if isinstance(event, list) else (event,):
             if not isinstance(chunk, dict):
                 continue
-            if not chunk.keys().isdisjoint(_OF_SDK):
-                chunk = _camelled(chunk)
+            if not chunk.keys().isdisjoint(_SDK_MEMBERS):
+                chunk = _with_json_names(chunk)
             if self._id is None:
                 self._id = id_text(chunk.get("responseId")) or None
                 yield Head(self._id, text_or_none(chunk.get("modelVersion")))
@@ -144,7 +149,7 @@ class Reader:
             # type.
             if (usage := _usage(chunk.get("usageMetadata"))) is not None:
                 yield Tokens(usage)
-            stopped = False
+            has_stopped = False
             for candidate in items(chunk.get("candidates")):
                 index, reason = (
                     count(member(candidate, "index")) or 0,
@@ -153,101 +158,109 @@ class Reader:
                 if index == 0:
                     parts = items(member(member(candidate, "content"), "parts"))
                     if self._keep:
-                        for place, part in enumerate(parts):
-                            yield from self._part(part, first=place == 0)
+                        for position, part in enumerate(parts):
+                            yield from self._part(part, first=position == 0)
                     else:
-                        yield from self._summarized(parts)
+                        yield from self._summary_parts(parts)
                 if index or reason is not None:
                     yield Reason(_word(reason, _FINISH_REASONS), index)
                 if index == 0 and reason is not None:
-                    stopped = True
+                    has_stopped = True
                     if token := text_or_none(member(candidate, "continuationToken")):
                         yield Token(token)
-            feedback = None if stopped else chunk.get("promptFeedback")
+            feedback = None if has_stopped else chunk.get("promptFeedback")
             if feedback is not None and (
-                blocked := _word(member(feedback, "blockReason"), _BLOCK_REASONS)
+                block_reason := _word(member(feedback, "blockReason"), _BLOCK_REASONS)
             ):
                 yield Vocabulary(rows_of(NAME, "promptFeedback"))  # words of its own
-                yield Reason(blocked, detail="prompt")
+                yield Reason(block_reason, detail="prompt")
             if error := chunk.get("error"):
-                yield Fault(error)
+                yield ErrorPart(error)
 
-    def _summarized(self, parts: Sequence[Any]) -> Iterator[Part]:
-        """Parts of which no content is kept."""
+    def _summary_parts(self, parts: Sequence[Any]) -> Iterator[Part]:
+        """Yield parts whose content is not kept."""
         for kind, run in runs(parts, _kind):
-            said = only_text(run) if kind == "text" else None
-            if said is not None:
-                yield Text(said)
+            plain_text = only_text(run) if kind == "text" else None
+            if plain_text is not None:
+                yield Text(plain_text)
                 continue
             finished = []
-            if kind == "functionCall" and self._open is None:
-                finished = finished_calls(map(self._plain_call, run[:-1], count_from(self._calls)))
-                self._calls += len(finished)
-                yield Calls(finished)
+            if kind == "functionCall" and self._open_call is None:
+                finished = finished_calls(
+                    map(self._plain_call, run[:-1], count_from(self._call_count))
+                )
+                self._call_count += len(finished)
+                yield FinishedCalls(finished)
             for part in run[len(finished) :]:
                 yield from self._part(part, first=False)
 
     def _plain_call(self, part: Json, number: int) -> tuple[Any, Any, Any]:
         """Return the id, name and arguments of a call that comes whole."""
         call = part["functionCall"]
-        name, given = call["name"], call["args"]
-        is_plain = given.__class__ is dict and call.keys() <= _PLAIN_CALL
-        return is_plain and (call.get("id") or minted(self._id, number, name)), name, given
+        name, call_args = call["name"], call["args"]
+        is_plain = call_args.__class__ is dict and call.keys() <= _PLAIN_CALL
+        return is_plain and (call.get("id") or mint_id(self._id, number, name)), name, call_args
 
     def _part(self, part: Any, *, first: bool) -> Iterator[Part]:
-        """One part. Those of tools that the server runs are no calls of the client's."""
-        said, called = as_text(member(part, "text")), member(part, "functionCall")
-        if said:
-            yield Reasoning(said) if member(part, "thought") is True else Text(said)
-        if isinstance(called, dict):
-            yield from self._call(part, called)
-        elif self._keep and isinstance(part, dict) and (said or not part.keys() <= _WORDS):
-            # Words go on over chunks, as long as no part holds anything that belongs to it alone.
-            thinking = part.get("thought") is True if part.keys() <= _WORDS else None
-            if not first or thinking is None or thinking is not self._thinking:
-                self._blocks += 1
-            self._thinking = thinking
-            yield Block(self._blocks, part)
+        """Yield one part. Calls of tools that the server runs are none of the client's."""
+        part_text, function_call = as_text(member(part, "text")), member(part, "functionCall")
+        if part_text:
+            yield Reasoning(part_text) if member(part, "thought") is True else Text(part_text)
+        if isinstance(function_call, dict):
+            yield from self._call(part, function_call)
+        elif (
+            self._keep
+            and isinstance(part, dict)
+            and (part_text or not part.keys() <= _TEXT_MEMBERS)
+        ):
+            # A text goes on over chunks until a part has other members.
+            is_thinking = part.get("thought") is True if part.keys() <= _TEXT_MEMBERS else None
+            if not first or is_thinking is None or is_thinking is not self._is_thinking:
+                self._block_count += 1
+            self._is_thinking = is_thinking
+            yield Block(self._block_count, part)
 
     def _call(self, part: Json, piece: Json) -> Iterator[Part]:
         """A call, or a piece of one."""
-        id_, name, given = id_text(piece.get("id")), text(piece.get("name")), piece.get("args")
-        if isinstance(given, str):  # the JSON of it, from servers that are not Google's
-            parsed = arguments(given)
-            given = given if parsed is None else parsed
-        pieces, call = items(piece.get("partialArgs")), self._open
+        id_, name, call_args = id_text(piece.get("id")), text(piece.get("name")), piece.get("args")
+        if isinstance(call_args, str):  # the JSON of it, from servers that are not Google's
+            parsed = arguments(call_args)
+            call_args = call_args if parsed is None else parsed
+        pieces, call = items(piece.get("partialArgs")), self._open_call
         if call is None or name not in ("", call.name) or id_ not in ("", call.id):
             # Vertex AI ends a streamed call with an empty one, also after the piece that was its
             # last.
-            if not (id_ or name or given or pieces):
+            if not (id_ or name or call_args or pieces):
                 return
-            self._blocks += 1
-            self._thinking = None
-            sent = {"id": id_, "name": name} if id_ else {"name": name}
-            call = _Call(
-                self._blocks,
-                id_ or minted(self._id, self._calls, name),
+            self._block_count += 1
+            self._is_thinking = None
+            names = {"id": id_, "name": name} if id_ else {"name": name}
+            call = _StreamedCall(
+                self._block_count,
+                id_ or mint_id(self._id, self._call_count, name),
                 name,
-                {"functionCall": sent},
+                {"functionCall": names},
             )
-            self._calls += 1
+            self._call_count += 1
         call.pieces += pieces
-        if not isinstance(given, dict | None):
-            call.given = None
-        elif call.given is not None:
-            call.given |= given or {}
+        if not isinstance(call_args, dict | None):
+            call.arguments_object = None
+        elif call.arguments_object is not None:
+            call.arguments_object |= call_args or {}
         if self._keep:
-            # copied for each piece, a long call would take its square
+            # Copying the block for each piece would make a long call take quadratic time.
             for member_name, value in part.items():
                 call.block.setdefault(member_name, value)
-        closed = piece.get("willContinue") is not True
-        self._open = None if closed else call
-        assembled = _arguments(call) if closed else None
-        # Arguments that cannot be put together are not those of a call without any.
-        yield Call(call.key, call.id, call.name, assembled, closed=closed and assembled is not None)
+        is_closed = piece.get("willContinue") is not True
+        self._open_call = None if is_closed else call
+        assembled = _arguments(call) if is_closed else None
+        # Pieces that cannot be assembled leave the call open: it did have arguments.
+        yield ToolCallPart(
+            call.key, call.id, call.name, assembled, closed=is_closed and assembled is not None
+        )
         if self._keep and call.pieces and assembled is not None:
-            whole = {**call.block["functionCall"], "args": assembled}
-            yield Block(call.key, {**call.block, "functionCall": whole}, begins=True)
+            full_call = {**call.block["functionCall"], "args": assembled}
+            yield Block(call.key, {**call.block, "functionCall": full_call}, begins=True)
         elif self._keep:
             yield Block(call.key, part)
 
@@ -257,43 +270,45 @@ def _kind(part: Any) -> str:
     return next(iter(part)) if isinstance(part, dict) and len(part) == 1 else ""
 
 
-_VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
+_VALUE_MEMBERS: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
 _STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[["']([^"']*)["']\]""")
 _Texts = dict[tuple[int, str | int], tuple[Any, list[str]]]
 """Texts that come in pieces: by holder and key, the holder and the pieces, joined when all have
 come."""
-_PLACE: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
+_JSON_PATH: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
 
 
-def _arguments(call: _Call) -> Json | None:
+def _arguments(call: _StreamedCall) -> Json | None:
     """A call's arguments; None where they are no object, or a piece of them has no place.
 
     Each piece names its place (`$.foo.bar[0]`) and holds one value there. A text comes in several,
     one after the other.
     """
-    whole: Json = {"$": call.given}
+    root: Json = {"$": call.arguments_object}
     texts: _Texts = {}
     try:
         for piece in call.pieces:
-            named = [
-                (name, value) for name in _VALUES if (value := member(piece, name)) is not None
+            values = [
+                (name, value)
+                for name in _VALUE_MEMBERS
+                if (value := member(piece, name)) is not None
             ]
-            if named and call.given is not None:
-                value = None if named[0][0] == "nullValue" else named[0][1]
-                _put(whole, text(member(piece, "jsonPath")), value, texts)
+            if values and call.arguments_object is not None:
+                value = None if values[0][0] == "nullValue" else values[0][1]
+                _put(root, text(member(piece, "jsonPath")), value, texts)
     except (LookupError, AttributeError, TypeError):
         return None
     for (_, key), (holder, pieces) in texts.items():
         holder[key] = "".join(pieces)
-    return call.given
+    return call.arguments_object
 
 
-def _put(holder: Any, place: str, value: Any, texts: _Texts) -> None:
+def _put(holder: Any, path: str, value: Any, texts: _Texts) -> None:
     """Put a value at its place. A text goes on there; a list grows by one at most."""
-    if _PLACE.fullmatch(place) is None:
-        raise LookupError(place)
+    if _JSON_PATH.fullmatch(path) is None:
+        raise LookupError(path)
     key: str | int = "$"
-    for name, index, quoted in _STEP.findall(place):
+    for name, index, quoted in _STEP.findall(path):
         if holder[key] is None:
             holder[key] = [] if index else {}
         holder, key = holder[key], int(index) if index else name or quoted
@@ -308,53 +323,55 @@ def _put(holder: Any, place: str, value: Any, texts: _Texts) -> None:
         holder[key] = value
 
 
-def _camelled(thing: Any) -> Any:
+def _with_json_names(node: Any) -> Any:
     """A response as JSON has it, of one that the SDK has dumped by its own names."""
-    if not isinstance(thing, dict):
-        return [*map(_camelled, thing)] if isinstance(thing, list) else thing
-    own = ("args", "response")  # what tools are given, and answer
+    if not isinstance(node, dict):
+        return [*map(_with_json_names, node)] if isinstance(node, list) else node
+    opaque = ("args", "response")  # what tools are given, and answer
     return {
-        _camel_case(name): value if name in own else _camelled(value)
-        for name, value in thing.items()
+        _camel_case(name): value if name in opaque else _with_json_names(value)
+        for name, value in node.items()
     }
 
 
 def _camel_case(name: str) -> str:
-    return re.sub("_([a-z])", lambda found: found[1].upper(), name)
+    return re.sub("_([a-z])", lambda match: match[1].upper(), name)
 
 
-def _word(value: Any, numbered: tuple[str, ...]) -> str | None:
+def _word(value: Any, names: tuple[str, ...]) -> str | None:
     """Return a reason as it is in JSON.
 
     The value may also be its number, or (LangChain) an enumeration's Python spelling.
     """
-    if value.__class__ is int and 0 <= value < len(numbered):
-        return numbered[value]
+    if value.__class__ is int and 0 <= value < len(names):
+        return names[value]
     word = raw_text(value)
     return (
         None if word is None else word.removeprefix("FinishReason.").removeprefix("BlockedReason.")
     )
 
 
-def _usage(told: Any) -> Usage | None:
+def _usage(figures: Any) -> Usage | None:
     """Tokens as Google counts them.
 
     Cached ones are part of the prompt's, a server tool's results are input too.
 
     Read one by one, for they stand in every chunk.
     """
-    if not isinstance(told, dict):
+    if not isinstance(figures, dict):
         return None
-    prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in _COUNTED]
-    asked = prompt if tools is None else (prompt or 0) + tools
-    output = said if thought is None else (said or 0) + thought
-    if asked is None and output is None and cached is None:
+    prompt, tools, visible, thoughts, cached, total = [
+        count(figures.get(name)) for name in _TOKEN_COUNTS
+    ]
+    input_tokens = prompt if tools is None else (prompt or 0) + tools
+    output = visible if thoughts is None else (visible or 0) + thoughts
+    if input_tokens is None and output is None and cached is None:
         return None
     # "The sum of" all four; where it is that of the others alone, the candidates' figure has the
     # thoughts in it.
-    if thought and asked is not None and asked + (said or 0) == total:
-        output = said
-    return Usage(asked, output, thought, cached)
+    if thoughts and input_tokens is not None and input_tokens + (visible or 0) == total:
+        output = visible
+    return Usage(input_tokens, output, thoughts, cached)
 
 
 def _failed(data: Any) -> Any:
@@ -377,37 +394,40 @@ _PATH: Final = (
     rf"|endpoints/)[^/:]+)"
     r":(?:(?P<whole>generateContent)|(?P<stream>streamGenerateContent))"
 )
-_NAMED: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|projects)/.")
+_TYPED_MODEL: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|projects)/.")
 
 
 def _in_path(model: str) -> str:
     """A model may be named with what it is: "tunedModels/mine", "endpoints/123"."""
-    return quote(model) if _NAMED.match(model) else f"models/{quote(model, safe='')}"
+    return quote(model) if _TYPED_MODEL.match(model) else f"models/{quote(model, safe='')}"
 
 
 # --- What a request says ---
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for.
-
-    A body, or the SDK's arguments (`config` is a dictionary or its object).
-    """
-    given, config = kwargs.get("contents"), kwargs.get("config")
-    settings = first(kwargs, "generationConfig", "generation_config") if config is None else config
+    """Summarize a request: a body, or the SDK's arguments (`config` a dictionary or its object)."""
+    contents, config = kwargs.get("contents"), kwargs.get("config")
+    settings = (
+        first_member(kwargs, "generationConfig", "generation_config") if config is None else config
+    )
     holder = kwargs if config is None else config
-    calling = first(
-        first(holder, "toolConfig", "tool_config"),
+    calling_config = first_member(
+        first_member(holder, "toolConfig", "tool_config"),
         "functionCallingConfig",
         "function_calling_config",
     )
-    return asked(
+    return summarize_request(
         NAME,
         settings,
         facts={"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True},
-        history=given if isinstance(given, list | tuple) else () if given is None else (given,),
-        system=first(holder, "systemInstruction", "system_instruction"),
-        forces_tool=forces_tool(calling),
+        history=contents
+        if isinstance(contents, list | tuple)
+        else ()
+        if contents is None
+        else (contents,),
+        system=first_member(holder, "systemInstruction", "system_instruction"),
+        forces_tool=forces_tool(calling_config),
     )
 
 
@@ -475,16 +495,16 @@ def _contents(messages: Iterable[Message]) -> list[Json]:
     Tool results that follow each other are one content.
     """
     written: list[Json] = []
-    called: dict[str, _Called] = {}
+    references: dict[str, _CallReference] = {}
     after_result = False
     for message, own in conversation(messages, NAME):
         if message.role == "system":
             continue
         if message.role == "assistant":
-            called |= _called_in(message, own)
+            references |= _references_in(message, own)
             parts = _answer(message, own)
         elif message.role == "tool":
-            parts = [*own] if own else [_result(message, called)]
+            parts = [*own] if own else [_result(message, references)]
         else:
             parts = content_parts(message.content, _text_block)
         if not parts:
@@ -502,37 +522,37 @@ def _contents(messages: Iterable[Message]) -> list[Json]:
 def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     """The parts of an assistant's message."""
     if own:
-        return sent_back(own, message.tool_calls)
+        return replayable_blocks(own, message.tool_calls)
     calls = [
         {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}}
         for call in message.tool_calls
     ]
-    return [*sent_back(content_parts(message.content, _text_block)), *calls]
+    return [*replayable_blocks(content_parts(message.content, _text_block)), *calls]
 
 
-class _Called(NamedTuple):
-    """What the result of a call repeats of it: its name, and its id unless we minted it."""
+class _CallReference(NamedTuple):
+    """The members of a call that its result repeats: its name, and its id unless we minted it."""
 
     name: str
     id: str | None
 
 
-def _called_in(message: Message, own: Sequence[Json] | None) -> dict[str, _Called]:
-    sent = {
-        text(first(call, "call_id", "toolUseId", "id"))
+def _references_in(message: Message, own: Sequence[Json] | None) -> dict[str, _CallReference]:
+    ids = {
+        text(first_member(call, "call_id", "toolUseId", "id"))
         for part in own or ()
         if (call := call_in(part))
     }
     return {
-        call.id: _Called(call.name, call.id if own is None or call.id in sent else None)
+        call.id: _CallReference(call.name, call.id if own is None or call.id in ids else None)
         for call in message.tool_calls
     }
 
 
-def _result(message: Message, called: Mapping[str, _Called]) -> Json:
+def _result(message: Message, references: Mapping[str, _CallReference]) -> Json:
     """The part that is a tool's result; what is no text stands beside it."""
     id_ = message.tool_call_id or ""
-    call = called.get(id_, _Called("", id_))
+    call = references.get(id_, _CallReference("", id_))
     media = [part for part in items(message.content) if "text" not in part]
     response = {
         "name": call.name or id_,
@@ -558,18 +578,18 @@ FORMAT: Final = Format(
         {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"},
     ),
     paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
-    in_path=_in_path,
-    routed=routed_by(_PATH),
+    encode_model=_in_path,
+    match_path=routed_by(_PATH),
     body=encode,
-    resume=resumes(NAME, _text_block, forced="toolConfig"),
+    resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig"),
     text_block=_text_block,
     own_summary=request_summary,
-    reader=Reader,
-    called=("a response of generateContent", "a chunk of generateContent"),
-    needs=(*_MEMBERS, *_OF_SDK),
-    objects=("candidates[].content.parts[]",),
-    lists=True,
-    failed=_failed,
+    reader=GeminiReader,
+    labels=("a response of generateContent", "a chunk of generateContent"),
+    required_paths=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
+    object_paths=("candidates[].content.parts[]",),
+    accepts_list=True,
+    error_in=_failed,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

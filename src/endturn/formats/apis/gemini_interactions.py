@@ -17,11 +17,11 @@ from endturn.formats.call_arguments import finished_calls, object_or_text
 from endturn.formats.encoding import written_arguments
 from endturn.formats.errors import error_words, says_of_stop
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_beside
+from endturn.formats.format import Format, error_without
 from endturn.formats.framing import DONE, END_WORDS
-from endturn.formats.next_request import resumes
-from endturn.formats.partial import joined
-from endturn.formats.parts import Block, Call, Part
+from endturn.formats.next_request import block_resumer
+from endturn.formats.partial import merge_pieces
+from endturn.formats.parts import Block, Part, ToolCallPart
 from endturn.formats.reading import (
     as_arguments,
     as_text,
@@ -29,7 +29,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
@@ -67,29 +67,29 @@ NAME: Final = "gemini_interactions"
 
 # A job of the server's goes on when nobody listens; anything else that ends in such a status was
 # cut.
-_KNOWN: Final = rows_of(NAME, "")
+_ROWS: Final = rows_of(NAME, "")
 _FOREGROUND: Final = {
     raw: replace(row, terminal=False) if row.resume is Resume.RETRIEVE_SAME_ID else row
-    for raw, row in _KNOWN.items()
+    for raw, row in _ROWS.items()
 }
 _CLIENT_CALL: Final = "function_call"
 """Steps of other types that end in `_call` are calls of tools that the server runs."""
-_CONTENT: Final = frozenset({"text", "image", "audio", "video", "document"})
+_CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "video", "document"})
 """Types of content: what stands in a step of output, or of the user's input."""
-_GOES_ON: Final = (Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN)
+_RESUMABLE: Final = (Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN)
 """Ways of resuming that the server offers: a status with one of them is no end."""
-_SHOWN: Final = {"model_output": "content", "thought": "summary"}
+_CONTENT_MEMBERS: Final = {"model_output": "content", "thought": "summary"}
 """Types of steps that hold content, and where."""
 _PIECES: Final = "pieces"
-"""What a stream adds to a step: to its content, or to the text of its arguments. In no reply."""
+"""Our member of a step for what a stream adds to its content or its arguments' text."""
 
 
 def _rows(ctx: Context) -> Mapping[str, Row]:
-    """What a status before the end means."""
-    return _KNOWN if ctx.asked.background else _FOREGROUND
+    """Return the rows of a status before the end."""
+    return _ROWS if ctx.request.background else _FOREGROUND
 
 
-class Reader:
+class InteractionsReader:
     """Reads events, or one whole interaction, of any revision.
 
     The SDK follows continuation tokens by itself, and hands out the streams of all hops as one: an
@@ -101,50 +101,48 @@ class Reader:
         self._rows = _rows(ctx)
         self._id: str | None = None
         self._kinds: dict[int, str] = {}  # of the steps, by their places among those of all hops
-        self._next = 0  # the place after the last step
+        self._next_place = 0  # the place after the last step
         self._base = 0  # where the indices of this hop begin
-        self._usage, self._earlier = Usage(), Usage()  # of this hop, and of those before it
-        # the status that said that the answer is cut, if no output followed
-        self._cut: str | None = None
-        # what was said would be an end, if no output followed; it is the end
-        self._may_end = self._over = False
+        self._usage, self._earlier_usage = Usage(), Usage()  # of this hop, and of those before it
+        # the status that said that the answer is truncated, if no output followed
+        self._truncated_status: str | None = None
+        # a status came, which is the end if no output follows; the end has come
+        self._has_status = self._is_over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
         kind, place = member(event, "event_type"), self._base + (count(member(event, "index")) or 0)
         if kind == "error":
-            if not self._over:
+            if not self._is_over:
                 yield parts.Reopened()
-            yield parts.Fault(member(event, "error") or "error")
-        if self._over:
+            yield parts.ErrorPart(member(event, "error") or "error")
+        if self._is_over:
             return  # The first terminal wins.
         match kind:
             case "step.delta":
-                if self._may_end:
-                    yield from self._goes_on()
+                if self._has_status:
+                    yield from self._reopen()
                 yield from self._delta(place, member(event, "delta"))
                 if (metadata := member(event, "metadata")) is not None:
                     yield from self._tokens(member(metadata, "total_usage"))
             case "step.start":
-                yield from self._goes_on()
+                yield from self._reopen()
                 yield from self._start(place, member(event, "step"))
             case "step.stop":
                 if self._kinds.get(place) == _CLIENT_CALL:
-                    yield Call(place, closed=True)
+                    yield ToolCallPart(place, closed=True)
                 # Of all of it so far; `step_usage` is the step's own.
                 yield from self._tokens(member(event, "usage"))
             case "interaction.created":
                 interaction = member(event, "interaction")
-                self._cut = None
+                self._truncated_status = None
                 if self._kinds:
-                    self._base, self._earlier, self._usage = (
-                        self._next,
-                        self._earlier + self._usage,
-                        Usage(),
-                    )
+                    self._base = self._next_place
+                    self._earlier_usage += self._usage
+                    self._usage = Usage()
                     yield parts.Running(None)
                     yield parts.Vocabulary(self._rows)
-                yield from self._about(interaction)
+                yield from self._head(interaction)
                 yield from self._status(interaction)
             case "interaction.status_update":
                 self._id = text_or_none(member(event, "interaction_id")) or self._id
@@ -154,51 +152,51 @@ class Reader:
                     yield parts.Token(token, checkpoint=True)
                 yield from self._tokens(member(event, "usage"))
             case "interaction.completed":
-                yield from self._end(member(event, "interaction"), whole=False)
+                yield from self._end(member(event, "interaction"), is_body=False)
             case None if any(
                 member(event, name) is not None for name in ("status", "steps", "outputs")
             ):
-                yield from self._end(event, whole=True)
+                yield from self._end(event, is_body=True)
 
-    def _about(self, interaction: Any) -> Iterator[Part]:
+    def _head(self, interaction: Any) -> Iterator[Part]:
         self._id = text_or_none(member(interaction, "id")) or self._id
-        named = text_or_none(member(interaction, "model")) or text_or_none(
+        model = text_or_none(member(interaction, "model")) or text_or_none(
             member(interaction, "agent")
         )
-        yield parts.Head(self._id, named, replaces=True)
+        yield parts.Head(self._id, model, replaces=True)
         yield from self._tokens(member(interaction, "usage"))
 
     def _status(self, holder: Any) -> Iterator[Part]:
         """A status that may be the last."""
-        self._may_end = True
+        self._has_status = True
         if raw := raw_text(member(holder, "status")):
             yield parts.Reopened()
             yield from self._reasons(raw)
 
-    def _goes_on(self) -> Iterator[Part]:
+    def _reopen(self) -> Iterator[Part]:
         """Reopen the response when output follows a status.
 
         The status was no end, and resuming from a checkpoint before the output would repeat it.
         """
-        if self._may_end:
-            self._may_end, self._cut = False, None
+        if self._has_status:
+            self._has_status, self._truncated_status = False, None
             yield parts.Reopened()
 
     def _reasons(self, raw: str) -> Iterator[Part]:
-        """A status; beside it the one before that said that the answer is cut.
+        """Yield the reason of a status, after that of an earlier truncating status.
 
-        A later "completed" is not believed.
+        A "completed" after a truncating status does not count.
         """
-        row = find_row(raw, _KNOWN)
-        if row is not None and row.incomplete and row.resume not in _GOES_ON:
-            self._cut = raw
-        elif self._cut is not None:
-            yield _reason(self._cut)
+        row = find_row(raw, _ROWS)
+        if row is not None and row.incomplete and row.resume not in _RESUMABLE:
+            self._truncated_status = raw
+        elif self._truncated_status is not None:
+            yield _reason(self._truncated_status)
         yield _reason(raw)
 
-    def _end(self, interaction: Any, *, whole: bool) -> Iterator[Part]:
+    def _end(self, interaction: Any, *, is_body: bool) -> Iterator[Part]:
         """The interaction that ends a stream, or that a body is."""
-        yield from self._about(interaction)
+        yield from self._head(interaction)
         if not self._kinds:  # A body; or a stream whose end alone tells what was said.
             place = 0
             for kind, run in runs(_answer(interaction), lambda step: member(step, "type")):
@@ -208,78 +206,81 @@ class Reader:
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
                 if finished:
-                    yield parts.Calls(finished)
+                    yield parts.FinishedCalls(finished)
                 for number, step in enumerate(run[len(finished) :], place + len(finished)):
-                    yield from self._start(number, step, whole=True)
+                    yield from self._start(number, step, is_body=True)
                 place += len(run)
         status, errors = (
             raw_text(member(interaction, "status")),
             items(member(interaction, "errors")),
         )
-        row = find_row(status, _KNOWN) if status else None
-        if status or whole:
+        row = find_row(status, _ROWS) if status else None
+        if status or is_body:
             # That an interaction failed, its error explains.
-            failed = row is not None and row.reason is StopReason.ERROR
-            said = says_of_stop(errors[0], 0) if failed and errors else None
+            is_failed = row is not None and row.reason is StopReason.ERROR
+            stop = says_of_stop(errors[0], 0) if is_failed and errors else None
             # The end is the authority: without a token in it there is nothing to continue from.
             yield parts.Reopened()
             yield parts.Vocabulary(
-                {str(status): Row(said.reason, True, said.resume)} if said else _KNOWN
+                {str(status): Row(stop.reason, True, stop.resume)} if stop else _ROWS
             )
             if (token := text_or_none(member(interaction, "continuation_token"))) is not None:
                 yield parts.Token(token)
             if status:
                 yield from self._reasons(status)
-            self._over, self._may_end = row is None or row.resume is not Resume.NATIVE_TOKEN, False
-            yield parts.End(whole)
+            self._is_over = row is None or row.resume is not Resume.NATIVE_TOKEN
+            self._has_status = False
+            yield parts.End(is_body)
         if errors:
-            yield parts.Fault(errors[0])
+            yield parts.ErrorPart(errors[0])
 
     def _tokens(self, usage: Any) -> Iterator[Part]:
-        """The figures are totals of the interaction so far: they replace what was said before."""
-        if (found := parts.usage_in(NAME, usage)) is not None:
-            self._usage = found
-            yield parts.Tokens(self._earlier + found)
+        """Yield the usage. The figures are totals of the interaction: they replace earlier ones."""
+        if (totals := parts.usage_in(NAME, usage)) is not None:
+            self._usage = totals
+            yield parts.Tokens(self._earlier_usage + totals)
 
-    def _start(self, place: int, step: Any, *, whole: bool = False) -> Iterator[Part]:
-        told: Json = dict(step) if isinstance(step, dict) else {}
-        kind = self._kinds[place] = text(told.get("type"))
-        self._next = max(self._next, place + 1)
+    def _start(self, place: int, step: Any, *, is_body: bool = False) -> Iterator[Part]:
+        members: Json = dict(step) if isinstance(step, dict) else {}
+        kind = self._kinds[place] = text(members.get("type"))
+        self._next_place = max(self._next_place, place + 1)
         if kind == _CLIENT_CALL:
             # The result that answers a call must name the same id.
-            told["id"] = id_text(told.get("id")) or minted(self._id, place)
-            given = as_arguments(told.get("arguments"))
-            yield Call(place, told["id"], text(told.get("name")), given, closed=whole)
+            members["id"] = id_text(members.get("id")) or mint_id(self._id, place)
+            arguments = as_arguments(members.get("arguments"))
+            yield ToolCallPart(
+                place, members["id"], text(members.get("name")), arguments, closed=is_body
+            )
         if self._keep:
-            yield Block(place, told)
-        shown = items(told.get(_SHOWN.get(kind, "")))
-        said = only_text(shown, "text") if kind == "model_output" else None
-        if said:
-            yield parts.Text(said)
+            yield Block(place, members)
+        content = items(members.get(_CONTENT_MEMBERS.get(kind, "")))
+        plain_text = only_text(content, "text") if kind == "model_output" else None
+        if plain_text:
+            yield parts.Text(plain_text)
             return
-        for part in shown:
-            yield from _shown(kind, part)
+        for part in content:
+            yield from _content_text(kind, part)
 
     def _delta(self, place: int, delta: Any) -> Iterator[Part]:
-        says = text(member(delta, "type"))
+        delta_type = text(member(delta, "type"))
         if place not in self._kinds:
-            if says != "text":
+            if delta_type != "text":
                 return
-            # Text without the start of its step is text all the same.
+            # Text counts even if its step has no start event.
             yield from self._start(place, {"type": "model_output"})
         kind = self._kinds[place]
-        if says in _CONTENT or says == "thought_summary":
-            content = member(delta, "content") if says == "thought_summary" else delta
-            yield from _shown(kind, content)
+        if delta_type in _CONTENT_TYPES or delta_type == "thought_summary":
+            content = member(delta, "content") if delta_type == "thought_summary" else delta
+            yield from _content_text(kind, content)
             piece: Json = {_PIECES: [content]}
-        elif says == "arguments_delta":
-            given = as_arguments(member(delta, "arguments"))
-            raw = json.dumps(given) if isinstance(given, dict) else given or ""
+        elif delta_type == "arguments_delta":
+            arguments = as_arguments(member(delta, "arguments"))
+            raw = json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
             if kind == _CLIENT_CALL:
-                yield Call(place, arguments=raw)
+                yield ToolCallPart(place, arguments=raw)
             piece = {_PIECES: [{"text": raw}]}
-        # Their places are counted from where its text begins.
-        elif says == "text_annotation_delta":
+        # Its positions count from the start of the step's text.
+        elif delta_type == "text_annotation_delta":
             piece = {_PIECES: [{"annotations": items(member(delta, "annotations"))}]}
         else:  # `thought_signature`, or what a server's tool gave
             piece = (
@@ -297,19 +298,19 @@ def _plain_call(step: Json) -> tuple[Any, Any, Any]:
 
 
 def _reason(raw: str) -> Part:
-    row = find_row(raw, _KNOWN)
-    goes_on = row is not None and row.resume is Resume.RETRIEVE_SAME_ID
-    return parts.Running(raw) if goes_on else parts.Reason(raw)
+    row = find_row(raw, _ROWS)
+    is_running = row is not None and row.resume is Resume.RETRIEVE_SAME_ID
+    return parts.Running(raw) if is_running else parts.Reason(raw)
 
 
-def _shown(kind: str, part: Any) -> Iterator[Part]:
+def _content_text(kind: str, part: Any) -> Iterator[Part]:
     """The text of a step's content."""
     if (
-        kind in _SHOWN
+        kind in _CONTENT_MEMBERS
         and member(part, "type") == "text"
-        and (said := as_text(member(part, "text")))
+        and (visible := as_text(member(part, "text")))
     ):
-        yield parts.Text(said) if kind == "model_output" else parts.Reasoning(said)
+        yield parts.Text(visible) if kind == "model_output" else parts.Reasoning(visible)
 
 
 def _answer(interaction: Any) -> Sequence[Any]:
@@ -323,11 +324,11 @@ def _answer(interaction: Any) -> Sequence[Any]:
         steps = []
         outputs = items(member(interaction, "outputs"))
         for is_content, group in groupby(
-            outputs, key=lambda output: text(member(output, "type")) in _CONTENT
+            outputs, key=lambda output: text(member(output, "type")) in _CONTENT_TYPES
         ):
-            some = [*group]
-            steps += [{"type": "model_output", "content": some}] if is_content else some
-    inputs = [place for place, step in enumerate(steps) if member(step, "type") == "user_input"]
+            entries = [*group]
+            steps += [{"type": "model_output", "content": entries}] if is_content else entries
+    inputs = [index for index, step in enumerate(steps) if member(step, "type") == "user_input"]
     return steps[inputs[-1] + 1 :] if inputs else steps
 
 
@@ -335,21 +336,23 @@ def _blocks(fold: Fold) -> Iterator[Json]:
     """The steps, with what a stream added to each."""
     for step in fold.blocks.values():
         pieces = [piece for piece in items(step.pop(_PIECES, None)) if isinstance(piece, dict)]
-        where = _SHOWN.get(text(step.get("type")))
-        if pieces and where is not None:
-            step[where] = _contents([*items(step.get(where))], pieces)
+        content_member = _CONTENT_MEMBERS.get(text(step.get("type")))
+        if pieces and content_member is not None:
+            step[content_member] = _contents([*items(step.get(content_member))], pieces)
         elif raw := "".join(text(piece.get("text")) for piece in pieces):
             step["arguments"] = object_or_text(raw)
         yield step
 
 
-def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
+def _contents(content: list[Any], pieces: list[Json]) -> list[Any]:
     """A step's content with what a stream added: text goes on where text stood last."""
     for is_text, group in groupby(pieces, key=lambda piece: piece.get("type", "text") == "text"):
-        last = [found.pop()] if is_text and found and member(found[-1], "type") == "text" else []
-        some = [*last, *group]
-        found += [joined(some)] if is_text else some
-    return found
+        last = (
+            [content.pop()] if is_text and content and member(content[-1], "type") == "text" else []
+        )
+        entries = [*last, *group]
+        content += [merge_pieces(entries)] if is_text else entries
+    return content
 
 
 # --- Scripted responses ---------------------------------------------------------------------------
@@ -410,13 +413,13 @@ def _usage(usage: Usage | None) -> Json | None:
 
 
 def _events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
-    begun = {
+    interaction = {
         "id": response.id,
         "object": "interaction",
         "model": scripted_model(response),
         "status": "in_progress",
     }
-    yield {"event_type": "interaction.created", "interaction": present(begun)}
+    yield {"event_type": "interaction.created", "interaction": present(interaction)}
     update = {
         "event_type": "interaction.status_update",
         "interaction_id": response.id,
@@ -424,7 +427,7 @@ def _events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
     }
     yield present(update)
     for block in scripted_blocks(response):
-        yield {"event_type": "step.start", "index": block.index, "step": _begun_step(block)}
+        yield {"event_type": "step.start", "index": block.index, "step": _initial_step(block)}
         for delta in _deltas(block):
             yield {"event_type": "step.delta", "index": block.index, "delta": delta}
         if not block.breaks_off:
@@ -434,7 +437,7 @@ def _events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
         yield DONE
 
 
-def _begun_step(block: ScriptedBlock) -> Json:
+def _initial_step(block: ScriptedBlock) -> Json:
     if block.call is not None:
         return {
             "type": "function_call",
@@ -472,21 +475,23 @@ FORMAT: Final = Format(
     # One word for an answer that is cut, whatever cut it.
     voice=Voice("v1_", "call_", "x-request-id"),
     paths={"": "/interactions"},
-    routed=routed_by(
+    match_path=routed_by(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"
         rf"|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
     ),
     body=encode,
-    resume=resumes(NAME, output_step, forced="generation_config.tool_choice", by_id=True),
+    resume=block_resumer(
+        NAME, output_step, forced_tool_path="generation_config.tool_choice", by_id=True
+    ),
     text_block=output_step,
-    fetches=True,
-    reader=Reader,
+    can_fetch=True,
+    reader=InteractionsReader,
     own_rows=_rows,
-    called=("an interaction", "an event of an interaction"),
-    needs=("status", "steps", "outputs"),
-    kinds=r"error|(?:interaction|step)\..+",
-    objects=("steps[]", "outputs[]"),
-    failed=error_beside("status", "steps", "outputs"),
+    labels=("an interaction", "an event of an interaction"),
+    required_paths=("status", "steps", "outputs"),
+    event_types=r"error|(?:interaction|step)\..+",
+    object_paths=("steps[]", "outputs[]"),
+    error_in=error_without("status", "steps", "outputs"),
     blocks=_blocks,
     end_words=(*END_WORDS, b"interaction.completed"),
     reply=script,

@@ -13,7 +13,7 @@ from endturn.formats.encoding import (
     system_messages,
     tool_description,
 )
-from endturn.formats.next_request import sent_back
+from endturn.formats.next_request import replayable_blocks
 from endturn.formats.settings import ANY_JSON, present
 from endturn.vocabulary import Json, Message, Request, Tool
 
@@ -27,7 +27,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     input: the server kept it. Where it keeps nothing (`store` is false) the same input goes along
     again.
     """
-    is_kept = (
+    is_stored = (
         request.token is not None
         and request.previous_id is not None
         and request.extra.get("store") is not False
@@ -51,22 +51,22 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         "stream": stream or None,
     }
     body = request_body(members, request.extra, conversation="input")
-    if is_kept and "input" not in request.extra:
+    if is_stored and "input" not in request.extra:
         del body["input"]
     return body
 
 
 def _tool(tool: Tool) -> Json:
-    about = {
+    description = {
         "name": tool.name,
         "description": tool_description(tool),
         "parameters": tool.parameters,
     }
-    return present({"type": "function", **about})
+    return present({"type": "function", **description})
 
 
 def _tool_choice(choice: str) -> str | Json | None:
-    """How a choice is written, also of tools that only `extra` holds."""
+    """Return the API's form of a tool choice, also for tools that only `extra` holds."""
     match choice:
         case "auto":
             return None
@@ -107,7 +107,7 @@ def _input(messages: Iterable[Message]) -> list[Json]:
 def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     """The steps of an assistant's message."""
     if own:
-        return sent_back(own, message.tool_calls)
+        return replayable_blocks(own, message.tool_calls)
     content = content_parts(message.content, _text_part)
     output = [{"type": "model_output", "content": content}] if message.text.strip() else []
     calls = [

@@ -1,4 +1,4 @@
-"""Ollama's own API: `/api/chat`, and what `/api/generate` says, in lines of JSON."""
+"""Ollama's own API in lines of JSON: `/api/chat`, and the responses of `/api/generate`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_beside
+from endturn.formats.format import Format, error_without
 from endturn.formats.framing import END_WORDS
-from endturn.formats.next_request import resumes_message, unfinished_message, without_lost_calls
+from endturn.formats.next_request import message_resumer, unfinished_message, without_lost_calls
 from endturn.formats.parts import (
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     usage_in,
 )
 from endturn.formats.reading import (
@@ -38,7 +38,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     number_or_text,
     text,
     text_or_none,
@@ -60,50 +60,54 @@ NAME: Final = "ollama"
 _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
-class Reader:
+class OllamaReader:
     """Reads lines, or one body, which is a stream's only line, the one with `done: true`.
 
-    A prompt that does not fit the window is cut by the server, and nothing in the response says so:
-    `prompt_eval_count` counts what was left of it. Responses have no id.
+    The server truncates a prompt that does not fit the window, and nothing in the response shows
+    it: `prompt_eval_count` counts the rest. Responses have no id.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
-        self._named = False
-        self._calls = 0
+        self._is_named = False
+        self._call_count = 0
 
     def __call__(self, line: Any) -> Iterator[Part]:
         """The parts of a line."""
         if error := member(line, "error"):
-            yield Fault(error)
+            yield ErrorPart(error)
             return
-        if not self._named:
-            self._named = True
+        if not self._is_named:
+            self._is_named = True
             yield Head(None, text_or_none(member(line, "model")))
         message = member(line, "message")
         if message is None:  # of /api/generate
             message = {"content": member(line, "response"), "thinking": member(line, "thinking")}
-        if thought := number_or_text(member(message, "thinking")):
-            yield Reasoning(thought)
+        if thinking := number_or_text(member(message, "thinking")):
+            yield Reasoning(thinking)
         yield Text(as_text(member(message, "content")))
-        called = items(member(message, "tool_calls"))
+        tool_calls = items(member(message, "tool_calls"))
         if (
             not self._keep
-            and len(called) > 1
-            and isinstance(member(called[-1], "function"), Mapping)
+            and len(tool_calls) > 1
+            and isinstance(member(tool_calls[-1], "function"), Mapping)
         ):
-            finished = finished_calls(map(_plain_call, called[:-1]))
-            self._calls += len(finished)
-            yield Calls(finished)
-            called = called[len(finished) :]
-        for call in called:
+            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
+            self._call_count += len(finished)
+            yield FinishedCalls(finished)
+            tool_calls = tool_calls[len(finished) :]
+        for call in tool_calls:
             if isinstance(function := member(call, "function"), Mapping):
-                # Each call comes whole, in one line. A minted id is of this response alone, and
+                # Each call comes complete, in one line. A minted id is of this response alone, and
                 # goes into the block.
-                id_ = id_text(member(call, "id")) or minted(member(line, "created_at"), self._calls)
-                given = as_arguments(function.get("arguments"))
-                yield Call(self._calls, id_, text(function.get("name")), given, closed=True)
-                self._calls += 1
+                id_ = id_text(member(call, "id")) or mint_id(
+                    member(line, "created_at"), self._call_count
+                )
+                arguments = as_arguments(function.get("arguments"))
+                yield ToolCallPart(
+                    self._call_count, id_, text(function.get("name")), arguments, closed=True
+                )
+                self._call_count += 1
                 if self._keep:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
         if member(line, "done") is True:
@@ -120,11 +124,16 @@ def _plain_call(call: Json) -> tuple[Any, Any, Any]:
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
-    """The one message, as the server would have it back."""
-    said, thought = "".join(fold.text), "".join(fold.reasoning)
-    if said or thought or fold.calls:
-        thinking = {"thinking": thought} if thought else {}
-        yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
+    """Yield the one message, as the server takes it back."""
+    answer_text, thinking_text = "".join(fold.text), "".join(fold.reasoning)
+    if answer_text or thinking_text or fold.calls:
+        thinking = {"thinking": thinking_text} if thinking_text else {}
+        yield {
+            "role": "assistant",
+            "content": answer_text,
+            **fold.blocks.get("message", {}),
+            **thinking,
+        }
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -185,10 +194,10 @@ def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     return [present(written)] if calls or message.text.strip() else []
 
 
-def _unfinished(message: Json, said: str | None) -> Json:
-    """The message of a cut response without its calls."""
-    kept = {name: value for name, value in message.items() if name != "tool_calls"}
-    return kept if said is None else {**kept, "content": said}
+def _unfinished(message: Json, answer_text: str | None) -> Json:
+    """Return the message of a truncated response without its calls."""
+    members = {name: value for name, value in message.items() if name != "tool_calls"}
+    return members if answer_text is None else {**members, "content": answer_text}
 
 
 # --- Scripted responses ---------------------------------------------------------------------------
@@ -268,16 +277,16 @@ FORMAT: Final = Format(
     framing=Framing.NDJSON,
     voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
     paths={"": "/api/chat"},
-    routed=routed_by(_PATH),
+    match_path=routed_by(_PATH),
     body=encode,
-    resume=resumes_message(NAME, _unfinished),
+    resume=message_resumer(NAME, _unfinished),
     unfinished=unfinished_message(_unfinished),
     one_message=True,
-    reader=Reader,
-    called=("a response", "a line of a stream"),
-    needs=("message", "response"),
-    objects=("message",),
-    failed=error_beside(),
+    reader=OllamaReader,
+    labels=("a response", "a line of a stream"),
+    required_paths=("message", "response"),
+    object_paths=("message",),
+    error_in=error_without(),
     blocks=_blocks,
     end_words=(*END_WORDS, b"true"),
     has_end=True,

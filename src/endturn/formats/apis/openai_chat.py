@@ -21,20 +21,20 @@ from endturn.formats.fold import Fold
 from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import unfinished_message
-from endturn.formats.partial import joined
+from endturn.formats.partial import merge_pieces
 from endturn.formats.parts import (
-    Answers,
     Block,
-    Call,
-    Calls,
     End,
-    Fault,
+    ErrorPart,
+    FinishedAnswers,
+    FinishedCalls,
     Head,
     Part,
     Reason,
     Reasoning,
     Text,
     Tokens,
+    ToolCallPart,
     Window,
     usage_in,
 )
@@ -43,11 +43,11 @@ from endturn.formats.reading import (
     as_arguments,
     as_text,
     count,
-    first,
+    first_member,
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     number_or_text,
     text,
     text_or_none,
@@ -70,29 +70,28 @@ NAME: Final = "openai_chat"
 
 # DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both,
 # the first counts.
-_THINKING: Final = ("reasoning_content", "reasoning")
-_CALLS: Final = ("tool_calls", "function_call")
+_THINKING_MEMBERS: Final = ("reasoning_content", "reasoning")
+_CALL_LISTS: Final = ("tool_calls", "function_call")
 """The last is the one call of a message, as OpenAI had it before tools; it has no id."""
-_CALL: Final = frozenset({"index", "id", "type", "function", "custom"})
-"""The members of a call that are read; what stands beside them goes back as it is: Gemini's thought
-signatures."""
-_NATIVE: Final = "native_finish_reason"
-"""What the model behind a gateway said."""
-_ERRORS: Final = ("error", "x_groq", "base_resp", "errors")
+_CALL_MEMBERS: Final = frozenset({"index", "id", "type", "function", "custom"})
+"""The members of a call that are read; others go back as they are: Gemini's thought signatures."""
+_NATIVE_REASON: Final = "native_finish_reason"
+"""The reason of the model behind a gateway."""
+_ERROR_MEMBERS: Final = ("error", "x_groq", "base_resp", "errors")
 """The members of a chunk that may hold an error."""
-_BESIDE: Final = ("usage", "model_info", *_ERRORS)
-"""What is read of a chunk beside its choices."""
+_CHUNK_MEMBERS: Final = ("usage", "model_info", *_ERROR_MEMBERS)
+"""The members of a chunk that are read besides its choices."""
 
 
 _Index = int | float | str | None
-"""A call's index as a server gives it; None where it gives none that can be one."""
+"""A call's index as a server sends it; None if it sends none, or a value that cannot be one."""
 
 
 @dataclass(slots=True)
-class _Call:
+class _StreamedCall:
     """A call while it arrives.
 
-    `arguments` follows them where no id tells the call from the next one.
+    `arguments` finds their end, which ends the call if calls have no ids.
     """
 
     number: int
@@ -101,172 +100,176 @@ class _Call:
     arguments: JsonObjectEnd = field(default_factory=JsonObjectEnd)
 
 
-class Reader:
+class ChatReader:
     """Reads chunks, or one body."""
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep, self._rows = keep, rows_of(NAME, ctx.dialect)
-        self._merges = ctx.asked.facts.choice_count == 1
-        self._begun: set[int] = set()
-        self._calls = 0
+        self._merges_choices = ctx.request.facts.choice_count == 1
+        self._started_choices: set[int] = set()
+        self._call_count = 0
         # By choice and index; under the index None, all calls of the choice.
-        self._last: dict[tuple[int, _Index], _Call] = {}
-        self._by_id: dict[tuple[int, _Index, str], _Call] = {}
-        self._seed: object = None
-        self._named = self._streamed = self._in_parts = False
+        self._last_calls: dict[tuple[int, _Index], _StreamedCall] = {}
+        self._calls_by_id: dict[tuple[int, _Index, str], _StreamedCall] = {}
+        self._id_seed: object = None
+        self._is_named = self._is_streamed = self._has_content_parts = False
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk or a body."""
         if not isinstance(event, dict):
             return
         get = event.get
-        if not self._named:
+        if not self._is_named:
             id_, model = id_text(get("id")) or None, text_or_none(get("model"))
-            self._named = id_ is not None and model is not None
-            self._seed = self._seed or id_ or get("created")
+            self._is_named = id_ is not None and model is not None
+            self._id_seed = self._id_seed or id_ or get("created")
             yield Head(id_, model)
-        whole, choices, finished = False, items(get("choices")), 0
-        may_finish = not (self._keep or self._streamed or self._begun or "stats" in event)
-        if may_finish and (answers := plain_answers(choices)):
-            whole, finished = True, len(answers)
-            self._begun.update(range(finished))
-            yield End(whole)
-            yield Answers(answers)
+        is_body, choices, finished = False, items(get("choices")), 0
+        may_finish = not (self._keep or self._is_streamed or self._started_choices)
+        if may_finish and "stats" not in event and (answers := plain_answers(choices)):
+            is_body, finished = True, len(answers)
+            self._started_choices.update(range(finished))
+            yield End(is_body)
+            yield FinishedAnswers(answers)
         for position, choice in enumerate(islice(choices, finished, None), finished):
             if not isinstance(choice, dict):
                 continue
             index = count(choice.get("index"))
             index = position if index is None else index
             part, message = choice.get("delta"), choice.get("message")
-            if isinstance(part, dict) and (self._streamed or _holds(part) or not _holds(message)):
-                self._streamed = True
-            elif isinstance(message, dict) and not self._streamed:
+            if isinstance(part, dict) and (
+                self._is_streamed or _holds(part) or not _holds(message)
+            ):
+                self._is_streamed = True
+            elif isinstance(message, dict) and not self._is_streamed:
                 # In Perplexity's bodies an empty delta stands beside it.
                 part = message
-                if not whole:
-                    whole = True
-                    yield End(whole)
-            # the message at the end of a stream, as MiniMax sends it, repeats all that was said
+                if not is_body:
+                    is_body = True
+                    yield End(is_body)
+            # the message at the end of a stream, as MiniMax sends it, repeats the whole answer
             else:
                 part = None
             content = (
                 part.get("content") if part is not None and part.keys() <= PLAIN_MEMBERS else None
             )
-            if content.__class__ is str and content and not self._in_parts:
+            if content.__class__ is str and content and not self._has_content_parts:
                 yield Text(content, index)
             elif part is not None:
                 yield from self._message(index, part)
-            if choice.get("finish_reason") is not None or index not in self._begun:
-                self._begun.add(index)
+            if choice.get("finish_reason") is not None or index not in self._started_choices:
+                self._started_choices.add(index)
                 yield self._reason(index, choice, event)
             if error := choice.get("error"):
-                yield Fault(error)
-            if (own := choice.get("usage")) and (usage := usage_of(own)):  # Moonshot
+                yield ErrorPart(error)
+            if choice.get("usage") and (usage := usage_of(choice["usage"])):  # Moonshot
                 yield Tokens(usage)
-        if any(map(get, _BESIDE)):
-            yield from _beside(event)
+        if any(map(get, _CHUNK_MEMBERS)):
+            yield from _chunk_parts(event)
 
     def _message(self, index: int, part: Json) -> Iterator[Part]:
         """A delta, or a message."""
-        visible, thinking, declined = _said(part)
+        visible, thinking, refusal = _message_texts(part)
         if thinking:
             yield Reasoning(thinking, index)
-        if visible or declined:
-            yield Text(visible + declined, index, refusal=declined != "")
-        keeps = self._keep and (index == 0 or self._merges)
-        if keeps and (beside := self._kept(part)):
-            yield Block("message", beside)
-        legacy, called = part.get("function_call"), items(part.get("tool_calls"))
+        if visible or refusal:
+            yield Text(visible + refusal, index, refusal=refusal != "")
+        keeps_content = self._keep and (index == 0 or self._merges_choices)
+        if keeps_content and (extra := self._replay_members(part)):
+            yield Block("message", extra)
+        legacy, tool_calls = part.get("function_call"), items(part.get("tool_calls"))
         # Snowflake's has empty members
-        only = [{"index": -1, "function": legacy}] if _holds(legacy) else ()
-        if not (self._keep or self._streamed) and len(called) > 1 and isinstance(called[-1], dict):
-            finished = finished_calls(map(_plain_call, called[:-1]))
-            self._calls += len(finished)
-            yield Calls(finished, index)
-            called = called[len(finished) :]
-        for fragment in (*called, *only):
+        legacy_calls = [{"index": -1, "function": legacy}] if _holds(legacy) else ()
+        may_finish = not (self._keep or self._is_streamed)
+        if may_finish and len(tool_calls) > 1 and isinstance(tool_calls[-1], dict):
+            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
+            self._call_count += len(finished)
+            yield FinishedCalls(finished, index)
+            tool_calls = tool_calls[len(finished) :]
+        for fragment in (*tool_calls, *legacy_calls):
             if isinstance(fragment, dict):
                 yield (call := self._call(index, fragment))
-                if keeps:
-                    beside = {
+                if keeps_content:
+                    extra = {
                         name: value
                         for name, value in fragment.items()
-                        if name not in _CALL and value is not None
+                        if name not in _CALL_MEMBERS and value is not None
                     }
                     is_custom = fragment.get("custom") and not fragment.get("function")
-                    yield Block(call.key, {**beside, "kind": "custom" if is_custom else None})
+                    yield Block(call.key, {**extra, "kind": "custom" if is_custom else None})
 
-    def _kept(self, part: Json) -> Json:
+    def _replay_members(self, part: Json) -> Json:
         """Return the members of a message that a replay sends, except calls and text.
 
         The fold has the text.
         """
         content, audio = part.get("content"), part.get("audio")
-        self._in_parts = self._in_parts or isinstance(content, list)
-        kept = {
+        self._has_content_parts = self._has_content_parts or isinstance(content, list)
+        members = {
             name: value
             for name, value in part.items()
-            if value not in (None, "") and name not in _CALLS
+            if value not in (None, "") and name not in _CALL_LISTS
         }
-        kept.pop("role", None)
+        members.pop("role", None)
         is_plain = isinstance(content, bool | int | float) or (
-            isinstance(content, str) and self._streamed
+            isinstance(content, str) and self._is_streamed
         )
         if isinstance(content, dict) or is_plain:
-            kept.pop("content", None)
-            if self._in_parts and content != "":
-                kept["content"] = [{"type": "text", "text": as_text(content)}]
-        if isinstance(audio, dict) and self._streamed:
+            members.pop("content", None)
+            if self._has_content_parts and content != "":
+                members["content"] = [{"type": "text", "text": as_text(content)}]
+        if isinstance(audio, dict) and self._is_streamed:
             # Without the sound: each chunk's is encoded for itself, and no API wants it back.
-            kept["audio"] = {
+            members["audio"] = {
                 name: value for name, value in audio.items() if value is not None and name != "data"
             }
-        return kept
+        return members
 
-    def _call(self, choice: int, fragment: Json) -> Call:
+    def _call(self, choice: int, fragment: Json) -> ToolCallPart:
         """A call, or a piece of one."""
         body = fragment.get("function") or fragment.get("custom")
         id_, name = id_text(fragment.get("id")), text(member(body, "name"))
-        # what Mistral's API once sent, and its SDK says, where there is none
+        # Mistral's API once sent "null" for a missing id, and its SDK still does
         id_ = "" if id_ == "null" else id_
         # older servers of Hugging Face's give an object
-        piece = _as_json_text(first(body, "arguments", "input"))
+        piece = _as_json_text(first_member(body, "arguments", "input"))
         is_custom = bool(fragment.get("custom")) and not fragment.get("function")
-        if not self._streamed:  # a message has each call once, and whole
-            number, self._calls = self._calls, self._calls + 1
-            return Call(
-                number, id_ or minted(self._seed, number), name, piece, choice, free_text=is_custom
-            )
+        if not self._is_streamed:  # a message has each call once, and whole
+            number, self._call_count = self._call_count, self._call_count + 1
+            id_ = id_ or mint_id(self._id_seed, number)
+            return ToolCallPart(number, id_, name, piece, choice, free_text=is_custom)
         index = fragment.get("index")
         index = index if isinstance(index, int | float | str) else None
-        call = self._found(choice, index, id_, name, piece)
+        call = self._matching_call(choice, index, id_, name, piece)
         if call is None:
-            call = _Call(self._calls, id_, name)
-            self._calls += 1
-            for place in {index, None}:
-                self._last[choice, place] = call
-                self._by_id.setdefault((choice, place, id_), call)
+            call = _StreamedCall(self._call_count, id_, name)
+            self._call_count += 1
+            for slot in {index, None}:
+                self._last_calls[choice, slot] = call
+                self._calls_by_id.setdefault((choice, slot, id_), call)
         call.name = call.name or name
         if not call.id:
             call.arguments.feed(piece)
-        id_ = call.id or minted(self._seed, call.number)
-        return Call(call.number, id_, call.name, piece, choice, free_text=is_custom)
+        id_ = call.id or mint_id(self._id_seed, call.number)
+        return ToolCallPart(call.number, id_, call.name, piece, choice, free_text=is_custom)
 
-    def _found(self, choice: int, index: _Index, id_: str, name: str, piece: str) -> _Call | None:
-        """The call that a fragment goes on with; None where it begins one.
+    def _matching_call(
+        self, choice: int, index: _Index, id_: str, name: str, piece: str
+    ) -> _StreamedCall | None:
+        """Return the call that a fragment continues; None if it starts a new one.
 
         Gemini's and other servers' chat endpoints give every parallel call the same index, or none:
-        there a new id with a name begins a new call. A new id alone does not: some servers mint one
-        for every chunk. Without any id, another name begins one, or the same name with arguments
-        that begin anew when an object of them is whole: some servers name the call in every chunk.
+        there a new id with a name starts a new call. A new id alone does not: some servers mint one
+        for every chunk. Without any id, another name starts one, or the same name with arguments
+        that start over after a complete object: some servers name the call in every chunk.
         """
-        known = self._by_id.get((choice, index, id_)) if id_ else None
-        last = self._last.get((choice, index))
-        if known is not None or last is None:
-            return known
-        begins = name and (id_ or (last.name and name != last.name))
-        anew = name and last.arguments.is_whole and piece.lstrip().startswith("{")
-        return None if begins or anew else last
+        same_id = self._calls_by_id.get((choice, index, id_)) if id_ else None
+        last = self._last_calls.get((choice, index))
+        if same_id is not None or last is None:
+            return same_id
+        is_new_call = name and (id_ or (last.name and name != last.name))
+        restarts = name and last.arguments.is_whole and piece.lstrip().startswith("{")
+        return None if is_new_call or restarts else last
 
     def _reason(self, index: int, choice: Json, event: Json) -> Reason:
         raw = choice.get("finish_reason")
@@ -278,16 +281,17 @@ class Reader:
             and "stats" not in event
         ):
             return Reason(raw, index)
-        own = raw_text(raw)
-        # OpenRouter's, LiteLLM's; and what stopped the engine of LM Studio, in its own API.
-        native = choice.get(_NATIVE) or member(choice.get("provider_specific_fields"), _NATIVE)
+        choice_reason = raw_text(raw)
+        # OpenRouter's, LiteLLM's; and the reason of LM Studio's engine, in its own API.
+        fields = choice.get("provider_specific_fields")
+        native = choice.get(_NATIVE_REASON) or member(fields, _NATIVE_REASON)
         if index == 0:
             native = member(event.get("stats"), "stop_reason") or native
-        # vLLM, SGLang: the stop string that matched. A number is a token's, and says nothing to a
-        # reader.
+        # vLLM, SGLang: the stop string that matched. A number is a token's, and is left out.
         matched = choice.get("stop_reason") or choice.get("matched_stop") or member(raw, "matched")
         detail = text_or_none(matched) or text_or_none(member(raw, "message"))
-        return Reason(_chosen(own, raw_text(native), self._rows), index, detail, own)
+        reason = _effective_reason(choice_reason, raw_text(native), self._rows)
+        return Reason(reason, index, detail, choice_reason)
 
 
 def _plain_call(call: Json) -> tuple[Any, Any, Any]:
@@ -297,7 +301,7 @@ def _plain_call(call: Json) -> tuple[Any, Any, Any]:
 
 
 def _holds(part: Any) -> bool:
-    """Whether a message, a delta or a call holds anything beside its role."""
+    """Return whether a message, a delta or a call holds anything besides its role."""
     return isinstance(part, dict) and (
         any(value for name, value in part.items() if name != "role")
         or part.get("content") not in (None, "", [])
@@ -306,8 +310,8 @@ def _holds(part: Any) -> bool:
 
 def _as_json_text(value: Any) -> str:
     """Return the text of a call's arguments, whatever JSON a server made of it."""
-    given = as_arguments(value)
-    return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given or ""
+    parsed = as_arguments(value)
+    return json.dumps(parsed, ensure_ascii=False) if isinstance(parsed, dict) else parsed or ""
 
 
 def _content_text(value: Any) -> str:
@@ -318,18 +322,18 @@ def _content_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else as_text(value)
 
 
-def _said(part: Json) -> tuple[str, str, str]:
-    """The visible text, the thinking and the refusal of a message or delta.
+def _message_texts(part: Json) -> tuple[str, str, str]:
+    """Return the visible text, the thinking and the refusal of a message or delta.
 
-    The transcript of a spoken answer is visible text: it is what the user hears. Beside text it is
-    the same once more.
+    The transcript of a spoken answer is visible text: the user hears it. If there is text as well,
+    it repeats the transcript.
     """
-    content, declined, thinking = part.get("content"), text(part.get("refusal")), ""
-    for name in _THINKING:
+    content, refusal, thinking = part.get("content"), text(part.get("refusal")), ""
+    for name in _THINKING_MEMBERS:
         thinking = thinking or number_or_text(part.get(name))
     if not isinstance(content, list | tuple):
         visible = content if isinstance(content, str) else _content_text(content)
-        return visible or text(member(part.get("audio"), "transcript")), thinking, declined
+        return visible or text(member(part.get("audio"), "transcript")), thinking, refusal
     words = []
     for piece in content:  # Mistral answers, and everyone is asked, in parts.
         match member(piece, "type"):
@@ -340,36 +344,37 @@ def _said(part: Json) -> tuple[str, str, str]:
                     as_text(member(piece, "text") if isinstance(piece, Mapping) else piece)
                 )
             case "refusal":
-                declined += text(member(piece, "refusal"))
+                refusal += text(member(piece, "refusal"))
             case "thinking":
                 inner = member(piece, "thinking")
                 thinking += number_or_text(inner) or "".join(
-                    as_text(member(each, "text")) for each in items(inner)
+                    as_text(member(entry, "text")) for entry in items(inner)
                 )
-    return "".join(words) or text(member(part.get("audio"), "transcript")), thinking, declined
+    return "".join(words) or text(member(part.get("audio"), "transcript")), thinking, refusal
 
 
-def _chosen(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str | None:
-    """The raw value that counts.
+def _effective_reason(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str | None:
+    """Return the raw value that counts.
 
-    A gateway's upstream's where it has a row, unless it hides that the answer is cut.
+    The upstream model's if it has a row, unless only the gateway's reports a truncation.
     """
     if raw is None or native is None:
         return raw
-    above, below = find_row(raw, rows), find_row(native, rows)
-    hides = above is not None and above.incomplete and below is not None and not below.incomplete
-    return raw if below is None or hides else native
+    gateway_row, native_row = find_row(raw, rows), find_row(native, rows)
+    is_truncated = gateway_row is not None and gateway_row.incomplete
+    is_hidden = is_truncated and native_row is not None and not native_row.incomplete
+    return raw if native_row is None or is_hidden else native
 
 
-def _beside(event: Json) -> Iterator[Part]:
-    """What stands beside the choices."""
+def _chunk_parts(event: Json) -> Iterator[Part]:
+    """Yield the parts from the members besides the choices."""
     if usage := usage_of(event.get("usage") or member(event.get("x_groq"), "usage")):
         yield Tokens(usage)
     # LM Studio: the window that the model was loaded with.
     if "model_info" in event and (window := count(member(event["model_info"], "context_length"))):
         yield Window(window)
-    if any(map(event.get, _ERRORS)) and (error := _error_in(event)):
-        yield Fault(error)
+    if any(map(event.get, _ERROR_MEMBERS)) and (error := _error_in(event)):
+        yield ErrorPart(error)
 
 
 def _error_in(event: Any) -> Any:
@@ -377,14 +382,16 @@ def _error_in(event: Any) -> Any:
 
     OpenAI's, Groq's beside it, the first of watsonx', MiniMax' status.
     """
-    base, errors = member(event, "base_resp"), items(member(event, "errors"))
-    code = count(member(base, "status_code"))
-    said = text(member(base, "status_msg"))
-    failed = {"code": str(code), "type": f"minimax_{code}", "message": said} if code else None
+    base_response, errors = member(event, "base_resp"), items(member(event, "errors"))
+    code = count(member(base_response, "status_code"))
+    status_message = text(member(base_response, "status_msg"))
+    minimax_error = (
+        {"code": str(code), "type": f"minimax_{code}", "message": status_message} if code else None
+    )
     return (
         member(event, "error")
         or member(member(event, "x_groq"), "error")
-        or next(iter(errors), failed)
+        or next(iter(errors), minimax_error)
     )
 
 
@@ -402,88 +409,90 @@ def _failed(data: Any) -> Any:
     return {"error": error} if error else None
 
 
-def usage_of(said: Any) -> Usage | None:
-    """Tokens as the chat format counts them.
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as the chat format counts it.
 
-    Cached ones are part of the prompt's, reasoning of the completion's.
+    Cached tokens are part of the prompt's, reasoning of the completion's.
 
-    xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
+    xAI, and gateways in front of Gemini, count reasoning beside the completion: the total shows it
     (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
     """
-    found = usage_in(NAME, said)
-    if found is not None and found.reasoning_tokens and found.output_tokens is not None:
-        apart = found.output_tokens + found.reasoning_tokens
-        if count(member(said, "total_tokens")) == (found.input_tokens or 0) + apart:
-            return replace(found, output_tokens=apart)
-    return found
+    usage = usage_in(NAME, figures)
+    if usage is not None and usage.reasoning_tokens and usage.output_tokens is not None:
+        total_output = usage.output_tokens + usage.reasoning_tokens
+        if count(member(figures, "total_tokens")) == (usage.input_tokens or 0) + total_output:
+            return replace(usage, output_tokens=total_output)
+    return usage
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
-    """The one message, as the server would have it back."""
-    kept = fold.blocks
-    message: Json = {"role": "assistant", "content": None, **kept.pop("message", {})}
-    if all(name in message for name in _THINKING):
-        del message[_THINKING[1]]
-    # What was said as text, but for what stands in members of its own.
+    """Yield the one message, as the server takes it back."""
+    blocks = fold.blocks
+    message: Json = {"role": "assistant", "content": None, **blocks.pop("message", {})}
+    if all(name in message for name in _THINKING_MEMBERS):
+        del message[_THINKING_MEMBERS[1]]
+    # The visible text without what has members of its own.
     if message["content"] is None:
-        apart = (text(message.get("refusal")), text(member(message.get("audio"), "transcript")))
+        own_texts = (text(message.get("refusal")), text(member(message.get("audio"), "transcript")))
         message["content"] = (
-            "".join(fold.text).removesuffix(apart[0]).removesuffix(apart[1]) or None
+            "".join(fold.text).removesuffix(own_texts[0]).removesuffix(own_texts[1]) or None
         )
-    for name in () if fold.whole else ("content", "reasoning_details"):
+    for name in () if fold.is_body else ("content", "reasoning_details"):
         if isinstance(message.get(name), list):
             message[name] = _entries(message[name])
     for key, call in fold.calls.items():
-        if (beside := kept.get(key)) is None:  # of a choice that does not count
+        if (extra := blocks.get(key)) is None:  # of a choice that does not count
             continue
         kind, holder = (
-            ("custom", "input") if beside.pop("kind") == "custom" else ("function", "arguments")
+            ("custom", "input") if extra.pop("kind") == "custom" else ("function", "arguments")
         )
         written = {
             "id": call.id,
             "type": kind,
             kind: {"name": call.name, holder: "".join(call.pieces)},
-            **beside,
+            **extra,
         }
         message.setdefault("tool_calls", []).append(written)
     if fold.text or fold.reasoning or "tool_calls" in message or holds_media(message):
         yield message
 
 
-_IN_PIECES: Final = ("text", "thinking", "refusal", "summary", "data")
+_PIECE_KINDS: Final = ("text", "thinking", "refusal", "summary", "data")
 """The members of a part or an entry that arrive in pieces."""
-_MARKS: Final = ("type", "index", "id", "signature")
+_IDENTITY_MEMBERS: Final = ("type", "index", "id", "signature")
 """The members that say which entry a piece belongs to."""
 
 
 def _entries(pieces: Iterable[Any]) -> list[Any]:
-    """The entries of a list that a stream sends in pieces.
+    """Assemble the entries of a list that a stream sends in pieces.
 
-    The parts of a content, OpenRouter's reasoning details.
+    The parts of a content, or OpenRouter's reasoning details.
     """
     entries: list[list[Any]] = []
     last: Json = {}  # what decides on the next piece, of the entry so far
     for piece in pieces:
-        goes_on = bool(entries) and _goes_on(last, piece)
-        last = last if goes_on else {}
-        last |= {name: value for name in _MARKS if (value := member(piece, name)) is not None}
-        if goes_on:
+        is_same_entry = bool(entries) and _continues_entry(last, piece)
+        last = last if is_same_entry else {}
+        last |= {
+            name: value for name in _IDENTITY_MEMBERS if (value := member(piece, name)) is not None
+        }
+        if is_same_entry:
             entries[-1].append(piece)
         else:
             entries.append([piece])
-    return [joined(entry) if len(entry) > 1 else entry[0] for entry in entries]
+    return [merge_pieces(entry) if len(entry) > 1 else entry[0] for entry in entries]
 
 
-def _goes_on(last: Any, piece: Any) -> bool:
-    """Whether a piece belongs to the entry before it.
+def _continues_entry(last: Any, piece: Any) -> bool:
+    """Return whether a piece belongs to the entry before it.
 
-    A signature ends one: a provider refuses it beside other text.
+    A signature ends an entry: a provider refuses it with any other text.
     """
     kind, id_ = text(member(piece, "type")), member(piece, "id")
-    has_words = kind in _IN_PIECES or kind.startswith("reasoning.")
+    has_words = kind in _PIECE_KINDS or kind.startswith("reasoning.")
     alike = all(member(last, name) == member(piece, name) for name in ("type", "index"))
     alike = alike and (id_ is None or member(last, "id") in (None, id_))
-    # Encrypted data says nothing of what it belongs to but its index.
+    # Encrypted data can be matched to its entry by index alone.
     alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
     return has_words and alike and not alone
 
@@ -502,20 +511,20 @@ FORMAT: Final = Format(
     # A refusal is a member of the message, and its reason is the usual one.
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     paths={"": "/chat/completions", "watsonx": "/text/chat[|_stream]"},
-    routed=routed_by(_PATH),
+    match_path=routed_by(_PATH),
     body=encode,
     resume=resume,
     unfinished=unfinished_message(unfinished),
     one_message=True,
-    reader=Reader,
-    called=("a chat completion", "a chunk of a chat stream"),
-    needs=("choices",),
-    objects=("choices[].delta", "choices[].message"),
-    failed=_failed,
+    reader=ChatReader,
+    labels=("a chat completion", "a chunk of a chat stream"),
+    required_paths=("choices",),
+    object_paths=("choices[].delta", "choices[].message"),
+    error_in=_failed,
     blocks=_blocks,
     end_words=(*END_WORDS, b"base_resp"),
-    closes_calls=False,
-    splits=True,
+    reports_call_ends=False,
+    splits_answer=True,
     reply=script,
     reply_error=script_error,
 )

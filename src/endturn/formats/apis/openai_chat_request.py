@@ -16,7 +16,7 @@ from endturn.formats.encoding import (
     request_body,
     written_arguments,
 )
-from endturn.formats.next_request import own_blocks, resent, resumes_message, without_lost_calls
+from endturn.formats.next_request import message_resumer, own_blocks, resend, without_lost_calls
 from endturn.formats.reading import member, text
 from endturn.formats.settings import ANY_JSON
 from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request
@@ -49,7 +49,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _stream_members(stream: bool, dialect: str) -> Json:
-    """What asks for a stream, and for usage at its end; watsonx says it in the path."""
+    """Return the members that request a stream with usage at its end; watsonx has a path for it."""
     if not stream or dialect == "watsonx":
         return {}
     return (
@@ -101,15 +101,15 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
     """An assistant's message; nothing where it says nothing."""
     if own and replays_message(message, own):
-        return _replayed(message, own)
-    says = message.text.strip()
-    written = {"role": "assistant", "content": message.content if says else None}
+        return _replay_message(message, own)
+    has_text = message.text.strip()
+    written = {"role": "assistant", "content": message.content if has_text else None}
     if calls := [function_call(call, written_arguments(call)) for call in message.tool_calls]:
         return [{**written, "tool_calls": calls}]
-    return [written] if says else []
+    return [written] if has_text else []
 
 
-def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
+def _replay_message(message: Message, own: Sequence[Json]) -> list[Json]:
     written = without_lost_calls(message, own[0])
     audio = written.pop("audio", None)
     if id_ := text(member(audio, "id")):
@@ -118,84 +118,101 @@ def _replayed(message: Message, own: Sequence[Json]) -> list[Json]:
         written["content"] = text(member(audio, "transcript")) or written.get("content")
     content = written.get("content")
     # Thinking alone says nothing.
-    says = (
+    has_visible = (
         any(member(part, "type") != "thinking" for part in content)
         if isinstance(content, list)
         else content
     )
-    speaks = "tool_calls" in written or says or written.get("refusal") or holds_media(written)
-    return [written] if speaks else []
+    has_content = (
+        "tool_calls" in written or has_visible or written.get("refusal") or holds_media(written)
+    )
+    return [written] if has_content else []
 
 
 # --- Continuation ---------------------------------------------------------------------------------
 
-_GOES_ON: Final = {"continue_final_message": True, "add_generation_prompt": False}
-"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
+_CONTINUE_PREFILL: Final = {"continue_final_message": True, "add_generation_prompt": False}
+"""The members that make vLLM and SGLang continue a last message of the assistant."""
 
 
 def resume(
     request: Request,
-    cut: ChatResponse,
+    response: ChatResponse,
     *,
     prompt: str,
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """The request that asks for the rest of a cut response.
+    """Return the request for the rest of a truncated response.
 
-    The original's messages stand first, unchanged.
+    The original's messages come first, unchanged.
 
     Args:
         prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing
             whitespace stripped: servers refuse it there); `resend` (the answer verbatim, nothing
             after it).
-        dialect: how a server is told to go on with a prefill.
+        dialect: decides how the server is made to continue a prefill.
     """
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    *before, last = request.messages or (Message(role="user", content=""),)
+    if (resend_request := resend(request, response, strategy)) is not None:
+        return resend_request
+    *earlier, last = request.messages or (Message(role="user", content=""),)
     if last.role == "assistant":
-        # The answer that was cut went on with a prefill: both are one message, and servers take no
-        # two in a row.
-        request, cut = request.but(messages=before), _joined(last, cut)
+        # The truncated answer continued a prefill: both are one message, since servers refuse two
+        # in a row.
+        request, response = request.but(messages=earlier), _merge_prefill(last, response)
     request = request.but(
-        extra={name: value for name, value in request.extra.items() if name not in _GOES_ON}
+        extra={
+            name: value for name, value in request.extra.items() if name not in _CONTINUE_PREFILL
+        }
     )
-    found = resumes_message(_NAME, unfinished)(request, cut, prompt=prompt, strategy=strategy)
-    *before, last = found.messages
+    continuation = message_resumer(_NAME, unfinished)(
+        request, response, prompt=prompt, strategy=strategy
+    )
+    *earlier, last = continuation.messages
     if strategy != Strategy.PREFILL or last.role != "assistant":
-        return found
+        return continuation
     if dialect in ("mistral", "deepseek"):
         block = (own_blocks(last, _NAME) or ({"role": "assistant", "content": last.content},))[0]
-        return found.but(
-            messages=(*before, last.but(blocks=Blocks(_NAME, ({**block, "prefix": True},))))
+        return continuation.but(
+            messages=(*earlier, last.but(blocks=Blocks(_NAME, ({**block, "prefix": True},))))
         )
-    return found.but(extra=found.extra | _GOES_ON) if dialect in ("vllm", "sglang") else found
+    return (
+        continuation.but(extra=continuation.extra | _CONTINUE_PREFILL)
+        if dialect in ("vllm", "sglang")
+        else continuation
+    )
 
 
-def _joined(prefill: Message, cut: ChatResponse) -> ChatResponse:
-    texts = prefill.text, cut.text
-    return cut.but(text="".join(texts), blocks=together(prefill.blocks, cut.blocks, texts))
+def _merge_prefill(prefill: Message, response: ChatResponse) -> ChatResponse:
+    texts = prefill.text, response.text
+    return response.but(
+        text="".join(texts), blocks=together(prefill.blocks, response.blocks, texts)
+    )
 
 
-def unfinished(message: Json, said: str | None) -> Json:
+def unfinished(message: Json, answer_text: str | None) -> Json:
     """Return the message of a cut response without its calls.
 
     Thinking that led to visible text goes back with it.
     """
     content = message.get("content")
     if not content:
-        return {"role": "assistant", "content": said or ""}
-    kept = {name: value for name, value in message.items() if name not in ("tool_calls", "refusal")}
+        return {"role": "assistant", "content": answer_text or ""}
+    members = {
+        name: value for name, value in message.items() if name not in ("tool_calls", "refusal")
+    }
     if isinstance(content, list):
-        before = [part for part in content if member(part, "type") not in ("text", "refusal")]
+        thinking = [part for part in content if member(part, "type") not in ("text", "refusal")]
         texts = [part for part in content if member(part, "type") == "text"]
         return {
-            **kept,
-            "content": [*before, *(texts if said is None else [{"type": "text", "text": said}])],
+            **members,
+            "content": [
+                *thinking,
+                *(texts if answer_text is None else [{"type": "text", "text": answer_text}]),
+            ],
         }
-    return kept if said is None else {**kept, "content": said}
+    return members if answer_text is None else {**members, "content": answer_text}
 
 
 def holds_media(message: Json) -> bool:

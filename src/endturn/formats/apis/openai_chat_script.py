@@ -21,7 +21,7 @@ from endturn.formats.summaries import Event
 from endturn.vocabulary import ChatResponse, Json, StopReason, Usage
 
 _NAME: Final = "openai_chat"
-_AT_ONCE: Final = frozenset({"mistral"})
+_WHOLE_CALL_DIALECTS: Final = frozenset({"mistral"})
 """The dialects that send a call whole; Mistral's SDK takes nothing else."""
 
 
@@ -33,7 +33,9 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """
     stop = scripted_reason(_NAME, response.stop, dialect)
     if stream:
-        return scripted_events(_chunks(response, stop, calls_at_once=dialect in _AT_ONCE))
+        return scripted_events(
+            _chunks(response, stop, calls_at_once=dialect in _WHOLE_CALL_DIALECTS)
+        )
     is_refusal = response.stop.reason is StopReason.REFUSED
     calls = [function_call(call, written_arguments(call)) for call in response.tool_calls]
     message = {

@@ -7,7 +7,12 @@ from typing import Final
 
 from endturn.calls import Strategy
 from endturn.formats.apis import openai_responses_reader as reader
-from endturn.formats.apis.openai_responses_reader import COMPLETED, GIVEN, NAME, client_call
+from endturn.formats.apis.openai_responses_reader import (
+    CALL_INPUTS,
+    COMPLETED,
+    NAME,
+    is_client_call,
+)
 from endturn.formats.apis.openai_responses_script import WORDS, script, script_error
 from endturn.formats.encoding import (
     conversation,
@@ -19,8 +24,8 @@ from endturn.formats.encoding import (
 from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
 from endturn.formats.history import call_in
-from endturn.formats.next_request import asking_on, own_blocks, resent
-from endturn.formats.reading import first, items, member, text
+from endturn.formats.next_request import continuation_request, own_blocks, resend
+from endturn.formats.reading import first_member, items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.settings import ANY_JSON, present
 from endturn.formats.summaries import Voice
@@ -49,7 +54,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     members = {
         "model": request.model or None,
         "instructions": instructions,
-        "input": _input(messages, stored=request.extra.get("store") is not False),
+        "input": _input(messages, is_stored=request.extra.get("store") is not False),
         "tools": tools,
         "tool_choice": _tool_choice(request.tool_choice) if tools else None,
         "max_output_tokens": output_limit(request),
@@ -62,12 +67,12 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _tool(tool: Tool) -> Json:
-    about = {
+    description = {
         "name": tool.name,
         "description": tool_description(tool),
         "parameters": tool.parameters,
     }
-    return present({"type": "function", "strict": False, **about})
+    return present({"type": "function", "strict": False, **description})
 
 
 def _tool_choice(choice: str) -> str | Json | None:
@@ -88,18 +93,18 @@ def _response_format(format_: Json | None) -> Json | None:
     return {"type": "json_schema", "name": "answer", "schema": format_}
 
 
-def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
+def _input(messages: Iterable[Message], *, is_stored: bool) -> list[Json]:
     """The conversation as items.
 
     Args:
-        stored: the server keeps responses.
+        is_stored: the server keeps responses.
     """
     written: list[Json] = []
     types: dict[str, str] = {}  # of the calls so far, by their ids
     for message, own in conversation(messages, NAME):
         if message.role == "assistant":
             types |= _types_of_calls(message, own)
-            written += _replayed(message, own, stored=stored) if own else _answer(message)
+            written += _replay_items(message, own, is_stored=is_stored) if own else _answer(message)
         elif own:
             written += own
         elif message.role == "tool":
@@ -113,7 +118,7 @@ def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
 
 def _answer(message: Message) -> list[Json]:
     """The items of an assistant's message."""
-    says = [{"role": "assistant", "content": message.text}] if message.text.strip() else []
+    messages = [{"role": "assistant", "content": message.text}] if message.text.strip() else []
     calls = [
         {
             "type": "function_call",
@@ -123,63 +128,64 @@ def _answer(message: Message) -> list[Json]:
         }
         for call in message.tool_calls
     ]
-    return [*says, *calls]
+    return [*messages, *calls]
 
 
 def _types_of_calls(message: Message, own: Iterable[Json] | None) -> dict[str, str]:
     """The types of a message's calls, by their ids: a result is of the same type."""
-    sent = {
-        text(first(call, "call_id", "toolUseId", "id")): call
+    calls_by_id = {
+        text(first_member(call, "call_id", "toolUseId", "id")): call
         for part in own or ()
         if (call := call_in(part))
     }
     return {
-        call.id: sent.get(call.id, {}).get("type") or "function_call" for call in message.tool_calls
+        call.id: calls_by_id.get(call.id, {}).get("type") or "function_call"
+        for call in message.tool_calls
     }
 
 
-def _replayed(message: Message, blocks: Iterable[Json], *, stored: bool) -> list[Json]:
-    """The items of a response as they came, but for calls that were taken out of the history since.
+def _replay_items(message: Message, blocks: Iterable[Json], *, is_stored: bool) -> list[Json]:
+    """Return a response's items unchanged, without calls that were removed from the history since.
 
     Args:
-        stored: the server keeps responses. Where it does not, it cannot find a reasoning item by
+        is_stored: the server keeps responses. Where it does not, it cannot find a reasoning item by
             its id: only one that brings its content, encrypted or not, is sent.
     """
-    held = {"", *(call.id for call in message.tool_calls), *_answered(blocks)}
+    answerable_ids = {"", *(call.id for call in message.tool_calls), *_answered_ids(blocks)}
 
-    def stays(item: Json) -> bool:
+    def is_replayed(item: Json) -> bool:
         if item.get("type") == "reasoning":
-            return stored or bool(item.get("encrypted_content") or item.get("content"))
-        is_ours = text(item.get("type")) in GIVEN and client_call(item)
-        return not is_ours or text(item.get("call_id")) in held
+            return is_stored or bool(item.get("encrypted_content") or item.get("content"))
+        is_ours = text(item.get("type")) in CALL_INPUTS and is_client_call(item)
+        return not is_ours or text(item.get("call_id")) in answerable_ids
 
-    return _paired(blocks, stays)
+    return _keep_paired(blocks, is_replayed)
 
 
-def _answered(blocks: Iterable[Json]) -> set[str]:
-    """The calls whose results stand beside them: the server ran them."""
+def _answered_ids(blocks: Iterable[Json]) -> set[str]:
+    """Return the ids of calls whose results are among the items: the server ran them."""
     return {
         text(item.get("call_id")) for item in blocks if text(item.get("type")).endswith("_output")
     } - {""}
 
 
-def _paired(blocks: Iterable[Json], keep: Callable[[Json], bool]) -> list[Json]:
-    """The items to keep, without empty messages, and without reasoning whose own items all went.
+def _keep_paired(blocks: Iterable[Json], keep: Callable[[Json], bool]) -> list[Json]:
+    """Return the items to keep, without empty messages, and without reasoning that lost its items.
 
     "Item 'rs_…' of type 'reasoning' was provided without its required following item": a 400.
     """
-    kept: list[Json] = []
-    thoughts: list[Json] = []
-    after = ""
+    replay: list[Json] = []
+    reasoning: list[Json] = []
+    last_kind = ""
     for item in blocks:
         kind = text(item.get("type"))
         if kind == "reasoning":
-            thoughts = (thoughts if after == kind else []) + ([item] if keep(item) else [])
+            reasoning = (reasoning if last_kind == kind else []) + ([item] if keep(item) else [])
         elif keep(item) and (item.get("role") != "assistant" or _visible(item).strip()):
-            kept += [*thoughts, item]
-            thoughts = []
-        after = kind
-    return kept
+            replay += [*reasoning, item]
+            reasoning = []
+        last_kind = kind
+    return replay
 
 
 def _visible(item: Json) -> str:
@@ -193,46 +199,49 @@ def _visible(item: Json) -> str:
 
 def resume(
     request: Request,
-    cut: ChatResponse,
+    response: ChatResponse,
     *,
     prompt: str,
     strategy: str = Strategy.PROMPT,
     dialect: str = "",
 ) -> Request:
-    """The request that asks for the rest of a cut response.
+    """Return the request for the rest of a truncated response.
 
-    The original's messages stand first, unchanged.
+    The original's messages come first, unchanged.
 
-    A response that is still being made is fetched. The API takes no prefill: it is prompted
-    instead.
+    A response that is still running is fetched. The API takes no prefill: it gets a prompt instead.
 
     Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used where nothing is asked.
+        prompt: the nudge; the last user message, marked synthetic. Unused for a fetch or a resend.
         strategy: `prompt`; `resend` (the answer verbatim, nothing after it).
     """
-    if cut.stop.resume is Resume.RETRIEVE_SAME_ID:
-        return request.but(retrieve=cut.id)
+    if response.stop.resume is Resume.RETRIEVE_SAME_ID:
+        return request.but(retrieve=response.id)
     request = request.but(retrieve=None)
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    own = own_blocks(cut, NAME)
-    written = [{"role": "assistant", "content": cut.text}] if cut.text.strip() else []
-    blocks = written if own is None else _unfinished(own)
-    answer = (
-        cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks))) if blocks else None
+    if (resend_request := resend(request, response, strategy)) is not None:
+        return resend_request
+    own = own_blocks(response, NAME)
+    text_messages = (
+        [{"role": "assistant", "content": response.text}] if response.text.strip() else []
     )
-    return asking_on(request, answer, prompt=prompt, strategy=Strategy.PROMPT)
+    blocks = text_messages if own is None else _unfinished(own)
+    answer = (
+        response.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks)))
+        if blocks
+        else None
+    )
+    return continuation_request(request, answer, prompt=prompt, strategy=Strategy.PROMPT)
 
 
 def _unfinished(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
-    """The items of a cut response that may be replayed.
+    """Return the items of a truncated response that may be replayed.
 
     No call without its result, no reasoning without its items.
     """
-    results = _answered(blocks) | {call.id for call in calls}
+    results = _answered_ids(blocks) | {call.id for call in calls}
 
-    def whole(item: Json) -> bool:
-        if client_call(item):
+    def is_replayable(item: Json) -> bool:
+        if is_client_call(item):
             return text(item.get("call_id")) in results
         return not text(item.get("type")).endswith("_call") or item.get("status") in (
             COMPLETED,
@@ -240,7 +249,7 @@ def _unfinished(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[
             None,
         )
 
-    return _paired(blocks, whole)
+    return _keep_paired(blocks, is_replayable)
 
 
 FORMAT: Final = Format(
@@ -248,18 +257,18 @@ FORMAT: Final = Format(
     provider="openai",
     voice=Voice("resp_", "call_", "x-request-id", WORDS),
     paths={"": "/responses"},
-    routed=routed_by(_PATH),
+    match_path=routed_by(_PATH),
     body=encode,
     resume=resume,
     unfinished=_unfinished,
-    fetches=True,
-    reader=reader.Reader,
+    can_fetch=True,
+    reader=reader.ResponsesReader,
     own_rows=reader.rows,
-    called=("a response", "an event of a response's stream"),
-    kinds=r"error|response\..+",
-    objects=("output[]", "response.output[]", "item", "part"),
-    own_faulty=reader.faulty,
-    failed=reader.failed,
+    labels=("a response", "an event of a response's stream"),
+    event_types=r"error|response\..+",
+    object_paths=("output[]", "response.output[]", "item", "part"),
+    own_shape_error=reader.shape_error,
+    error_in=reader.error_of,
     blocks=reader.output_of,
     end_words=(*END_WORDS, *map(str.encode, reader.ENDS), b'"output"', b'"status"', b'"response"'),
     has_end=True,

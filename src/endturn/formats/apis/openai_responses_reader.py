@@ -1,9 +1,9 @@
-"""What the Responses API answers, as parts; and what it says of its end, in one word.
+"""Reads responses of the Responses API as parts, and their end as one raw reason.
 
 A response is a list of items: messages and reasoning, each of parts; calls of the client's tools;
-calls of the server's own, with their results. A stream tells each item as it begins, its pieces,
-and the item whole; its last event holds the whole response, as a body does. Servers other than
-OpenAI's leave out any of these but one.
+calls of the server's own, with their results. A stream has events for the start of each item, its
+pieces, and the complete item; its last event holds the whole response, as a body does. Servers
+other than OpenAI's leave out any of these but one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
-    minted,
+    mint_id,
     only_text,
     runs,
     text,
@@ -41,18 +41,18 @@ COMPLETED: Final = "completed"
 RUNNING: Final = ("queued", "in_progress")
 """The statuses of a response that is still being made."""
 
-_CUT: Final = replace(REASONS[""]["in_progress(foreground EOF)"], terminal=False)
-_KNOWN: Final = rows_of(NAME, "")
-_FOREGROUND: Final = {**_KNOWN, **dict.fromkeys(RUNNING, _CUT)}
-BACKGROUND: Final = {**_KNOWN, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
-"""The table of a response that a job of the server's makes: it goes on when nobody listens."""
+_INTERRUPTED: Final = replace(REASONS[""]["in_progress(foreground EOF)"], terminal=False)
+_ROWS: Final = rows_of(NAME, "")
+_FOREGROUND: Final = {**_ROWS, **dict.fromkeys(RUNNING, _INTERRUPTED)}
+BACKGROUND: Final = {**_ROWS, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
+"""The table of a response that runs as a background job, which continues without a client."""
 DECLARED: Final = {**REASONS[""], **{raw: BACKGROUND[raw] for raw in RUNNING}}
-"""What the API itself says, without the words that compatible servers share."""
-_NO_ROW: Final = {
+"""The API's own reasons, without the words that compatible servers share."""
+_UNMAPPED_ROWS: Final = {
     "failed": REASONS[""]["failed"],
     "incomplete": Row(StopReason.UNKNOWN, True, mapped=False),
 }
-"""What a status means with a code or a reason that no table has."""
+"""The rows of a status with a code or a reason that no table has."""
 
 # The last two are not in the SDK: what a cancelled job's stream would say, and what OpenRouter says
 # for all the others.
@@ -64,12 +64,12 @@ ENDS: Final = {
     "response.done": None,
 }
 """The types of the events that end a response, and the status that each stands for."""
-_BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_START_EVENTS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """Where what events tell in pieces stands.
+class _PiecePath:
+    """The place of a text that events send in pieces.
 
     Type of item, its list of parts, type of part, and the member.
     """
@@ -80,32 +80,32 @@ class _Place:
     member: str
 
 
-_PLACES: Final = {
-    "output_text": _Place("message", "content", "output_text", "text"),
-    "refusal": _Place("message", "content", "refusal", "refusal"),
-    "reasoning_summary_text": _Place("reasoning", "summary", "summary_text", "text"),
-    "reasoning_text": _Place("reasoning", "content", "reasoning_text", "text"),
-    "function_call_arguments": _Place("function_call", "", "", "arguments"),
-    "custom_tool_call_input": _Place("custom_tool_call", "", "", "input"),
+_PATHS: Final = {
+    "output_text": _PiecePath("message", "content", "output_text", "text"),
+    "refusal": _PiecePath("message", "content", "refusal", "refusal"),
+    "reasoning_summary_text": _PiecePath("reasoning", "summary", "summary_text", "text"),
+    "reasoning_text": _PiecePath("reasoning", "content", "reasoning_text", "text"),
+    "function_call_arguments": _PiecePath("function_call", "", "", "arguments"),
+    "custom_tool_call_input": _PiecePath("custom_tool_call", "", "", "input"),
 }
-_PIECES: Final = {f"response.{event}.delta": place for event, place in _PLACES.items()}
-_WHOLE: Final = {f"response.{event}.done": place for event, place in _PLACES.items()}
-_PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} | {
-    "text": _PLACES["output_text"]
+_DELTA_EVENTS: Final = {f"response.{event}.delta": place for event, place in _PATHS.items()}
+_DONE_EVENTS: Final = {f"response.{event}.done": place for event, place in _PATHS.items()}
+_PART_TYPES: Final = {place.part: place for place in _PATHS.values() if place.part} | {
+    "text": _PATHS["output_text"]
 }
-GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
-"""Calls of the client's own tools: the member that holds what the tool is given."""
+CALL_INPUTS: Final = {place.item: place.member for place in _PATHS.values() if not place.part}
+"""Type of a call of a client's tool → the member that holds the tool's input."""
 
 
-_OF_CALLS: Final = ("_call", "_output")
-"""How the types of calls end, and of their results."""
+_CALL_SUFFIXES: Final = ("_call", "_output")
+"""The endings of the types of calls and of their results."""
 
 APPROVAL: Final = "mcp_approval_request"
 """An item that asks the client whether the server may run a tool. It is no call: the server makes
 that afterwards."""
 
 
-def client_call(item: Any) -> bool:
+def is_client_call(item: Any) -> bool:
     """Return whether an item is a call of a tool that the client runs.
 
     The SDK's types of the items describe which ones are.
@@ -133,22 +133,22 @@ class _Item:
 
     Attributes:
         number: how many items began before it.
-        call_id: what a call's result names it by; minted where the server gave none.
-        told: its members, as far as they were told.
-        unfinished: all of it was told, and its own status says that it is not whole.
+        call_id: the id by which a result names the call; minted if the server sent none.
+        members: its members so far.
+        is_unfinished: all of it has arrived, and its own status says that it is incomplete.
     """
 
     number: int
     kind: str
     call_id: str = ""
-    told: Json = field(default_factory=dict)
-    unfinished: bool = False
+    members: Json = field(default_factory=dict)
+    is_unfinished: bool = False
 
 
 _NO_ITEMS: Final[deque[_Item]] = deque()
 
 
-class Reader:
+class ResponsesReader:
     """Reads events, or one whole response.
 
     The type decides, at the top alone: a tool's output may hold a response.
@@ -160,9 +160,9 @@ class Reader:
         self._id: str | None = None
         self._items: list[_Item] = []
         self._finished = 0  # items of which nothing is kept
-        self._named: dict[tuple[str, object], _Item] = {}
-        self._said: set[tuple[int, _Place, int]] = set()
-        self._first_index: dict[tuple[int, _Place], int] = {}
+        self._items_by_name: dict[tuple[str, object], _Item] = {}
+        self._text_keys: set[tuple[int, _PiecePath, int]] = set()
+        self._first_index: dict[tuple[int, _PiecePath], int] = {}
         self._is_body = False  # one whole response, as a body: no event belongs to it
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -170,39 +170,41 @@ class Reader:
         if self._is_body:
             return iter(())
         kind = text(member(event, "type"))
-        if kind == "error" or (not kind and failed(event)):
-            # The API's own error is the event itself; gateways, and its websocket, put it in a
+        if kind == "error" or (not kind and error_of(event)):
+            # The API's own error is the event itself; gateways, and its websocket, put it into a
             # member.
             error = member(event, "error") or {
                 name: member(event, name) for name in ("code", "message")
             }
-            return iter((parts.Fault(error),))
-        if place := _PIECES.get(kind):
-            item = self._named.get((place.item, text(member(event, "item_id")))) or self._find(
-                event, place.item
-            )
+            return iter((parts.ErrorPart(error),))
+        if path := _DELTA_EVENTS.get(kind):
+            item = self._items_by_name.get(
+                (path.item, text(member(event, "item_id")))
+            ) or self._item_of(event, path.item)
             return self._piece(
-                item, place, _index(place, event), as_text(member(event, "delta")), event
+                item, path, _index(path, event), as_text(member(event, "delta")), event
             )
         return self._event(kind, event)
 
     def _event(self, kind: str, event: Any) -> Iterator[Part]:
         item, part = member(event, "item"), member(event, "part")
-        if place := _WHOLE.get(kind):
-            yield from self._whole(
-                self._find(event, place.item), place, _index(place, event), event, event
+        if path := _DONE_EVENTS.get(kind):
+            yield from self._completed_part(
+                self._item_of(event, path.item), path, _index(path, event), event, event
             )
         elif kind == "response.content_part.done":
-            if place := _PARTS.get(text(member(part, "type"))):
-                yield from self._whole(
-                    self._find(event, place.item), place, _index(place, event), part, event
+            if path := _PART_TYPES.get(text(member(part, "type"))):
+                yield from self._completed_part(
+                    self._item_of(event, path.item), path, _index(path, event), part, event
                 )
         elif kind in ("response.output_item.added", "response.output_item.done"):
             if item is not None:  # Servers send it empty, and the SDK reads past that.
-                begins = kind.endswith("added")
-                found = self._find(event, text(member(item, "type")), item, begins=begins)
-                yield from self._learn(found, item, begins=begins)
-        elif kind in _BEGUN:
+                is_start = kind.endswith("added")
+                known_item = self._item_of(
+                    event, text(member(item, "type")), item, is_start=is_start
+                )
+                yield from self._update_item(known_item, item, is_start=is_start)
+        elif kind in _START_EVENTS:
             response = member(event, "response")
             yield from self._head(response)
             # Until its end, no status of it is an end.
@@ -226,44 +228,48 @@ class Reader:
         yield from self._head(response)
         if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
             yield parts.Tokens(usage)
-        inner = text_or_none(member(response, "status"))
-        is_contradicted = status == COMPLETED and inner in RUNNING
-        status = self._less_safe(status, inner)
-        if _unreadable(response):
+        inner_status = text_or_none(member(response, "status"))
+        is_contradicted = status == COMPLETED and inner_status in RUNNING
+        status = self._less_safe(status, inner_status)
+        if _is_unreadable(response):
             yield parts.Unreadable()
             return
-        streamed = [*self._items]
+        streamed_items = [*self._items]
         waiting: dict[str, deque[_Item]] = {}
-        for item in streamed:
+        for item in streamed_items:
             waiting.setdefault(item.kind, deque()).append(item)
         matched: set[int] = set()
         output = items(member(response, "output"))
-        if self._is_body and not (self._keep or streamed or is_contradicted):
+        if self._is_body and not (self._keep or streamed_items or is_contradicted):
             output = yield from self._without_finished(output)
         for number, raw in enumerate(output):
             # Not by index: servers leave gaps, and some give their items other ids than in the
             # stream.
             kind = text(member(raw, "type"))
-            known = self._named.get((kind, text(member(raw, "id"))))
-            if known is None or known.number in matched:
-                alike = waiting.get(kind, _NO_ITEMS)
-                while alike and alike[0].number in matched:
-                    alike.popleft()
-                known = alike.popleft() if alike else self._begin(kind)
-            matched.add(known.number)
-            yield from self._learn(known, raw, number=number)
-        # Some servers end a call with its arguments, and tell nothing of it here.
+            current = self._items_by_name.get((kind, text(member(raw, "id"))))
+            if current is None or current.number in matched:
+                candidates = waiting.get(kind, _NO_ITEMS)
+                while candidates and candidates[0].number in matched:
+                    candidates.popleft()
+                current = candidates.popleft() if candidates else self._new_item(kind)
+            matched.add(current.number)
+            yield from self._update_item(current, raw, number=number)
+        # Some servers end a call with its arguments, and leave it out of this response.
         if status == COMPLETED:
-            left = (item for item in streamed if item.call_id and item.number not in matched)
-            yield from (
-                parts.Call(item.call_id, closed=True) for item in left if not item.unfinished
+            unmatched = (
+                item for item in streamed_items if item.call_id and item.number not in matched
             )
-            if is_contradicted:  # No call of a response that is still made is known to be whole.
+            yield from (
+                parts.ToolCallPart(item.call_id, closed=True)
+                for item in unmatched
+                if not item.is_unfinished
+            )
+            if is_contradicted:  # no call of a running response is known to be complete
                 for item in self._items:
                     if item.call_id:
-                        item.unfinished = True
-                        yield parts.Call(item.call_id, closed=False)
-            if is_contradicted or any(item.unfinished for item in self._items):
+                        item.is_unfinished = True
+                        yield parts.ToolCallPart(item.call_id, closed=False)
+            if is_contradicted or any(item.is_unfinished for item in self._items):
                 yield parts.Unfinished()
         yield parts.Running(status if status in RUNNING else None)
         if status not in RUNNING:
@@ -271,52 +277,50 @@ class Reader:
         yield parts.End()
 
     def _without_finished(self, output: Sequence[Any]) -> Generator[Part, None, Sequence[Any]]:
-        """Tell what nothing can change of a response, where no content is kept.
+        """Yield the parts that later items cannot change, if no content is kept.
 
-        Returns the other items.
-
-        That are calls, and the first messages, as long as they are nothing but text.
+        Those are of calls, and of the first messages that hold only text. Returns the other items.
         """
         if len(output) < 2:
             return output
-        found = [*runs(output, _kind)]
+        typed_runs = [*runs(output, _kind)]
         # Other calls may be among them, or what says that the server runs one.
-        are_calls_alone = sum(kind.endswith(_OF_CALLS) for kind, _ in found) <= 1
-        left: list[Any] = []
+        are_calls_alone = sum(kind.endswith(_CALL_SUFFIXES) for kind, _ in typed_runs) <= 1
+        rest: list[Any] = []
         is_begun = False
-        for kind, run in found:
+        for kind, run in typed_runs:
             if kind == "message" and not is_begun:
-                said: list[str] = []
+                texts: list[str] = []
                 for item in run:
-                    if (words := _plain_text(item)) is None:
+                    if (message_text := _plain_text(item)) is None:
                         break
-                    said.append(words)
-                self._finished += len(said)
-                yield parts.Text("".join(said))
-                run = run[len(said) :]
+                    texts.append(message_text)
+                self._finished += len(texts)
+                yield parts.Text("".join(texts))
+                run = run[len(texts) :]
             elif kind == "function_call" and are_calls_alone:
                 finished = finished_calls(map(_plain_call, run[:-1]))
                 ids = {text(member(run[-1], "call_id")), *(call.id for call in finished)}
                 if len(ids) > len(finished) > 0:
                     self._finished += len(finished)
-                    yield parts.Calls(finished)
+                    yield parts.FinishedCalls(finished)
                     run = run[-1:]
-            is_begun = is_begun or kind == "message" or kind.endswith(_OF_CALLS)
-            left += run
-        return left
+            is_begun = is_begun or kind == "message" or kind.endswith(_CALL_SUFFIXES)
+            rest += run
+        return rest
 
-    def _less_safe(self, event: str | None, inner: str | None) -> str | None:
+    def _less_safe(self, event: str | None, inner_status: str | None) -> str | None:
         """Return the status that counts: the event's or the response's, whichever claims less.
 
         vLLM ends with `response.completed` whatever the response says; others copy "completed" into
         an event that says that the response is cut. A running status is no end beside an event's.
         """
-        if event is None or inner is None or inner in RUNNING:
-            return event or inner
-        return min(inner, event, key=self._rank)
+        if event is None or inner_status is None or inner_status in RUNNING:
+            return event or inner_status
+        return min(inner_status, event, key=self._rank)
 
     def _rank(self, status: str) -> int:
-        return rank_of(_NO_ROW.get(status) or find_row(status, self._rows))
+        return rank_of(_UNMAPPED_ROWS.get(status) or find_row(status, self._rows))
 
     def _reason(self, response: Any, status: str | None) -> Iterator[Part]:
         """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
@@ -326,24 +330,24 @@ class Reader:
             if status in ("incomplete", COMPLETED, None)
             else None
         )
-        why = (
+        code = (
             text(raw_text(details)) or id_text(member(error, "code")) or text(member(error, "type"))
         )
-        raw = f"{status or 'incomplete'}:{why}" if why else status
+        raw = f"{status or 'incomplete'}:{code}" if code else status
         row = find_row(raw or "", self._rows)
-        # The status says more than free text beside it.
+        # The status is better evidence than free text beside it.
         row = None if row is not None and not row.mapped else row
-        if details is not None and why and status != "incomplete":
-            # Servers that say "completed" although their details say why it is not.
-            row = find_row(f"incomplete:{why}", self._rows) or _NO_ROW["incomplete"]
+        if details is not None and code and status != "incomplete":
+            # Some servers say "completed" although the details name a reason for the opposite.
+            row = find_row(f"incomplete:{code}", self._rows) or _UNMAPPED_ROWS["incomplete"]
             yield parts.Vocabulary({**self._rows, str(raw): row})
-        elif row is None and status in _NO_ROW:
-            yield parts.Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
+        elif row is None and status in _UNMAPPED_ROWS:
+            yield parts.Vocabulary({**self._rows, str(raw): _UNMAPPED_ROWS[status]})
         yield parts.Reason(
             raw, detail=label_of(error) if error and (row is None or row.detail is None) else None
         )
 
-    def _find(self, event: Any, kind: str, raw: Any = None, *, begins: bool = False) -> _Item:
+    def _item_of(self, event: Any, kind: str, raw: Any = None, *, is_start: bool = False) -> _Item:
         """Return the item that an event is about, by its id, else by its index.
 
         Some servers give each event an id of its own, others give all items the same index.
@@ -351,87 +355,95 @@ class Reader:
         id_ = text(member(raw, "id") or member(event, "item_id"))
         names: list[tuple[str, object]] = [(kind, id_)] if id_ else []
         names.append((kind, count(member(event, "output_index"))))
-        known = names[:1] if begins else names
+        lookup = names[:1] if is_start else names
         item = next(
-            (self._named[name] for name in known if name in self._named), None
-        ) or self._begin(kind)
-        self._named |= dict.fromkeys(names, item)
+            (self._items_by_name[name] for name in lookup if name in self._items_by_name), None
+        ) or self._new_item(kind)
+        self._items_by_name |= dict.fromkeys(names, item)
         return item
 
-    def _begin(self, kind: str) -> _Item:
+    def _new_item(self, kind: str) -> _Item:
         self._items.append(_Item(len(self._items) + self._finished, kind))
         return self._items[-1]
 
-    def _learn(
-        self, item: _Item, raw: Any, *, begins: bool = False, number: int | None = None
+    def _update_item(
+        self, item: _Item, raw: Any, *, is_start: bool = False, number: int | None = None
     ) -> Iterator[Part]:
-        """An item as it begins, or all of it.
+        """Take an item at its start, or the complete item.
 
-        Its number in the whole response, where that holds it.
+        Args:
+            number: its position in the final response; None for an event's item.
         """
-        client = client_call(raw)
-        item.unfinished = not begins and (client or item.kind == "message") and _is_unfinished(raw)
-        if client:
+        is_client = is_client_call(raw)
+        item.is_unfinished = (
+            not is_start and (is_client or item.kind == "message") and _is_unfinished(raw)
+        )
+        if is_client:
             item.call_id = (
-                item.call_id or id_text(member(raw, "call_id")) or minted(self._id, item.number)
+                item.call_id or id_text(member(raw, "call_id")) or mint_id(self._id, item.number)
             )
-            yield _call(item, raw, begins)
+            yield _call(item, raw, is_start)
         elif item.kind == APPROVAL:
             yield parts.Approval(text(member(raw, "id")), text(member(raw, "name")))
         elif item.kind.endswith("_output"):
             yield parts.ServerCall(text(member(raw, "call_id")))
         if self._keep:
-            item.told |= {
+            item.members |= {
                 name: value
                 for name, value in raw.items()
-                if value is not None or name not in item.told
+                if value is not None or name not in item.members
             }
             # The result that answers a call must name the same id.
-            item.told |= {"call_id": item.call_id} if client else {}
+            item.members |= {"call_id": item.call_id} if is_client else {}
             yield parts.Block(
-                (item.number,) if number is None else (_OUTPUT, number), item.told, begins=True
+                (item.number,) if number is None else (_OUTPUT, number), item.members, begins=True
             )
-        for name in () if begins else ("summary", "content"):
-            listed = items(member(raw, name))
-            is_last = number is not None and not (self._keep or self._said)
-            if is_last and len(listed) > 1 and (said := only_text(listed, "output_text")):
-                yield parts.Text(said)
+        for name in () if is_start else ("summary", "content"):
+            entries = items(member(raw, name))
+            is_last = number is not None and not (self._keep or self._text_keys)
+            if is_last and len(entries) > 1 and (plain_text := only_text(entries, "output_text")):
+                yield parts.Text(plain_text)
                 continue
-            for index, part in enumerate(listed):
-                if place := _PARTS.get(text(member(part, "type"))):
-                    if len(listed) == 1 and (item.number, place, 0) not in self._said:
+            for index, part in enumerate(entries):
+                if path := _PART_TYPES.get(text(member(part, "type"))):
+                    if len(entries) == 1 and (item.number, path, 0) not in self._text_keys:
                         # Bedrock's pieces of it have the item's index.
-                        index = self._first_index.get((item.number, place), 0)
-                    yield from self._whole(item, place, index, part)
+                        index = self._first_index.get((item.number, path), 0)
+                    yield from self._completed_part(item, path, index, part)
 
-    def _whole(
-        self, item: _Item, place: _Place, index: int, holder: Any, event: Any = None
+    def _completed_part(
+        self, item: _Item, path: _PiecePath, index: int, holder: Any, event: Any = None
     ) -> Iterator[Part]:
-        """All of a part, or of what a call is given: it counts if no piece of it had come."""
-        come = (item.number, place, index) in self._said
+        """Yield a complete part or call input, unless its pieces have come before."""
+        is_reported = (item.number, path, index) in self._text_keys
         return self._piece(
-            item, place, index, "" if come else _told(member(holder, place.member), place), event
+            item,
+            path,
+            index,
+            "" if is_reported else _part_text(member(holder, path.member), path),
+            event,
         )
 
     def _piece(
-        self, item: _Item, place: _Place, index: int, piece: str, event: Any = None
+        self, item: _Item, path: _PiecePath, index: int, piece: str, event: Any = None
     ) -> Iterator[Part]:
-        """A piece of a part of an item, or of what a call is given.
+        """Yield a piece of a part or of a call's input.
 
-        The event that tells it, if one does.
+        Args:
+            event: the event that holds it; None for a piece from a final response.
         """
-        if place.item == "message":
-            yield parts.Text(piece, refusal=place.part == "refusal")
-        elif place.item == "reasoning":
+        if path.item == "message":
+            yield parts.Text(piece, refusal=path.part == "refusal")
+        elif path.item == "reasoning":
             yield parts.Reasoning(piece)
         elif piece and item.call_id:
-            yield parts.Call(item.call_id, arguments=piece)
+            yield parts.ToolCallPart(item.call_id, arguments=piece)
         if piece:
-            at = (item.number, place, index)
-            self._said.add(at)
-            self._first_index.setdefault(at[:2], at[2])
+            key = (item.number, path, index)
+            self._text_keys.add(key)
+            self._first_index.setdefault(key[:2], key[2])
             if self._keep:
-                yield parts.Block(at, {"text": piece, "id": member(event, "item_id")})
+                yield parts.Block(key, {"text": piece, "id": member(event, "item_id")})
 
 
 def _plain_text(item: Any) -> str | None:
@@ -463,51 +475,58 @@ def _kind(item: Any) -> str:
     return text(member(item, "type"))
 
 
-def _told(value: Any, place: _Place) -> str:
-    """Return what a part holds; of a call the arguments, whatever JSON they are."""
-    if place.parts or value is None:
+def _part_text(value: Any, path: _PiecePath) -> str:
+    """Return a part's text; of a call the arguments, as JSON text if they are other JSON."""
+    if path.parts or value is None:
         return as_text(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _index(place: _Place, where: Any) -> int:
+def _index(path: _PiecePath, holder: Any) -> int:
     return (
-        count(member(where, "summary_index" if place.parts == "summary" else "content_index")) or 0
+        count(member(holder, "summary_index" if path.parts == "summary" else "content_index")) or 0
     )
 
 
 def _is_unfinished(raw: Any) -> bool:
-    """Return whether a message or a client call says of itself that it is not whole.
+    """Return whether a message or a client call reports itself as incomplete.
 
-    A call that a server's program makes is in progress until its result comes: nothing of it is
-    missing.
+    A call by a server's program is in progress until its result comes, and complete all the same.
     """
-    waits = member(member(raw, "caller"), "type") == "program"
-    return member(raw, "status") in (("incomplete",) if waits else ("incomplete", "in_progress"))
+    awaits_result = member(member(raw, "caller"), "type") == "program"
+    return member(raw, "status") in (
+        ("incomplete",) if awaits_result else ("incomplete", "in_progress")
+    )
 
 
-def _call(item: _Item, raw: Any, begins: bool) -> Part:
-    given = (
-        None if begins or item.kind not in GIVEN else as_arguments(member(raw, GIVEN[item.kind]))
+def _call(item: _Item, raw: Any, is_start: bool) -> Part:
+    call_input = (
+        None
+        if is_start or item.kind not in CALL_INPUTS
+        else as_arguments(member(raw, CALL_INPUTS[item.kind]))
     )
     # some servers' object
-    said = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else text(given)
-    closed = None if begins else not item.unfinished
-    return parts.Call(
+    arguments_text = (
+        json.dumps(call_input, ensure_ascii=False)
+        if isinstance(call_input, dict)
+        else text(call_input)
+    )
+    closed = None if is_start else not item.is_unfinished
+    return parts.ToolCallPart(
         item.call_id,
         item.call_id,
         text(member(raw, "name")),
-        said,
+        arguments_text,
         closed=closed,
-        builtin=item.kind not in GIVEN,
-        replaces=not begins,
+        builtin=item.kind not in CALL_INPUTS,
+        replaces=not is_start,
         free_text=item.kind == "custom_tool_call",
     )
 
 
 def rows(ctx: Context) -> Mapping[str, Row]:
     """Return the stop reasons of a response: in the background, or while the client waits."""
-    return BACKGROUND if ctx.asked.background else _FOREGROUND
+    return BACKGROUND if ctx.request.background else _FOREGROUND
 
 
 _OUTPUT: Final = -1
@@ -515,59 +534,61 @@ _OUTPUT: Final = -1
 
 
 def output_of(fold: Fold) -> list[Json]:
-    """The items of a response.
+    """Return the items of a response.
 
-    As it tells them at its end, else as each was told, with what came of it in pieces.
+    The items of its final event, else those of the events, completed from their pieces.
     """
-    found: dict[int, Json] = {}
+    items_by_number: dict[int, Json] = {}
     pieces: dict[int, Json] = {}
-    whole: list[Json] = []
+    final_items: list[Json] = []
     for (number, *rest), block in cast(dict[Any, Json], fold.blocks).items():
-        place = rest[0] if rest else None
+        path = rest[0] if rest else None
         if number == _OUTPUT:
-            whole.append(block)
-        elif place is None:
-            found[number] = block
-        elif place.parts:
-            more: Json = {"annotations": []} if place.part == "output_text" else {}
-            told = pieces.setdefault(number, {}).setdefault(place.parts, [])
-            told.append({"type": place.part, place.member: block["text"], **more})
-            # Where no event said that the item begins.
-            needs: Json = {"role": "assistant"} if place.item == "message" else {"summary": []}
-            found.setdefault(
+            final_items.append(block)
+        elif path is None:
+            items_by_number[number] = block
+        elif path.parts:
+            extra: Json = {"annotations": []} if path.part == "output_text" else {}
+            piece_parts = pieces.setdefault(number, {}).setdefault(path.parts, [])
+            piece_parts.append({"type": path.part, path.member: block["text"], **extra})
+            # An item without a start event gets the members that the API requires.
+            required: Json = {"role": "assistant"} if path.item == "message" else {"summary": []}
+            items_by_number.setdefault(
                 number,
-                {"type": place.item, **needs, **({"id": block["id"]} if block["id"] else {})},
+                {"type": path.item, **required, **({"id": block["id"]} if block["id"] else {})},
             )
         else:
-            pieces.setdefault(number, {})[place.member] = block["text"]
-    return whole or [
+            pieces.setdefault(number, {})[path.member] = block["text"]
+    return final_items or [
         item | {name: value for name, value in pieces.get(number, {}).items() if not item.get(name)}
-        for number, item in sorted(found.items())
+        for number, item in sorted(items_by_number.items())
     ]
 
 
 def is_response(body: Any) -> bool:
-    """Whether something is a whole response, and no event or error."""
-    says = isinstance(member(body, "output"), list) or isinstance(member(body, "status"), str)
-    return not member(body, "type") and (says or member(body, "object") == "response")
+    """Return whether a JSON value is a whole response, and no event or error."""
+    has_content = isinstance(member(body, "output"), list) or isinstance(
+        member(body, "status"), str
+    )
+    return not member(body, "type") and (has_content or member(body, "object") == "response")
 
 
-def faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    """What is wrong with a body that is none."""
-    if whole and not is_response(data):
+def shape_error(data: Mapping[str, Any], is_body: bool) -> str | None:
+    """Return a sentence on the error of a body that is no response; None if it is one."""
+    if is_body and not is_response(data):
         return (
             f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
         )
     return None
 
 
-def _unreadable(response: Any) -> bool:
+def _is_unreadable(response: Any) -> bool:
     output = member(response, "output")
-    fits = isinstance(response, Mapping | None) and isinstance(output, list | None)
-    return not fits or not all(isinstance(item, Mapping) for item in items(output))
+    is_valid = isinstance(response, Mapping | None) and isinstance(output, list | None)
+    return not is_valid or not all(isinstance(item, Mapping) for item in items(output))
 
 
-def failed(data: Any) -> Any:
-    """The error that stands where an answer should: the event or body itself."""
-    reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
-    return data if reports else None
+def error_of(data: Any) -> Any:
+    """Return the error that an event or a body is in place of an answer; None if it is none."""
+    is_error = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
+    return data if is_error else None

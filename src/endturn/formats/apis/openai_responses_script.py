@@ -27,10 +27,14 @@ WORDS: Final = {
     StopReason.PAUSED: "in_progress",
     StopReason.ERROR: "failed:server_error",
 }
-"""What the API says for a reason where it is not the first row of the table that means it: calls
-and refusals are in the output, and a background job says that it is one."""
-_ENDED: Final = (COMPLETED, "incomplete", "failed", "cancelled")
-_CUT: Final = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.MISSING)
+"""The status of a reason, if it is not the first row of the table with that reason: calls and
+refusals are in the output, and a background job has a status of its own."""
+_END_STATUSES: Final = (COMPLETED, "incomplete", "failed", "cancelled")
+_TRUNCATION_REASONS: Final = (
+    StopReason.MAX_TOKENS,
+    StopReason.CONTEXT_WINDOW_EXCEEDED,
+    StopReason.MISSING,
+)
 
 
 def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -39,25 +43,25 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     Raises:
         UsageError: the API has no word for the stop reason.
     """
-    status, _, why = (raw_reason(response.stop, DECLARED) or "").partition(":")
+    status, _, code = (raw_reason(response.stop, DECLARED) or "").partition(":")
     if not stream:
-        return _body(response, status, why)
-    events = scripted_events(_events(response, status, why), "type")
+        return _body(response, status, code)
+    events = scripted_events(_events(response, status, code), "type")
     return [
         Event(event.name, event.data | {"sequence_number": number})
         for number, event in enumerate(events)
     ]
 
 
-def _body(response: ChatResponse, status: str, why: str) -> Json:
+def _body(response: ChatResponse, status: str, code: str) -> Json:
     error = {
-        "code": why or None,
-        "message": error_words("openai_chat", 500, why or None, None).message,
+        "code": code or None,
+        "message": error_words("openai_chat", 500, code or None, None).message,
     }
     return {
         **_head(response, status or None),
         "error": error if status == "failed" else None,
-        "incomplete_details": {"reason": why} if status == "incomplete" else None,
+        "incomplete_details": {"reason": code} if status == "incomplete" else None,
         "output": _output(response),
         "usage": None if response.usage is None else _usage(response.usage),
     }
@@ -84,10 +88,10 @@ def _head(response: ChatResponse, status: str | None) -> Json:
 
 
 def _usage(usage: Usage) -> Json:
-    cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    cache_read, cache_write = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": usage.input_tokens or 0,
-        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+        "input_tokens_details": {"cached_tokens": cache_read, "cache_write_tokens": cache_write},
         "output_tokens": usage.output_tokens or 0,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": total_tokens(usage),
@@ -120,11 +124,11 @@ def _reasoning_item(response: ChatResponse) -> Json:
 
 
 def _message_item(response: ChatResponse) -> Json:
-    is_cut = response.stop.reason in _CUT and not response.tool_calls
+    is_truncated = response.stop.reason in _TRUNCATION_REASONS and not response.tool_calls
     return {
         "id": _item_id(response, "msg"),
         "type": "message",
-        "status": "incomplete" if is_cut else COMPLETED,
+        "status": "incomplete" if is_truncated else COMPLETED,
         "role": "assistant",
         "content": [_text_part(response, response.text)],
     }
@@ -150,10 +154,10 @@ def _call_item(response: ChatResponse, call: ToolCall, position: int) -> Json:
 # --- Events ---------------------------------------------------------------------------------------
 
 
-def _events(response: ChatResponse, status: str, why: str) -> Iterator[Json]:
-    begun = status if status in RUNNING else "in_progress"
-    yield {"type": "response.created", "response": _head(response, begun)}
-    yield {"type": f"response.{begun}", "response": _head(response, begun)}
+def _events(response: ChatResponse, status: str, code: str) -> Iterator[Json]:
+    start_status = status if status in RUNNING else "in_progress"
+    yield {"type": "response.created", "response": _head(response, start_status)}
+    yield {"type": f"response.{start_status}", "response": _head(response, start_status)}
     if not status or status in RUNNING:  # nothing says that it ended
         response = response.with_stop(terminal_seen=False)
     for block in scripted_blocks(response):
@@ -164,15 +168,15 @@ def _events(response: ChatResponse, status: str, why: str) -> Iterator[Json]:
         else:
             yield from _text_events(response, block)
     if response.stop.terminal_seen:
-        ended = status if status in _ENDED else COMPLETED
-        yield {"type": f"response.{ended}", "response": _body(response, status, why)}
+        end_status = status if status in _END_STATUSES else COMPLETED
+        yield {"type": f"response.{end_status}", "response": _body(response, status, code)}
 
 
-def _added(block: ScriptedBlock, item: Json) -> Json:
+def _item_added(block: ScriptedBlock, item: Json) -> Json:
     return {"type": "response.output_item.added", "output_index": block.index, "item": item}
 
 
-def _done(block: ScriptedBlock, item: Json) -> Json:
+def _item_done(block: ScriptedBlock, item: Json) -> Json:
     return {"type": "response.output_item.done", "output_index": block.index, "item": item}
 
 
@@ -180,17 +184,19 @@ def _reasoning_events(response: ChatResponse, block: ScriptedBlock) -> Iterator[
     id_ = _item_id(response, "rs")
 
     def event(kind: str, **members: object) -> Json:
-        where = {"item_id": id_, "output_index": block.index, "summary_index": 0}
-        return {"type": f"response.reasoning_summary_{kind}", **where, **members}
+        location = {"item_id": id_, "output_index": block.index, "summary_index": 0}
+        return {"type": f"response.reasoning_summary_{kind}", **location, **members}
 
-    yield _added(block, {"id": id_, "type": "reasoning", "summary": [], "status": "in_progress"})
+    yield _item_added(
+        block, {"id": id_, "type": "reasoning", "summary": [], "status": "in_progress"}
+    )
     yield event("part.added", part={"type": "summary_text", "text": ""})
     for word in words(block.text):
         yield event("text.delta", delta=word)
     if not block.breaks_off:
         yield event("text.done", text=block.text)
         yield event("part.done", part={"type": "summary_text", "text": block.text})
-        yield _done(block, _reasoning_item(response))
+        yield _item_done(block, _reasoning_item(response))
 
 
 def _text_events(response: ChatResponse, block: ScriptedBlock) -> Iterator[Json]:
@@ -200,8 +206,8 @@ def _text_events(response: ChatResponse, block: ScriptedBlock) -> Iterator[Json]
     more: Json = {} if is_refusal else {"logprobs": []}
 
     def event(kind: str, **members: object) -> Json:
-        where = {"item_id": id_, "output_index": block.index, "content_index": 0}
-        return {"type": f"response.{kind}", **where, **members}
+        location = {"item_id": id_, "output_index": block.index, "content_index": 0}
+        return {"type": f"response.{kind}", **location, **members}
 
     item = {
         "id": id_,
@@ -210,30 +216,30 @@ def _text_events(response: ChatResponse, block: ScriptedBlock) -> Iterator[Json]
         "role": "assistant",
         "content": [],
     }
-    yield _added(block, item)
+    yield _item_added(block, item)
     yield event("content_part.added", part=_text_part(response, ""))
     for word in words(block.text):
         yield event(f"{kind}.delta", delta=word, **more)
     if not block.breaks_off:
         yield event(f"{kind}.done", **{holder: block.text}, **more)
         yield event("content_part.done", part=_text_part(response, block.text))
-        yield _done(block, _message_item(response))
+        yield _item_done(block, _message_item(response))
 
 
 def _call_events(response: ChatResponse, block: ScriptedBlock, call: ToolCall) -> Iterator[Json]:
     item = _call_item(response, call, block.call_index)
-    where = {"item_id": item["id"], "output_index": block.index}
-    yield _added(block, {**item, "arguments": "", "status": "in_progress"})
+    location = {"item_id": item["id"], "output_index": block.index}
+    yield _item_added(block, {**item, "arguments": "", "status": "in_progress"})
     for word in words(block.text):
-        yield {"type": "response.function_call_arguments.delta", **where, "delta": word}
+        yield {"type": "response.function_call_arguments.delta", **location, "delta": word}
     if not block.breaks_off:
         if call.closed:
             yield {
                 "type": "response.function_call_arguments.done",
-                **where,
+                **location,
                 "arguments": block.text,
             }
-        yield _done(block, item)
+        yield _item_done(block, item)
 
 
 def script_error(

@@ -170,7 +170,7 @@ class ScriptedProvider:
         return Rendering(reply, received, next(self._number), dialect=dialect)
 
     def _respond(self, asked: RequestSummary) -> Answer:
-        found = ((name, _format_of(name).routed(asked.method, asked.path)) for name in FORMATS)
+        found = ((name, _format_of(name).match_path(asked.method, asked.path)) for name in FORMATS)
         name, routed = next(
             ((name, routed) for name, routed in found if routed is not None), (self.format, None)
         )

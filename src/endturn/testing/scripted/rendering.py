@@ -183,7 +183,7 @@ class Rendering:
 
     def _usage(self) -> Usage | None:
         usage, received = self.reply.usage, self._received
-        if received.stream and not self._context.asked.stream_usage:
+        if received.stream and not self._context.request.stream_usage:
             return None
         if usage != "counted":
             return usage
