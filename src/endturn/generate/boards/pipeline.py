@@ -9,6 +9,7 @@ from grafana_foundation_sdk.models import units
 
 from endturn.generate import external_metrics as external
 from endturn.generate.boards import collector_panels, frame, panels
+from endturn.generate.boards.palettes import PLAIN
 from endturn.generate.boards.panels import Step, description, series_name
 from endturn.generate.boards.tables import Column, table_panel
 from endturn.generate.config import RuleConfig
@@ -255,6 +256,7 @@ def series_in_prometheus() -> timeseries.Panel:
         )
         .unit(panels.COUNT)
         .axis_label("series")
+        .color_scheme(panels.shades(PLAIN))
         .with_target(
             panels.over_time(sum_by((INSTANCE,), external.HEAD_SERIES.name)).legend_format(
                 series_name(INSTANCE)
