@@ -8,15 +8,19 @@ import random
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from endturn.generate import alerts as declared, manifests, rules
-from endturn.generate.alerts import Alert
+from endturn.generate import manifests
+from endturn.generate.alerts import ALERTS
 from endturn.generate.config import FAST, SLOW, TICKET, RuleConfig
 from endturn.generate.promql import selectors
+from endturn.generate.recorded_counts import MODEL_COUNTS, recording_rules
+from endturn.generate.rule_tests import filled_annotations
+from endturn.generate.rules import AlertRule, alert_rules
 from endturn.telemetry import schema
 from tests.generate.test_dashboards import BY_NAME, PANELS
 from tests.support import promtool
@@ -24,8 +28,8 @@ from tests.support.processes import REPOSITORY
 
 RULES = REPOSITORY / "dashboards" / "rules"
 CONFIG = RuleConfig()
-ALERTS = declared.alerts(CONFIG)
-RECORDED = {rule["record"]: rule["expr"] for rule in rules.recorded()}
+ALERT_RULES = alert_rules(CONFIG)
+RECORDED = {rule["record"]: rule["expr"] for rule in recording_rules()}
 ON_EVERY_SERIES = {"job", "instance", "deployment_environment_name", "cluster"}
 LABELS = {"__name__", "job", "error_type", "error", "exporter", "receiver"}
 COLLECTORS = (
@@ -51,15 +55,15 @@ def test_six_counts_are_recorded_and_alerts_are_few() -> None:
         "endturn:turns:count5m", "endturn:turns_truncated:count5m", "endturn:turns_unfinished:count5m",
         "endturn:service_turns:count5m", "endturn:service_truncated:count5m", "endturn:service_unfinished:count5m",
     ]  # fmt: skip
-    assert all(len(expr.splitlines()) <= 6 for expr in (*RECORDED.values(), *(alert.expr for alert in ALERTS)))
-    named = [RECORDED[rules.name(name)] for name in ("turns", "turns_truncated", "turns_unfinished")]
+    assert all(len(expr.splitlines()) <= 6 for expr in (*RECORDED.values(), *(rule.expression for rule in ALERT_RULES)))
+    named = [RECORDED[name] for name in MODEL_COUNTS.values()]
     assert all('endturn_turn_outcome!~"cancelled|stopped"' in expr for expr in named)
     assert len(ALERTS) <= 20, "one alert more: say above what it is worth, then raise the number"
     pages = [alert.name for alert in ALERTS if alert.severity == "critical"]
     assert pages == ["EndturnTurnsUnfinished", "EndturnCollectorsDown", "EndturnQueueFull"]
 
 
-@pytest.mark.parametrize("expr", [*RECORDED.values(), *(alert.expr for alert in ALERTS)])
+@pytest.mark.parametrize("expr", [*RECORDED.values(), *(rule.expression for rule in ALERT_RULES)])
 def test_rules_read_what_exists(expr: str) -> None:
     """Each reads metrics of the schema or recorded counts, by labels that they have and values that there are."""
     metrics = {metric.prometheus: metric.attributes for metric in schema.METRICS}
@@ -75,13 +79,13 @@ def test_rules_read_what_exists(expr: str) -> None:
                 assert set(value.split("|")) <= known, (name, label)
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_alerts_lead_somewhere(alert: Alert) -> None:
+@pytest.mark.parametrize("rule", ALERT_RULES, ids=lambda rule: rule.alert.name)
+def test_alerts_lead_somewhere(rule: AlertRule) -> None:
     """To a runbook page that is committed, and a dashboard that there is."""
-    page = REPOSITORY / "docs" / "runbooks" / alert.annotations["runbook_url"].rpartition("/")[2]
-    assert page.read_text().splitlines()[2] == f"# {alert.name}"
-    assert alert.dashboard in {board["uid"] for board in BY_NAME.values()}
-    assert alert.annotations["dashboard_url"].startswith(f"{CONFIG.grafana}/d/{alert.dashboard}")
+    page = REPOSITORY / "docs" / "runbooks" / rule.runbook_url.rpartition("/")[2]
+    assert page.read_text().splitlines()[2] == f"# {rule.alert.name}"
+    assert rule.alert.dashboard in {board["uid"] for board in BY_NAME.values()}
+    assert rule.dashboard_url.startswith(f"{CONFIG.grafana}/d/{rule.alert.dashboard}")
 
 
 def test_runbooks_name_panels_that_there_are() -> None:
@@ -89,7 +93,8 @@ def test_runbooks_name_panels_that_there_are() -> None:
     titles = [panel["title"] for panel in PANELS]
     titles += [board["title"].removeprefix("endturn / ") for board in BY_NAME.values()]
     for alert in ALERTS:
-        for named in re.findall(r"(?<!\*)\*([^*`]+)\*(?!\*)", " ".join((*alert.look, *alert.act))):
+        text = " ".join((*alert.runbook.diagnosis, *alert.runbook.actions))
+        for named in re.findall(r"(?<!\*)\*([^*`]+)\*(?!\*)", text):
             assert any(title.startswith(named) for title in titles), (alert.name, named)
 
 
@@ -107,8 +112,9 @@ def test_runbooks_name_panels_that_there_are() -> None:
 )
 def test_a_link_opens_the_dashboard_on_what_the_alert_is_about(name: str, labels: dict[str, str], leads: str) -> None:
     """Service, provider, model, environment and cluster; where there is none of these, on everything."""
-    [alert] = [each for each in ALERTS if each.name == f"Endturn{name}"]
-    url = declared.shown(alert, {"labels": labels, "shows": "3"})["dashboard_url"]
+    [rule] = [each for each in ALERT_RULES if each.alert.name == f"Endturn{name}"]
+    example = replace(rule.alert.fires[0], labels=labels)
+    url = filled_annotations(rule, example)["dashboard_url"]
     assert url.endswith(f"/d/endturn-{leads}")
 
 
@@ -116,7 +122,7 @@ def test_the_page_on_alerts_says_which_concern_the_platform() -> None:
     """The names to route on are those of the alerts that there are with a Collector alone."""
     page = (REPOSITORY / "docs" / "alerts.md").read_text()
     [pattern] = re.findall(r'`alertname=~"(.+)"`', page)
-    without = {alert.name for alert in declared.alerts(RuleConfig(collector=""))}
+    without = {rule.alert.name for rule in alert_rules(RuleConfig(collector=""))}
     assert {a.name for a in ALERTS if re.fullmatch(pattern, a.name)} == {a.name for a in ALERTS} - without
 
 
@@ -174,7 +180,7 @@ PAIRS = {
     "EndturnTurnsUnfinished": ((FAST, HOUR, 15), (SLOW, 6 * HOUR, 30)),
     "EndturnBudgetBurning": ((TICKET, 3 * DAY, 6 * HOUR),),
 }
-"""Burn rate, long window, short window; alerts.yaml has the same."""
+"""Burn rate, long window, short window; the alerts have the same."""
 Service = tuple[Sequence[int], Sequence[int]]
 """A service's turns: at which minute each ended, and which of them were handed over unfinished."""
 

@@ -10,24 +10,20 @@ from typing import Any
 
 import pytest
 
-from endturn.generate import promql
-from endturn.generate.alerts import EXAMPLE, Alert, alerts
-from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.alerts import ALERTS
+from endturn.generate.alerts.conditions import PrometheusOnly
+from endturn.generate.alerts.model import Alert, Firing, Quiet
+from endturn.generate.promql import metric
 from endturn.telemetry import schema
-from endturn.ui.alerts import CONDITIONS, evaluate, measured
+from endturn.ui.alerts import SETTINGS, compare, evaluate
 from endturn.ui.numbers import Numbers, Scope
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
-from tests.support.faster import seconds
 from tests.ui.support import SECOND, Answer, Served, point, write
 
-ALERTS = alerts(RuleConfig())
-EVERY = [
-    pytest.param(alert, example, fires, id=f"{alert.name}: {example['says']}")
-    for alert in ALERTS
-    if CONDITIONS[alert.name]
-    for examples, fires in ((alert.fires, True), (alert.quiet, False))
-    for example in examples
+ON_PAGE = [alert for alert in ALERTS if not isinstance(alert.condition(SETTINGS), PrometheusOnly)]
+EXAMPLES = [
+    pytest.param(alert, example, id=f"{alert.name}: {example.title}") for alert in ON_PAGE for example in alert.examples
 ]
 
 
@@ -41,42 +37,41 @@ def _values(text: str) -> Iterator[float | None]:
             yield None if first == "_" else float(first) + n * float(step or 0)
 
 
-@pytest.mark.parametrize(("alert", "example", "fires"), EVERY)
-def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, Any], fires: bool) -> None:
-    """Each example of `alerts.yaml`, at its time."""
-    begun, after = time.time_ns() - 100 * 3600 * SECOND, seconds(example["at"])
-    every = seconds(example.get("every", "15s"))
+@pytest.mark.parametrize(("alert", "example"), EXAMPLES)
+def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: Firing | Quiet) -> None:
+    """Each example of the alerts, at its time."""
+    begun, after = time.time_ns() - 100 * 3600 * SECOND, int(example.at.total_seconds())
+    every = int(example.interval.total_seconds())
     with closing(Store()) as store:
-        for text, values in example["series"].items():
-            name, _, inner = text.partition("{")
-            labels = dict(EXAMPLE) | dict(re.findall(r'(\w+)="([^"]*)"', inner))
-            labels |= {"service": labels.pop("job")}
+        for series in example.series:
+            labels = dict(series.labels)
+            labels["service"] = labels.pop("job")
             points = [
-                point(promql.metric(name), value, begun + n * every * SECOND, started_ns=begun, **labels)
-                for n, value in enumerate(_values(values))
+                point(metric(series.name), value, begun + n * every * SECOND, started_ns=begun, **labels)
+                for n, value in enumerate(_values(series.values))
                 if value is not None and n * every <= after
             ]
             store.write(Batch(points=points))
         # A rule goes on firing for a while when its condition is over, which the page does not.
-        for ago in (0, seconds(alert.keep)) if fires else (0,):
+        keeps = int(alert.keep_firing.total_seconds())
+        for ago in (0, keeps) if isinstance(example, Firing) else (0,):
             scope = Scope(start_ns=0, end_ns=begun + (after - ago) * SECOND)
-            if found := evaluate(measured(Numbers(store, scope), alert.name, Limits().values)):
+            true = evaluate(compare(alert.condition(SETTINGS), Numbers(store, scope)))
+            if true:
                 break
-    assert bool(found) == fires, found
-    if fires:
-        ((of, value),) = found.items()
-        assert of[0] == example["labels"]["job"]
-        shows, percent = example["shows"].rstrip("%"), example["shows"].endswith("%")
-        assert value == (pytest.approx(float(shows) / 100, rel=0.05) if percent else float(shows))
+    assert bool(true) == isinstance(example, Firing), true
+    if isinstance(example, Firing):
+        ((labels_of, value),) = true.items()
+        assert labels_of[0] == example.labels["job"]
+        number, is_share = example.value.rstrip("%"), example.value.endswith("%")
+        assert value == (pytest.approx(float(number) / 100, rel=0.05) if is_share else float(number))
 
 
 def test_the_page_lists_every_alert(page: Served) -> None:
     """Those that need Prometheus or a Collector too, as such."""
     answer = page.ask("/alerts")
     assert [alert.name for alert in ALERTS if f'id="{alert.name}"' not in answer.text] == []
-    assert set(CONDITIONS) == {alert.name for alert in ALERTS}, "ui/conditions.yaml has no row, perhaps an empty one"
-    assert answer.text.count("not here") == sum(not groups for groups in CONDITIONS.values())
-    assert "@" not in answer.words
+    assert answer.text.count("not here") == len(ALERTS) - len(ON_PAGE)
 
 
 def test_a_row_says_how_far_it_is_from_its_limit(page: Served) -> None:

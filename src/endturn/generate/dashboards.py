@@ -19,8 +19,10 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.alerts import OTHERS, VARIABLES, collectors
+from endturn.generate.alerts.collector_series import is_up
 from endturn.generate.config import SITE, Cell, RuleConfig
+from endturn.generate.promql import OTHERS
+from endturn.generate.queries import VARIABLES
 from endturn.telemetry import INDICATORS, Count, schema
 
 Json = dict[str, Any]
@@ -30,7 +32,7 @@ SOURCES: Final = {
     kind: {"type": kind, "uid": f"${{{kind}_datasource}}"}
     for kind in ("prometheus", "tempo", "loki")
 }
-LABELS: Final = {name: label for label, name in VARIABLES.items()}
+LABELS: Final = VARIABLES
 """The label that each of the dashboards' variables filters."""
 WIDTH: Final = 24
 NARROW: Final = 8
@@ -77,7 +79,7 @@ def board(name: str, config: RuleConfig) -> Json:
         ),
         "period": promql.duration(config.period),
         "collector": config.collector,
-        "seen": collectors(config),
+        "seen": is_up(config.collector),
         "runbooks": config.runbooks,
         "site": SITE,
         **data.get("chosen", {}),

@@ -15,7 +15,7 @@ The forms, each with its reason:
 - `steps`: how many in each step of a chart; what came in a gap of telemetry stands where it ends.
 - `quantile`: of a histogram's buckets.
 
-Alerts and panels are data (`alerts.yaml`, `boards/*.yaml`); `expand` fills in their expressions.
+Panels are data (`boards/*.yaml`); `expand` fills in their expressions.
 
 Everything stays within what Prometheus 2.42 understands; no quoted UTF-8 names.
 """
@@ -57,6 +57,21 @@ WINDOWS: Final = {
     "$window": "1h",
 }
 """What Grafana might put in for a dashboard's times, to read an expression without it."""
+
+OTHERS: Final = {
+    "sent": '__name__=~"otelcol_exporter_sent_(spans|metric_points|log_records)(_total)?"',
+    "written": '__name__=~"otelcol_exporter_sent_spans(_total)?",exporter=~"kafka/.+"',
+    "read": '__name__=~"otelcol_receiver_accepted_spans(_total)?",receiver=~"kafka/.+"',
+    "fetched": '__name__=~"otelcol_kafka_receiver_messages(_total)?"',
+    "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans'
+              '|metric_points|log_records)'
+              '(_total)?"',
+    # Without `error` it counts what was added up.
+    "limited": '__name__=~"otelcol_deltatocumulative_datapoints(_total)?",error="limit"',
+    "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span'
+             '|log)_exported)_total",error_type!=""',
+}  # fmt: skip
+"""What selects counters of others: of a Collector, and of an SDK (`drops`)."""
 
 Label = Attribute | str
 Part = Literal["", "bucket", "sum", "count"]

@@ -1,0 +1,46 @@
+"""Selectors of the series that Collectors and SDKs report about themselves.
+
+Counters of the Collector have two spellings: with and without the suffix `_total`, as its version
+and its exporter write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from endturn.generate.queries import Matcher
+
+
+def is_up(collector: str) -> str:
+    """Return the selector of the Collectors' `up`; empty without a Collector."""
+    return f'up{{job=~"{collector}"}}' if collector else ""
+
+
+def collector_gauge(name: str, collector: str) -> str:
+    """Return the selector of one of the Collectors' gauges."""
+    return f'{name}{{job=~"{collector}"}}'
+
+
+def collector_counter(name: str, collector: str, *matchers: Matcher) -> str:
+    """Return the selector of the Collectors' counters whose name matches, in both spellings.
+
+    Args:
+        name: A regular expression.
+        collector: `job` of the Collectors, a regular expression.
+        matchers: More matchers.
+    """
+    all_matchers = (
+        Matcher("__name__", "=~", f"{name}(_total)?"),
+        *matchers,
+        Matcher("job", "=~", collector),
+    )
+    return f"{{{','.join(map(str, all_matchers))}}}"
+
+
+def sdk_drops(services: Sequence[Matcher]) -> str:
+    """Return the selector of the counters of records that agents' SDKs dropped."""
+    drops = (
+        '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",'
+        'error_type!=""'
+    )
+    return f"{{{', '.join(map(str, (drops, *services)))}}}"
