@@ -72,7 +72,7 @@ def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> No
     made = read(text, tmp_path)
     texts = {(rule.alert.name, rule.limits_of): rule.description for rule in alert_rules(made)}
     for who, objective in (("", "99.5%"), ("shop/a", "99%"), ("shop/a in dev", "95%")):
-        [said] = re.findall(r"objective \((.*?) of turns finish\)", texts["EndturnTurnsUnfinished", who])
+        [said] = re.findall("objective is that (.*?) of turns finish", texts["EndturnTurnsUnfinished", who])
         assert said == objective
     assert [who for name, who in texts if name == "EndturnResponsesTruncated"] == [""]
     files = generated.files(made)

@@ -27,9 +27,10 @@ from endturn.generate.queries import ENVIRONMENT, JOB, Matcher
 
 SITE: Final = "https://github.com/endturn/endturn/blob/main"
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-FAST, SLOW, TICKET = 14.4, 6, 2
-"""How many times faster than the objective allows unfinished turns come: over 1 h, 6 h, 3 d (see
-`alerts/turns.py`)."""
+FAST, SLOW = 14.4, 6
+"""Multiples of the allowed rate of unfinished turns that page, over 1 h and over 6 h."""
+TICKET, FAST_TICKET = 2, 4
+"""Multiples that open a ticket, over 3 d and over 1 h."""
 T = TypeVar("T", bound=BaseModel)
 ANY: Final = "*"
 """In `services`: every service that is not named."""
@@ -127,7 +128,7 @@ class RuleConfig(_Table):
     services: Mapping[str, Service] = Field({}, description="limits of single services")
     period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
-        "(.+/)?(endturn-)?collector",
+        "(.+/)?((.+-)?(endturn|otel|opentelemetry)-)?collector",
         description='`job` of the Collector, a regular expression; "" without one',
     )
     grafana: Address = Field("http://127.0.0.1:3000", description="address of the dashboards")

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from endturn.generate.queries import CALL, SERVICE, Queries, events_for_rules, sum_by
-from endturn.telemetry import TRUNCATED_TURNS, TURNS, UNFINISHED_TURNS
+from endturn.generate.queries import (
+    CALL,
+    SERVICE,
+    Labels,
+    Queries,
+    duration,
+    events_for_rules,
+    sum_by,
+)
+from endturn.telemetry import TRUNCATED_TURNS, TURNS, UNFINISHED_TURNS, Count
 
 INTERVAL: Final = 60
 """Seconds between two evaluations."""
@@ -32,17 +40,26 @@ SERVICE_COUNTS: Final = {
 
 
 def recording_rules() -> list[dict[str, str]]:
-    """Return the recording rules, as Prometheus reads them."""
-    rules = []
-    for count, name in MODEL_COUNTS.items():
-        events = events_for_rules(
-            Queries().counter(count), by=(*SERVICE, *CALL), over=WINDOW, memory=MEMORY
-        )
-        # Zero where there were turns but none of these: both sides of a share have a series.
-        zero = "" if count == TURNS else f" or {MODEL_COUNTS[TURNS]} * 0"
-        rules.append({"record": name, "expr": events + zero})
-    rules += [
-        {"record": name, "expr": sum_by(SERVICE, MODEL_COUNTS[count])}
-        for count, name in SERVICE_COUNTS.items()
+    """Return the recording rules, as Prometheus reads them.
+
+    Each reads counters alone. A rule that read another's result would see a value from before a
+    restart of Prometheus again, for as long as Prometheus looks back for a sample (5 minutes).
+    """
+    by_model = (*SERVICE, *CALL)
+    return [
+        {"record": name, "expr": _recent_events(count, by)}
+        for names, by in ((MODEL_COUNTS, by_model), (SERVICE_COUNTS, SERVICE))
+        for count, name in names.items()
     ]
-    return rules
+
+
+def _recent_events(count: Count, by: Labels) -> str:
+    """Return the events of the last five minutes: zero where there are turns, but none of these.
+
+    Both sides of a share have a series then.
+    """
+    events = events_for_rules(Queries().counter(count), by=by, over=WINDOW, memory=MEMORY)
+    if count == TURNS:
+        return events
+    turns = sum_by(by, f"last_over_time({Queries().counter(TURNS)}[{duration(WINDOW)}])")
+    return f"{events} or {turns} * 0"

@@ -39,7 +39,8 @@ class AlertRule:
     @property
     def labels(self) -> dict[str, str]:
         """The labels that the rule adds to an alert."""
-        own = {"severity": str(self.alert.severity)}
+        alert = self.alert
+        own = {"severity": str(alert.severity), "component": str(alert.component)}
         return own | ({"limits_of": self.limits_of} if self.limits_of else {})
 
     @property
@@ -121,6 +122,23 @@ def groups(config: RuleConfig) -> list[dict[str, Any]]:
             "rules": [_prometheus_rule(rule) for rule in alert_rules(config)],
         },
     ]
+
+
+def groups_for(rule: AlertRule, config: RuleConfig) -> list[dict[str, Any]]:
+    """Return the rule groups with just an alert's rule and the rules whose results it reads."""
+    return [
+        group | {"rules": needed}
+        for group in groups(config)
+        if (needed := [each for each in group["rules"] if _is_read(each, rule)])
+    ]
+
+
+def _is_read(content: dict[str, Any], rule: AlertRule) -> bool:
+    """Return whether a rule is the alert's own, or one whose result it reads."""
+    if "record" in content:
+        return content["record"] in rule.expression
+    name = content["alert"]
+    return name == rule.alert.name or f'alertname="{name}"' in rule.expression
 
 
 def _prometheus_rule(rule: AlertRule) -> dict[str, Any]:

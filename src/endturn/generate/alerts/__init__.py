@@ -6,6 +6,7 @@ from typing import Final
 
 from endturn.generate.alerts import (
     collectors,
+    continuations,
     kafka,
     losses,
     queues,
@@ -17,6 +18,7 @@ from endturn.generate.alerts.model import Alert
 
 ALERTS: Final[tuple[Alert, ...]] = (
     *turns.ALERTS,
+    *continuations.ALERTS,
     *responses.ALERTS,
     *recording.ALERTS,
     *collectors.ALERTS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from endturn.generate.queries import Matcher
+from endturn.generate.queries import Matcher, selector
 
 
 def is_up(collector: str) -> str:
@@ -24,6 +24,9 @@ def collector_gauge(name: str, collector: str) -> str:
 def collector_counter(name: str, collector: str, *matchers: Matcher) -> str:
     """Return the selector of the Collectors' counters whose name matches, in both spellings.
 
+    Functions that drop the name, such as `increase`, fail on it while both spellings exist, as
+    after an upgrade; for them there is `collector_increase`.
+
     Args:
         name: A regular expression.
         collector: `job` of the Collectors, a regular expression.
@@ -35,6 +38,32 @@ def collector_counter(name: str, collector: str, *matchers: Matcher) -> str:
         Matcher("job", "=~", collector),
     )
     return f"{{{','.join(map(str, all_matchers))}}}"
+
+
+def collector_increase(name: str, collector: str, window: str, *matchers: Matcher) -> str:
+    """Return the increase of one of the Collectors' counters, in whichever spelling it exists."""
+    all_matchers = (*matchers, Matcher("job", "=~", collector))
+    return " or ".join(
+        f"increase({selector(spelling, all_matchers)}[{window}])"
+        for spelling in (name, f"{name}_total")
+    )
+
+
+def kafka_gauge(name: str, collector: str) -> str:
+    """Return the selector of a gauge of the Kafka receiver, in both spellings.
+
+    Its unit is 1, for which some exporters add `_ratio`.
+    """
+    return f'{{__name__=~"{name}(_ratio)?",job=~"{collector}"}}'
+
+
+def collectors_down_within(window: str) -> str:
+    """Return whether EndturnCollectorsDown fired within a window.
+
+    `ALERTS` itself would show a state from before a restart of Prometheus for five minutes more.
+    """
+    down = 'ALERTS{alertname="EndturnCollectorsDown", alertstate="firing"}'
+    return f"last_over_time({down}[{window}])"
 
 
 def sdk_drops(services: Sequence[Matcher]) -> str:

@@ -12,6 +12,7 @@ from endturn.generate.alerts.model import (
     OF_CLUSTER,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -42,8 +43,7 @@ def _collectors_down(settings: AlertSettings) -> Condition:
     up = is_up(settings.collector)
     return PrometheusOnly(
         f"sum by (cluster) ({up}) < count by (cluster) ({up}) / 2\n"
-        f"or 0 * count by (cluster) (last_over_time({up}[1d])) unless on (cluster) {up}\n"
-        f"or absent({up}) - 1"
+        f"or 0 * count by (cluster) (last_over_time({up}[1d])) unless on (cluster) {up}"
     )
 
 
@@ -55,6 +55,7 @@ def _collector_down(settings: AlertSettings) -> Condition:
 COLLECTORS_DOWN: Final = Alert(
     name="EndturnCollectorsDown",
     severity=Severity.CRITICAL,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_collectors_down,
     hold=timedelta(minutes=2),
@@ -106,11 +107,26 @@ COLLECTORS_DOWN: Final = Alert(
                 "last day."
             ),
         ),
+        recovery=(
+            'Each Collector answers: `up{job=~".*collector"}` is 1 for each `instance`. '
+            "*Accepted per minute* rises, and shows what applications kept meanwhile."
+        ),
     ),
     fires=(
         Firing(
             title="the only Collector does not answer its scrape",
             series=(collector_up("1x20 0x60"),),
+            at=timedelta(minutes=10),
+            labels={},
+            value="0",
+        ),
+        Firing(
+            title="the Collector of a Helm chart does not answer",
+            series=(
+                scraped_series(
+                    "up", "1x20 0x60", job="otel/prod-opentelemetry-collector", instance="a:8888"
+                ),
+            ),
             at=timedelta(minutes=10),
             labels={},
             value="0",
@@ -147,15 +163,13 @@ COLLECTORS_DOWN: Final = Alert(
             labels={"cluster": "west"},
             value="0",
         ),
-        Firing(
-            title="no Collector is scraped at all",
-            series=(scraped_series("up", "1x60", job="prometheus", instance="localhost:9090"),),
-            at=timedelta(minutes=10),
-            labels={},
-            value="0",
-        ),
     ),
     quiet=(
+        Quiet(
+            title="no Collector was ever scraped: metrics come another way",
+            series=(scraped_series("up", "1x60", job="prometheus", instance="localhost:9090"),),
+            at=timedelta(minutes=10),
+        ),
         Quiet(
             title="it answers, and another target is down",
             series=(
@@ -188,6 +202,7 @@ COLLECTORS_DOWN: Final = Alert(
 COLLECTOR_DOWN: Final = Alert(
     name="EndturnCollectorDown",
     severity=Severity.WARNING,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_collector_down,
     hold=timedelta(minutes=2),
@@ -229,6 +244,10 @@ COLLECTOR_DOWN: Final = Alert(
                 "Out of memory: EndturnCollectorsDown says what to raise, beside applications "
                 "and as a gateway."
             ),
+        ),
+        recovery=(
+            '`up{job=~".*collector"}` is 1 for this `instance`, or has no such `instance` any '
+            "more if it was removed."
         ),
     ),
     fires=(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from endturn.generate.alerts.collector_series import collector_counter, collector_gauge
+from endturn.generate.alerts.collector_series import collector_increase, kafka_gauge
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
 from endturn.generate.alerts.model import (
     PERCENT,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -22,50 +23,66 @@ from endturn.generate.alerts.model import (
 )
 from endturn.generate.queries import Matcher
 
+BROKERS: Final = '--bootstrap-server "${ENDTURN_KAFKA:-127.0.0.1:9092}"'
+CONSUMER_GROUPS: Final = f"kafka-consumer-groups.sh {BROKERS}"
+RAISE_RETENTION: Final = (
+    f"kafka-configs.sh {BROKERS} --entity-type topics --entity-name endturn.turns --alter "
+    "--add-config retention.ms=1209600000"
+)
+
 
 def _gateways_behind(settings: AlertSettings) -> Condition:
     collector = settings.collector
-    read = collector_counter(
-        "otelcol_receiver_accepted_spans", collector, Matcher("receiver", "=~", "kafka/.+")
-    )
-    lag = collector_gauge("otelcol_kafka_receiver_offset_lag", collector)
+    lag = kafka_gauge("otelcol_kafka_receiver_offset_lag", collector)
     waiting = (
         f'sum by (cluster, receiver) (label_replace({lag}, "receiver", "kafka/$1", "topic", '
         '".*[.](.+)"))'
     )
-
-    def accepted(window: str) -> str:
-        return f"sum by (cluster, receiver) (increase({read}[{window}]))"
-
     return PrometheusOnly(
-        f"1 - (\n  {accepted('6h')}\n  or 0 * {_written(collector, '6h')}\n"
-        f") / ({_written(collector, '6h')} > 1000) > 0.1\n"
+        f"1 - (\n  {_spans_read(collector, '6h')}\n  or 0 * {_spans_written(collector, '6h')}\n"
+        f") / ({_spans_written(collector, '6h')} > 1000) > 0.1\n"
         f"unless on (cluster, receiver) ({waiting} < 1000\n"
-        f"  and {accepted('10m')} >= 0.9 * {_written(collector, '10m')})"
+        f"  and {_spans_read(collector, '10m')} >= 0.9 * {_spans_written(collector, '10m')})"
     )
 
 
-def _written(collector: str, window: str) -> str:
+def _spans_read(collector: str, window: str) -> str:
+    """Return the number of spans that were read from each topic, by receiver."""
+    read = collector_increase(
+        "otelcol_receiver_accepted_spans",
+        collector,
+        window,
+        Matcher("receiver", "=~", "kafka/.+"),
+    )
+    return f"sum by (cluster, receiver) ({read})"
+
+
+def _spans_written(collector: str, window: str) -> str:
     """Return the number of spans that were sent to each topic, named as its receiver is."""
-    sent = collector_counter(
-        "otelcol_exporter_sent_spans", collector, Matcher("exporter", "=~", "kafka/.+")
+    sent = collector_increase(
+        "otelcol_exporter_sent_spans", collector, window, Matcher("exporter", "=~", "kafka/.+")
     )
-    renamed = f'label_replace(increase({sent}[{window}]), "receiver", "$1", "exporter", "(.+)")'
+    renamed = f'label_replace({sent}, "receiver", "$1", "exporter", "(.+)")'
     return f"sum by (cluster, receiver) ({renamed})"
 
 
 def _kafka_deleting(settings: AlertSettings) -> Condition:
-    fetched = collector_counter("otelcol_kafka_receiver_messages", settings.collector)
-    offset = collector_gauge("otelcol_kafka_receiver_current_offset", settings.collector)
+    fetched = collector_increase("otelcol_kafka_receiver_messages", settings.collector, "6h")
+    offset = kafka_gauge("otelcol_kafka_receiver_current_offset", settings.collector)
     partition = "max by (cluster, topic, partition)"
     return PrometheusOnly(
-        f"1 - sum by (cluster, topic) (increase({fetched}[6h])) / (\n"
+        f"1 - sum by (cluster, topic) ({fetched}) / (\n"
         "  sum by (cluster, topic) (\n"
         f"    {partition} ({offset})\n"
         f"    - {partition} (last_over_time({offset}[2d] offset 6h))\n"
         "  ) > 100\n"
         ") > 0.05"
     )
+
+
+UNALIGNED: Final = timedelta(seconds=16)
+"""An interval with which no sample is at the edge of a window: there, Prometheus 3 counts
+differently from Prometheus 2."""
 
 
 def _sent(values: str, exporter: str = "kafka/turns", suffix: str = "") -> SampleSeries:
@@ -101,6 +118,7 @@ def _of_partition(
 GATEWAYS_BEHIND: Final = Alert(
     name="EndturnGatewaysBehind",
     severity=Severity.WARNING,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_gateways_behind,
     hold=timedelta(minutes=10),
@@ -111,11 +129,9 @@ GATEWAYS_BEHIND: Final = Alert(
         "not read"
     ),
     description=lambda _: (
-        "Of the spans that Collectors sent to Kafka in the last six hours, gateways have read "
-        "less than 90%: they are at least 36 minutes behind, or the unread records were deleted. "
-        "Records that Kafka's retention deletes first are never read. The alert is quiet if "
-        "gateways read as fast as records come, and fewer than 1,000 records wait: what a "
-        "gateway read before its first scrape is in no increase."
+        "In the last six hours gateways read fewer spans than Collectors sent to Kafka. They are "
+        "at least 36 minutes behind, or the unread records were deleted. The alert is quiet if "
+        "gateways read as fast as records come, and fewer than 1,000 records wait."
     ),
     runbook=Runbook(
         meaning="Gateways read more slowly than records come into Kafka, or none of them reads.",
@@ -139,7 +155,8 @@ GATEWAYS_BEHIND: Final = Alert(
             ),
             (
                 "Do all gateways belong to the groups `endturn-turns` and `endturn-truncated`? "
-                "`kafka-consumer-groups.sh --describe`."
+                f"`{CONSUMER_GROUPS} --describe --group endturn-turns`, and the same for "
+                "`endturn-truncated`."
             ),
         ),
         actions=(
@@ -150,8 +167,13 @@ GATEWAYS_BEHIND: Final = Alert(
             ),
             (
                 "If it takes longer than Kafka keeps records: raise the retention before Kafka "
-                "deletes them: `kafka-configs.sh --alter --add-config retention.ms=…`."
+                f"deletes them, for each topic: `{RAISE_RETENTION}` (two weeks)."
             ),
+        ),
+        recovery=(
+            "*Behind in Kafka* falls to nearly zero. The condition looks back on six hours, and "
+            "lets the alert end earlier if fewer than 1,000 records wait and gateways read as "
+            "fast as records come."
         ),
     ),
     fires=(
@@ -185,9 +207,10 @@ GATEWAYS_BEHIND: Final = Alert(
                 _lag("3x1680"),
                 _lag("3x1680", "endturn.truncated"),
             ),
-            at=timedelta(hours=7),
+            at=timedelta(hours=7, minutes=1),
+            interval=UNALIGNED,
             labels={"receiver": "kafka/turns"},
-            value="33.36%",
+            value="28.02%",
         ),
         Firing(
             title="they read as much as comes, and stay two hours behind",
@@ -252,6 +275,7 @@ GATEWAYS_BEHIND: Final = Alert(
 KAFKA_DELETING: Final = Alert(
     name="EndturnKafkaDeleting",
     severity=Severity.WARNING,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_kafka_deleting,
     keep_firing=timedelta(minutes=15),
@@ -261,8 +285,8 @@ KAFKA_DELETING: Final = Alert(
         "they were read"
     ),
     description=lambda _: (
-        "Gateways advanced in Kafka by more records than they read: more than 5% of the records "
-        "of the last six hours were already deleted when the gateways reached them."
+        "Gateways advanced in Kafka by more records than they read. Kafka had already deleted "
+        "the others when the gateways reached them. The last six hours are counted."
     ),
     runbook=Runbook(
         meaning="Kafka's retention deleted records that no gateway had read.",
@@ -283,10 +307,14 @@ KAFKA_DELETING: Final = Alert(
         ),
         actions=(
             (
-                "If it continues, raise Kafka's retention at once: `kafka-configs.sh --alter "
-                "--add-config retention.ms=…` (or `retention.bytes`, of each partition)."
+                f"If it continues, raise Kafka's retention at once: `{RAISE_RETENTION}` (two "
+                "weeks; `retention.bytes` limits each partition, too)."
             ),
             "Deleted records cannot be recovered. The alert ends by itself six hours later.",
+        ),
+        recovery=(
+            "*Behind in Kafka* stays below what the retention holds. The condition looks back on "
+            "six hours, so the alert ends by then."
         ),
     ),
     fires=(
@@ -296,9 +324,10 @@ KAFKA_DELETING: Final = Alert(
                 _offset("0+10x480 _x960 9000+10x240"),
                 _messages("0+10x480 _x960 10+10x240"),
             ),
-            at=timedelta(hours=6, minutes=40),
+            at=timedelta(hours=7, minutes=1),
+            interval=UNALIGNED,
             labels={"topic": "endturn.turns"},
-            value="46.68%",
+            value="51.88%",
         ),
     ),
     quiet=(

@@ -5,13 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from endturn.generate.alerts.collector_series import collector_counter, is_up, sdk_drops
+from endturn.generate.alerts.collector_series import (
+    collector_counter,
+    collectors_down_within,
+    is_up,
+    sdk_drops,
+)
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
 from endturn.generate.alerts.model import (
     COUNT,
     SERVICE_NAME,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -56,11 +62,7 @@ def _sdk_dropping(settings: AlertSettings) -> Condition:
         observed=is_up(settings.collector),
         on=ALL,
     )
-    return PrometheusOnly(
-        f"{drops} > 0\n"
-        'unless on (cluster) last_over_time(ALERTS{alertname="EndturnCollectorsDown", '
-        'alertstate="firing"}[30m])'
-    )
+    return PrometheusOnly(f"{drops} > 0\nunless on (cluster) {collectors_down_within('30m')}")
 
 
 TEMPO: Final = "otlp_grpc/tempo"
@@ -82,6 +84,7 @@ def _dropped(values: str) -> SampleSeries:
 COLLECTOR_LOSING: Final = Alert(
     name="EndturnCollectorLosing",
     severity=Severity.WARNING,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_collector_losing,
     keep_firing=timedelta(minutes=15),
@@ -89,8 +92,8 @@ COLLECTOR_LOSING: Final = Alert(
     summary=f"The Collector at {label_value('instance')} lost or refused {COUNT} records",
     description=lambda _: (
         "In the last 15 minutes the Collector dropped records that it had accepted, had no room "
-        "for them in a queue, returned them to senders, which retry for two minutes, or had no "
-        "room for another counter."
+        "for them in a queue, or had no room for another counter. Records that it returned to "
+        "senders are included. Senders retry for two minutes."
     ),
     runbook=Runbook(
         meaning=(
@@ -147,6 +150,7 @@ COLLECTOR_LOSING: Final = Alert(
                 "Collectors."
             ),
         ),
+        recovery="*Lost or refused by the Collector* shows no new records for 15 minutes.",
     ),
     fires=(
         Firing(
@@ -261,6 +265,7 @@ COLLECTOR_LOSING: Final = Alert(
 SDK_DROPPING: Final = Alert(
     name="EndturnSdkDropping",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_sdk_dropping,
     keep_firing=timedelta(minutes=15),
@@ -269,7 +274,8 @@ SDK_DROPPING: Final = Alert(
     summary=f"{SERVICE_NAME} dropped {COUNT} spans or events before they were sent",
     description=lambda _: (
         "In the last 15 minutes the OpenTelemetry SDK in this service could not pass on its "
-        "records: its queue was full, or the Collector did not accept them for two minutes."
+        "records. Its queue was full, or the Collector refused them, or did not accept them for "
+        "two minutes."
     ),
     runbook=Runbook(
         meaning="Telemetry is lost in the agent's own process; the SDK counts what it drops.",
@@ -292,6 +298,7 @@ SDK_DROPPING: Final = Alert(
             ),
             "Otherwise: repair the connection from the service to the Collector.",
         ),
+        recovery="*Dropped by SDKs* shows no new records for 15 minutes.",
     ),
     fires=(
         Firing(

@@ -140,6 +140,13 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
+class Component(StrEnum):
+    """Whose an alert is: the team of the service, or the operators of the telemetry pipeline."""
+
+    SERVICE = "service"
+    PIPELINE = "pipeline"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
     """What the configuration sets for a group of services.
@@ -179,12 +186,14 @@ class Runbook:
         impact: What users notice.
         diagnosis: Steps that find the cause.
         actions: Steps that remove it.
+        recovery: How to see that it is fixed.
     """
 
     meaning: str
     impact: str
     diagnosis: tuple[str, ...]
     actions: tuple[str, ...]
+    recovery: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +215,7 @@ class Alert:
 
     name: str
     severity: Severity
+    component: Component
     enabled: Callable[[AlertSettings], bool]
     condition: Callable[[AlertSettings], Condition]
     hold: timedelta | None = None

@@ -11,6 +11,7 @@ from endturn.generate.alerts.model import (
     PERCENT,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -86,6 +87,7 @@ def _sent_items(values: str, items: str = "spans", exporter: str = "kafka/turns"
 QUEUE_FULL: Final = Alert(
     name="EndturnQueueFull",
     severity=Severity.CRITICAL,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_queue_full,
     hold=timedelta(minutes=5),
@@ -97,8 +99,8 @@ QUEUE_FULL: Final = Alert(
         f"{label_value('exporter')} is {PERCENT} full: further records are lost"
     ),
     description=lambda _: (
-        "More than 90% of a queue has been in use for five minutes. When it is full, new records "
-        "are refused or dropped."
+        "For five minutes a queue has been nearly full. When it is full, new records are refused "
+        "or dropped."
     ),
     runbook=Runbook(
         meaning=(
@@ -132,6 +134,7 @@ QUEUE_FULL: Final = Alert(
                 "keeps its records."
             ),
         ),
+        recovery="*Queues* falls, and *Lost or refused by the Collector* shows no new records.",
     ),
     fires=(
         Firing(
@@ -169,6 +172,7 @@ QUEUE_FULL: Final = Alert(
 QUEUE_FILLING: Final = Alert(
     name="EndturnQueueFilling",
     severity=Severity.WARNING,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_queue_filling,
     hold=timedelta(minutes=5),
@@ -179,7 +183,7 @@ QUEUE_FILLING: Final = Alert(
         f"{label_value('exporter')} is {PERCENT} full"
     ),
     description=lambda _: (
-        "More than half of a queue has been in use for five minutes. Nothing is lost yet; when "
+        "For five minutes more than half of a queue has been in use. Nothing is lost yet. When "
         "the queue is full, new records are refused or dropped."
     ),
     runbook=Runbook(
@@ -211,6 +215,7 @@ QUEUE_FILLING: Final = Alert(
                 "plan` shows the load that it has to accept."
             ),
         ),
+        recovery="*Queues* falls. It may take as long to empty as it took to fill.",
     ),
     fires=(
         Firing(
@@ -248,6 +253,7 @@ QUEUE_FILLING: Final = Alert(
 EXPORT_STALLED: Final = Alert(
     name="EndturnExportStalled",
     severity=Severity.WARNING,
+    component=Component.PIPELINE,
     enabled=has_collector,
     condition=_export_stalled,
     hold=timedelta(minutes=2),
@@ -258,9 +264,9 @@ EXPORT_STALLED: Final = Alert(
         f"{label_value('exporter')}, and has sent none for ten minutes"
     ),
     description=lambda _: (
-        "A signal's queue was never empty in the last ten minutes, and nothing left it: Kafka, a "
-        "gateway or a back end is down, or refuses everything. Agents and gateways still accept "
-        "data, and keep it on disk."
+        "For ten minutes a signal's queue was never empty, and nothing left it. Kafka, a gateway "
+        "or a back end is down, or refuses everything. Agents and gateways still accept data, "
+        "and keep it on disk."
     ),
     runbook=Runbook(
         meaning="A target of a Collector no longer accepts data.",
@@ -287,6 +293,10 @@ EXPORT_STALLED: Final = Alert(
                 "If the repair takes longer than the queue has room for: set a larger "
                 "`ENDTURN_COLLECTOR_QUEUE_BYTES`, and restart that Collector."
             ),
+        ),
+        recovery=(
+            "*Delivered per minute* rises above its usual height until the queue is empty, then "
+            "returns to it."
         ),
     ),
     fires=(

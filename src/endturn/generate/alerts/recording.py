@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from endturn.generate.alerts.collector_series import collectors_down_within
 from endturn.generate.alerts.conditions import Condition, CountAtLeast, PrometheusOnly
 from endturn.generate.alerts.model import (
     COUNT,
     SERVICE_NAME,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -49,13 +51,14 @@ def _telemetry_absent(settings: AlertSettings) -> Condition:
         f"count_over_time((count_over_time({turns}[1d]) > 1300)[1d:3h])\n"
         f"unless last_over_time({turns}[10m])\n"
         f"unless on ({', '.join(SERVICE)}) last_over_time({reports}[10m])\n"
-        'unless on (cluster) ALERTS{alertname="EndturnCollectorsDown", alertstate="firing"}'
+        f"unless on (cluster) {collectors_down_within('4m')}"
     )
 
 
 RECORDING_FAILING: Final = Alert(
     name="EndturnRecordingFailing",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_recording_failing,
     keep_firing=timedelta(minutes=15),
@@ -63,7 +66,7 @@ RECORDING_FAILING: Final = Alert(
     dashboard_labels=SERVICE,
     summary=f"endturn failed to record {COUNT} times in {SERVICE_NAME}",
     description=lambda _: (
-        "A listener, or an internal step of endturn, raised instead of recording; the label "
+        "A listener, or an internal step of endturn, raised instead of recording. The label "
         "`endturn_listener_name` names it. The observed calls continued, but their records are "
         "missing. A listener is detached after 100 failures in a row."
     ),
@@ -82,6 +85,7 @@ RECORDING_FAILING: Final = Alert(
                 "(`opening a call`): report the traceback."
             ),
         ),
+        recovery="*Recording failures, by listener* shows no new failures for 15 minutes.",
     ),
     fires=(
         Firing(
@@ -112,6 +116,7 @@ RECORDING_FAILING: Final = Alert(
 SERIES_CAPPED: Final = Alert(
     name="EndturnSeriesCapped",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_series_capped,
     keep_firing=timedelta(minutes=15),
@@ -122,10 +127,9 @@ SERIES_CAPPED: Final = Alert(
         f"{label_value(schema.CAPPED.label)}"
     ),
     description=lambda settings: (
-        "A process admits a limited number of values for each open label (100 models, 32 "
-        "providers, 64 addresses, 32 types of error, 10 agents) and of label sets for each "
-        f"metric (1,400). Later values are recorded as `other`, at least {settings.limits.capped} "
-        "measurements of one label within the last 30 minutes."
+        "A process admits a limited number of values for each open label, and of label sets for "
+        f"each metric. Later values are recorded as `other`. At least {settings.limits.capped} "
+        "measurements of one label were, in the last half hour."
     ),
     runbook=Runbook(
         meaning=(
@@ -137,6 +141,10 @@ SERIES_CAPPED: Final = Alert(
             "right and include them; traces and events have the original names."
         ),
         diagnosis=(
+            (
+                "A process admits 100 models, 32 providers, 64 addresses, 32 types of error and 10 "
+                "agents, and 1,400 label sets for each metric."
+            ),
             (
                 "The dashboard *Pipeline*, *Labels capped, by label*: which label, and since "
                 "when? `all` is a metric with too many label sets, although no single label has "
@@ -169,6 +177,10 @@ SERIES_CAPPED: Final = Alert(
                 "A process keeps the values that it has admitted until it ends; restart it after "
                 "you fix the names."
             ),
+        ),
+        recovery=(
+            "*Labels capped, by label* shows no new measurements for half an hour. A process "
+            "admits new values only after a restart."
         ),
     ),
     fires=(
@@ -203,6 +215,7 @@ SERIES_CAPPED: Final = Alert(
 TELEMETRY_ABSENT: Final = Alert(
     name="EndturnTelemetryAbsent",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_telemetry_absent,
     hold=timedelta(minutes=5),
@@ -211,8 +224,8 @@ TELEMETRY_ABSENT: Final = Alert(
     dashboard_labels=SERVICE,
     summary=f"{SERVICE_NAME} has sent nothing for 15 minutes",
     description=lambda _: (
-        "A service that reported in more than nine minutes of ten for an entire day no longer "
-        "reports. The alert ignores a service that runs only at times; an idle service reports."
+        "This service reported throughout an entire day, and reports no longer. An idle service "
+        "reports, too. A service that runs only at times is ignored."
     ),
     runbook=Runbook(
         meaning="A service that usually sends telemetry all the time sends none.",
@@ -240,6 +253,10 @@ TELEMETRY_ABSENT: Final = Alert(
                 "If it was taken out of service, silence the alert. It ends by itself about a "
                 "day after the last report."
             ),
+        ),
+        recovery=(
+            "The service is in *Services, the longest silent first* with a silence of less than "
+            "a minute or two."
         ),
     ),
     fires=(

@@ -1,4 +1,4 @@
-"""Alerts about responses and what is done with truncated ones."""
+"""Alerts about the responses of models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from endturn.generate.alerts.model import (
     SERVICE_NAME,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -32,28 +33,17 @@ def _events(name: str) -> Count:
     return INDICATORS[name].count
 
 
-def _share_and_number(name: str, share: float, number: int) -> Condition:
-    """An indicator's share and its number of events are both high."""
-    indicator = INDICATORS[name]
-    return all_of(
-        ShareAbove(part=indicator.count, whole=whole(indicator), over=HALF_AN_HOUR, share=share),
-        CountAtLeast(count=indicator.count, over=HALF_AN_HOUR, number=number),
-    )
-
-
 def _responses_truncated(settings: AlertSettings) -> Condition:
-    limits = settings.limits
-    return _share_and_number("truncation", limits.truncated, limits.truncations)
-
-
-def _continuations_exhausted(settings: AlertSettings) -> Condition:
-    number = settings.limits.exhausted
-    return CountAtLeast(count=_events("given_up"), over=HALF_AN_HOUR, number=number)
-
-
-def _repairs_failing(settings: AlertSettings) -> Condition:
-    limits = settings.limits
-    return _share_and_number("repair_failure", limits.repair_failure, limits.failed_repairs)
+    limits, truncation = settings.limits, INDICATORS["truncation"]
+    return all_of(
+        ShareAbove(
+            part=truncation.count,
+            whole=whole(truncation),
+            over=HALF_AN_HOUR,
+            share=limits.truncated,
+        ),
+        CountAtLeast(count=truncation.count, over=HALF_AN_HOUR, number=limits.truncations),
+    )
 
 
 def _stop_reason_unknown(settings: AlertSettings) -> Condition:
@@ -77,18 +67,19 @@ def _truncation_suspected(settings: AlertSettings) -> Condition:
 RESPONSES_TRUNCATED: Final = Alert(
     name="EndturnResponsesTruncated",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_responses_truncated,
     hold=timedelta(minutes=15),
-    keep_firing=timedelta(minutes=15),
+    keep_firing=timedelta(hours=6),
     dashboard="endturn-stops",
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the responses to {SERVICE_NAME} are truncated",
     description=lambda settings: (
-        f"More than {percent(settings.limits.truncated)} of the responses in the last 30 minutes "
-        "ended with max_tokens, context_window_exceeded or missing, at least "
-        f"{settings.limits.truncations} of them, whether they were continued or not. Applications "
-        "without endturn are included if the Collector reads their spans."
+        f"More than {percent(settings.limits.truncated)} of the recent responses ended with "
+        "max_tokens, context_window_exceeded or missing, whether they were continued or not. At "
+        f"least {settings.limits.truncations} of the last half hour did. Applications without "
+        "endturn are included if the Collector reads their spans."
     ),
     runbook=Runbook(
         meaning="Many responses end before the model has finished.",
@@ -114,6 +105,11 @@ RESPONSES_TRUNCATED: Final = Alert(
                 "An application without endturn: instrument it, so that truncated answers can be "
                 "continued."
             ),
+        ),
+        recovery=(
+            "*Truncation rate by model* falls below its limit within half an hour of the change. "
+            "The alert goes on for six more hours, so that a rate near the limit opens one "
+            "ticket."
         ),
     ),
     fires=(
@@ -147,163 +143,10 @@ RESPONSES_TRUNCATED: Final = Alert(
 )
 
 
-CONTINUATIONS_EXHAUSTED: Final = Alert(
-    name="EndturnContinuationsExhausted",
-    severity=Severity.WARNING,
-    enabled=opens_tickets,
-    condition=_continuations_exhausted,
-    keep_firing=timedelta(minutes=15),
-    dashboard="endturn-continuations",
-    dashboard_labels=SERVICE,
-    summary=f"{COUNT} truncated turns of {SERVICE_NAME} were continued and still not finished",
-    description=lambda _: (
-        "Continuations ended at the policy's retry limit, resume limit or one of its budgets "
-        "(tokens, characters, cost, deadline), within the last 30 minutes."
-    ),
-    runbook=Runbook(
-        meaning=(
-            "Truncated turns were continued as far as the policy allows, and are still unfinished."
-        ),
-        impact="Tokens and time were spent, and the answers are still incomplete.",
-        diagnosis=(
-            "*Unfinished turns by outcome*: which limit ends them?",
-            (
-                "*Continuations per truncated turn*: do most turns need nearly as many as are "
-                "allowed?"
-            ),
-            (
-                "The event `endturn.continuation_terminated` has the continuations, tokens and "
-                "characters of each such turn."
-            ),
-        ),
-        actions=(
-            (
-                "`retry_limit`: raise `max_tokens`, so that fewer parts are needed; otherwise "
-                "raise `continuation_max_attempts`."
-            ),
-            (
-                "`token_budget`, `char_budget`, `cost_budget`, `deadline`: decide whether "
-                "answers of that length are wanted. If so, raise the budget; if not, request "
-                "shorter ones."
-            ),
-            (
-                "`resume_limit`: the provider paused the turn more often than "
-                "`continuation_max_resumes` allows. Raise it."
-            ),
-            (
-                "A model that repeats itself never finishes: inspect one trace before you raise "
-                "a limit."
-            ),
-        ),
-    ),
-    fires=(
-        Firing(
-            title="five turns end at the retry limit",
-            series=(
-                sample_series(
-                    schema.TRUNCATION_EXITS, "0x200 5x280", {schema.OUTCOME.label: "retry_limit"}
-                ),
-            ),
-            at=timedelta(hours=1),
-            value="5",
-        ),
-    ),
-    quiet=(
-        Quiet(
-            title="turns are not continued at all (another alert covers that)",
-            series=(
-                sample_series(
-                    schema.TRUNCATION_EXITS, "0x200 50x280", {schema.OUTCOME.label: "not_continued"}
-                ),
-            ),
-            at=timedelta(hours=1),
-        ),
-        Quiet(
-            title="four turns do",
-            series=(
-                sample_series(
-                    schema.TRUNCATION_EXITS, "0x200 4x280", {schema.OUTCOME.label: "token_budget"}
-                ),
-            ),
-            at=timedelta(hours=1),
-        ),
-    ),
-)
-
-
-REPAIRS_FAILING: Final = Alert(
-    name="EndturnRepairsFailing",
-    severity=Severity.WARNING,
-    enabled=opens_tickets,
-    condition=_repairs_failing,
-    keep_firing=timedelta(minutes=15),
-    dashboard="endturn-continuations",
-    dashboard_labels=SERVICE,
-    summary=f"{PERCENT} of the tool payload repairs of {SERVICE_NAME} fail",
-    description=lambda settings: (
-        "Truncated tool payloads were requested again in the last 30 minutes, and more than "
-        f"{percent(settings.limits.repair_failure)} of the new payloads were not complete either "
-        f"(at least {settings.limits.failed_repairs}). Their tools were not run."
-    ),
-    runbook=Runbook(
-        meaning="Tool calls are truncated within their arguments, and most repairs fail too.",
-        impact="The agent cannot use its tools; turns end as `tool_repair_failed`.",
-        diagnosis=(
-            "*Tool payload repairs* and *Blocked tool calls* by reason.",
-            (
-                "The event `endturn.tool_payload_repair` names the issue: `incomplete_json`, "
-                "`schema_mismatch`, …"
-            ),
-        ),
-        actions=(
-            (
-                "`incomplete_json`: the payload does not fit. Raise `max_tokens` on requests "
-                "with tools, or let the tool accept its input in smaller parts."
-            ),
-            "`schema_mismatch`: simplify the tool's schema, or clarify its description.",
-        ),
-    ),
-    fires=(
-        Firing(
-            title="all repairs fail",
-            series=(
-                sample_series(
-                    schema.REPAIRS, "0x100 8x280", {schema.REPAIR_RESULT.label: "failed"}
-                ),
-            ),
-            at=timedelta(hours=1),
-            value="100%",
-        ),
-    ),
-    quiet=(
-        Quiet(
-            title="half of the repairs fail",
-            series=(
-                sample_series(
-                    schema.REPAIRS, "0x100 8x280", {schema.REPAIR_RESULT.label: "failed"}
-                ),
-                sample_series(
-                    schema.REPAIRS, "0x100 9x280", {schema.REPAIR_RESULT.label: "succeeded"}
-                ),
-            ),
-            at=timedelta(hours=1),
-        ),
-        Quiet(
-            title="all repairs fail, but there are only three",
-            series=(
-                sample_series(
-                    schema.REPAIRS, "0x100 3x280", {schema.REPAIR_RESULT.label: "failed"}
-                ),
-            ),
-            at=timedelta(hours=1),
-        ),
-    ),
-)
-
-
 STOP_REASON_UNKNOWN: Final = Alert(
     name="EndturnStopReasonUnknown",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_stop_reason_unknown,
     keep_firing=timedelta(minutes=15),
@@ -314,8 +157,8 @@ STOP_REASON_UNKNOWN: Final = Alert(
         "stop reason that endturn does not know"
     ),
     description=lambda _: (
-        "A provider sent a stop reason that is not in its table within the last 30 minutes. Such "
-        "a response never counts as a completed turn."
+        "In the last half hour a provider sent a stop reason that is not in its table. Such a "
+        "response never counts as a completed turn."
     ),
     runbook=Runbook(
         meaning="A provider's vocabulary has changed, or a proxy in between invents values.",
@@ -335,6 +178,7 @@ STOP_REASON_UNKNOWN: Final = Alert(
             "Upgrade endturn: the value may be in the table by now.",
             ("Otherwise report the provider, the API and the raw value, so that it can be added."),
         ),
+        recovery="*Responses by stop reason* shows no new `unknown` for half an hour of traffic.",
     ),
     fires=(
         Firing(
@@ -362,6 +206,7 @@ STOP_REASON_UNKNOWN: Final = Alert(
 TRUNCATION_SUSPECTED: Final = Alert(
     name="EndturnTruncationSuspected",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_truncation_suspected,
     keep_firing=timedelta(minutes=15),
@@ -372,8 +217,8 @@ TRUNCATION_SUSPECTED: Final = Alert(
         "a normal stop but used their entire token limit"
     ),
     description=lambda settings: (
-        f"At least {settings.limits.suspected} responses of one model within the last 30 minutes "
-        "report a normal stop, yet have as many tokens as the request allowed."
+        "Responses of one model report a normal stop, yet have as many tokens as the request "
+        f"allowed. At least {settings.limits.suspected} of the last half hour do."
     ),
     runbook=Runbook(
         meaning=(
@@ -399,6 +244,7 @@ TRUNCATION_SUSPECTED: Final = Alert(
             ),
             "Meanwhile raise `max_tokens`, so that the limit is not reached.",
         ),
+        recovery="*Suspected truncations* shows no new ones for half an hour of traffic.",
     ),
     fires=(
         Firing(
@@ -423,10 +269,4 @@ TRUNCATION_SUSPECTED: Final = Alert(
 )
 
 
-ALERTS: Final = (
-    RESPONSES_TRUNCATED,
-    CONTINUATIONS_EXHAUSTED,
-    REPAIRS_FAILING,
-    STOP_REASON_UNKNOWN,
-    TRUNCATION_SUSPECTED,
-)
+ALERTS: Final = (RESPONSES_TRUNCATED, STOP_REASON_UNKNOWN, TRUNCATION_SUSPECTED)

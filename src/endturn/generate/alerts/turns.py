@@ -18,6 +18,7 @@ from endturn.generate.alerts.model import (
     SERVICE_NAME,
     Alert,
     AlertSettings,
+    Component,
     Firing,
     Quiet,
     Runbook,
@@ -28,13 +29,14 @@ from endturn.generate.alerts.model import (
     percent,
     sample_series,
 )
-from endturn.generate.config import FAST, SLOW, TICKET
+from endturn.generate.config import FAST, FAST_TICKET, SLOW, TICKET
 from endturn.generate.queries import SERVICE
 from endturn.telemetry import TRUNCATED_TURNS, TURNS, UNFINISHED_TURNS, schema
 
 FAST_WINDOWS: Final = (timedelta(hours=1), timedelta(minutes=15))
 SLOW_WINDOWS: Final = (timedelta(hours=6), timedelta(minutes=30))
 TICKET_WINDOWS: Final = (timedelta(days=3), timedelta(hours=6))
+FAST_TICKET_WINDOWS: Final = (timedelta(hours=1), timedelta(minutes=15))
 """The long and the short window over which a burn rate is measured."""
 
 
@@ -57,7 +59,10 @@ def _turns_unfinished(settings: AlertSettings) -> Condition:
 
 
 def _budget_burning(settings: AlertSettings) -> Condition:
-    return _burns(settings, TICKET, TICKET_WINDOWS)
+    return any_of(
+        _burns(settings, TICKET, TICKET_WINDOWS),
+        _burns(settings, FAST_TICKET, FAST_TICKET_WINDOWS),
+    )
 
 
 def _truncated_not_continued(settings: AlertSettings) -> Condition:
@@ -121,6 +126,7 @@ def _continuations(values: str) -> SampleSeries:
 TURNS_UNFINISHED: Final = Alert(
     name="EndturnTurnsUnfinished",
     severity=Severity.CRITICAL,
+    component=Component.SERVICE,
     enabled=pages,
     condition=_turns_unfinished,
     hold=timedelta(minutes=2),
@@ -129,10 +135,10 @@ TURNS_UNFINISHED: Final = Alert(
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the turns of {SERVICE_NAME} ended unfinished",
     description=lambda settings: (
-        f"At least {settings.limits.unfinished} turns ended with a truncated answer. Unfinished "
-        f"turns consume the error budget of the objective ({percent(settings.limits.objective)} "
-        "of turns finish) 14.4 times faster than allowed over 1 h and 15 m, or 6 times faster "
-        "over 6 h and 30 m. Cancelled turns are not counted."
+        f"The objective is that {percent(settings.limits.objective)} of turns finish. At this "
+        "rate its error budget is gone in a sixth of its period, or sooner. At least "
+        f"{settings.limits.unfinished} turns ended with a truncated answer. Cancelled turns are "
+        "not counted."
     ),
     runbook=Runbook(
         meaning=(
@@ -157,6 +163,10 @@ TURNS_UNFINISHED: Final = Alert(
                 '`[services."its job"]` of the configuration.'
             ),
         ),
+        recovery=(
+            "*Unfinished turns by outcome* shows no new bars for half an hour. The error budget "
+            "that is gone comes back only as the period of the objective moves on."
+        ),
     ),
     fires=(
         Firing(
@@ -177,8 +187,25 @@ TURNS_UNFINISHED: Final = Alert(
             at=timedelta(hours=6, minutes=30),
             value="6%",
         ),
+        Firing(
+            title="a job left two turns of five unfinished, and ended 25 minutes ago",
+            series=(
+                _turns("0+5x40 200x400", "completed"),
+                _exits("0+2x40 80x400", "not_continued"),
+            ),
+            at=timedelta(minutes=35),
+            value="40%",
+        ),
     ),
     quiet=(
+        Quiet(
+            title="the job ended 45 minutes ago",
+            series=(
+                _turns("0+5x40 200x400", "completed"),
+                _exits("0+2x40 80x400", "not_continued"),
+            ),
+            at=timedelta(minutes=55),
+        ),
         Quiet(
             title="all turns end unfinished, but there are only nine",
             series=(
@@ -226,21 +253,25 @@ TURNS_UNFINISHED: Final = Alert(
 BUDGET_BURNING: Final = Alert(
     name="EndturnBudgetBurning",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_budget_burning,
-    hold=timedelta(hours=1),
-    keep_firing=timedelta(minutes=15),
+    hold=timedelta(minutes=15),
+    keep_firing=timedelta(days=1),  # at the limit its windows are true and false by turns
     dashboard="endturn-overview",
     dashboard_labels=SERVICE,
-    summary=f"{PERCENT} of the turns of {SERVICE_NAME} ended unfinished over several days",
+    summary=f"{PERCENT} of the turns of {SERVICE_NAME} end unfinished",
     description=lambda settings: (
-        "Unfinished turns consume the error budget of the objective "
-        f"({percent(settings.limits.objective)} of turns finish) twice as fast as allowed, over 3 "
-        f"d and over 6 h, with at least {settings.limits.unfinished} unfinished turns. At this "
-        "rate the budget is gone in half of its time."
+        f"The objective is that {percent(settings.limits.objective)} of turns finish. At this "
+        "rate its error budget is gone in half of its period, or sooner. At least "
+        f"{settings.limits.unfinished} turns ended with a truncated answer. Cancelled turns are "
+        "not counted."
     ),
     runbook=Runbook(
-        meaning="Over several days more turns end unfinished than the objective allows.",
+        meaning=(
+            "More turns end unfinished than the objective allows: fast for an hour, or slowly for "
+            "days."
+        ),
         impact=(
             "Users occasionally receive truncated answers. It is not urgent, but it will not end "
             "by itself."
@@ -249,6 +280,11 @@ BUDGET_BURNING: Final = Alert(
         actions=(
             "The steps of EndturnTurnsUnfinished, in working hours.",
             "If this rate is acceptable, set the `objective` of this service accordingly.",
+        ),
+        recovery=(
+            "*Unfinished turns by outcome* shows fewer bars than before the change, for at least "
+            "an hour. The alert itself ends a day after the last window in which too many turns "
+            "ended unfinished."
         ),
     ),
     fires=(
@@ -261,6 +297,16 @@ BUDGET_BURNING: Final = Alert(
             at=timedelta(hours=7),
             interval=timedelta(minutes=1),
             value="2%",
+        ),
+        Firing(
+            title="a deploy an hour ago truncates one turn in twenty",
+            interval=timedelta(minutes=1),
+            series=(
+                _turns("0+100x420", "not_continued"),
+                _exits("0x340 0+5x80", "not_continued"),
+            ),
+            at=timedelta(hours=6, minutes=55),
+            value="5%",
         ),
     ),
     quiet=(
@@ -280,17 +326,18 @@ BUDGET_BURNING: Final = Alert(
 TRUNCATED_NOT_CONTINUED: Final = Alert(
     name="EndturnTruncatedNotContinued",
     severity=Severity.WARNING,
+    component=Component.SERVICE,
     enabled=opens_tickets,
     condition=_truncated_not_continued,
     hold=timedelta(minutes=15),
-    keep_firing=timedelta(minutes=15),
+    keep_firing=timedelta(hours=6),
     dashboard="endturn-continuations",
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the truncated turns of {SERVICE_NAME} are unfinished",
     description=lambda settings: (
-        "This service finished truncated turns within the last day, yet more than "
-        f"{percent(settings.limits.not_continued)} of its truncated turns in the last 6 h ended "
-        f"unfinished (at least {settings.limits.unfinished})."
+        "This service finished truncated turns within the last day. In the last six hours more "
+        f"than {percent(settings.limits.not_continued)} of its truncated turns ended unfinished. "
+        f"At least {settings.limits.unfinished} turns did."
     ),
     runbook=Runbook(
         meaning=(
@@ -307,6 +354,10 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
                 "The steps of EndturnTurnsUnfinished for `not_continued`, for limits and for "
                 "`stream_cut`."
             ),
+        ),
+        recovery=(
+            "*Truncation without continuation, trend* falls. The condition looks back on six "
+            "hours, so the alert ends half a day after the last unfinished turns."
         ),
     ),
     fires=(
@@ -347,12 +398,12 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
         Quiet(
             title="it finished a single turn, more than a day ago",
             series=(
-                _turns("0+2x1600", "not_continued", truncated=True),
-                _exits("0+2x1600", "not_continued"),
-                _turns("0 1x1600", "completed", truncated=True),
-                _continuations("0 1x1600"),
+                _turns("0+2x1900", "not_continued", truncated=True),
+                _exits("0+2x1900", "not_continued"),
+                _turns("0 1x1900", "completed", truncated=True),
+                _continuations("0 1x1900"),
             ),
-            at=timedelta(hours=25, minutes=20),
+            at=timedelta(hours=31),
             interval=timedelta(minutes=1),
         ),
         Quiet(
