@@ -46,13 +46,6 @@ DELTA_POINTS: Final = Matcher("__name__", "=~", "otelcol_deltatocumulative_datap
 # --- Collector ------------------------------------------------------------------------------------
 
 
-def collector_targets(config: RuleConfig) -> str:
-    """Return the selector of the Collectors' targets, or nothing if there are none."""
-    if not config.collector:
-        return ""
-    return external.UP.select(Matcher(JOB, "=~", config.collector))
-
-
 def collectors(config: RuleConfig) -> stat.Panel:
     """Show the number of Collectors that answer, and of those that do not."""
     up = external.UP.select(Matcher(JOB, "=~", config.collector))
