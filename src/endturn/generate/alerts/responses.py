@@ -71,7 +71,7 @@ RESPONSES_TRUNCATED: Final = Alert(
     enabled=opens_tickets,
     condition=_responses_truncated,
     hold=timedelta(minutes=15),
-    keep_firing=timedelta(hours=6),
+    keep_firing=timedelta(days=1),
     dashboard="endturn-stops",
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the responses to {SERVICE_NAME} are truncated",
@@ -108,8 +108,7 @@ RESPONSES_TRUNCATED: Final = Alert(
         ),
         recovery=(
             "*Truncation rate by model* falls below its limit within half an hour of the change. "
-            "The alert goes on for six more hours, so that a rate near the limit opens one "
-            "ticket."
+            "The alert goes on for a day, so that a rate near the limit opens one ticket."
         ),
     ),
     fires=(

@@ -257,7 +257,7 @@ BUDGET_BURNING: Final = Alert(
     enabled=opens_tickets,
     condition=_budget_burning,
     hold=timedelta(minutes=15),
-    keep_firing=timedelta(days=1),  # at the limit its windows are true and false by turns
+    keep_firing=timedelta(days=1),  # at the limit its condition is true and false by turns
     dashboard="endturn-overview",
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the turns of {SERVICE_NAME} end unfinished",
@@ -330,7 +330,7 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
     enabled=opens_tickets,
     condition=_truncated_not_continued,
     hold=timedelta(minutes=15),
-    keep_firing=timedelta(hours=6),
+    keep_firing=timedelta(days=1),
     dashboard="endturn-continuations",
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the truncated turns of {SERVICE_NAME} are unfinished",
@@ -357,7 +357,7 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
         ),
         recovery=(
             "*Truncation without continuation, trend* falls. The condition looks back on six "
-            "hours, so the alert ends half a day after the last unfinished turns."
+            "hours, and the alert goes on for a day."
         ),
     ),
     fires=(
@@ -396,14 +396,14 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
             interval=timedelta(minutes=1),
         ),
         Quiet(
-            title="it finished a single turn, more than a day ago",
+            title="it finished a single turn, more than a day before",
             series=(
-                _turns("0+2x1900", "not_continued", truncated=True),
-                _exits("0+2x1900", "not_continued"),
-                _turns("0 1x1900", "completed", truncated=True),
-                _continuations("0 1x1900"),
+                _turns("0x1500 0+2x100", "not_continued", truncated=True),
+                _exits("0x1500 0+2x100", "not_continued"),
+                _turns("0 1x1600", "completed", truncated=True),
+                _continuations("0 1x1600"),
             ),
-            at=timedelta(hours=31),
+            at=timedelta(hours=26, minutes=20),
             interval=timedelta(minutes=1),
         ),
         Quiet(
