@@ -34,7 +34,6 @@ LONG_FILES = {
 LONG_FUNCTIONS: dict[str, str] = {
     "continuation/tool_gate.py: judge": "the gate's questions in their order; each may be the last",
     "continuation/transcript.py: resume": "rebuilds one value from a turn's lines, a field after the other",
-    "generate/promql.py: expand": "one case for each form that a query may have",
 }
 """Functions above `FUNCTION` lines of code, as `path: name`, each with the reason why it is one function."""
 LAZY_FOLDER = "cli/commands/"

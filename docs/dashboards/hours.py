@@ -17,14 +17,15 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from math import exp, inf, log, pi, sin
 from pathlib import Path
 
 import yaml
 
-from endturn.generate.alerts import Alert, alerts
 from endturn.generate.config import RuleConfig
-from endturn.generate.rules import recorded
+from endturn.generate.recorded_counts import recording_rules
+from endturn.generate.rules import AlertRule, alert_rules
 from endturn.instrumentation import sdk_providers
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Metric
@@ -325,8 +326,7 @@ def fill(folder: Path, book: Book, begin: int, end: int) -> None:
     data = folder / "data"
     for start in range(begin, end, BLOCK):  # promtool reads its file once for each block
         _blocks(promtool, folder / "hours.om", book.lines(start, start + BLOCK), data)
-    rules = RuleConfig()
-    for rule in recorded():  # each reads what those before it recorded
+    for rule in recording_rules():  # each reads what those before it recorded
         file = folder / "recorded.yaml"
         file.write_text(yaml.safe_dump({"groups": [{"name": "recorded", "rules": [rule]}]}))
         with Stored(folder) as stored:
@@ -334,17 +334,19 @@ def fill(folder: Path, book: Book, begin: int, end: int) -> None:
             _run(promtool, "tsdb", "create-blocks-from", "rules", *times, file)
     with Stored(folder) as stored:
         fired = Book()
-        for alert in alerts(rules):
-            _fire(fired, alert, stored.client.query_range(alert.expr, start=begin, end=end, step=MINUTE))
+        for alert_rule in alert_rules(RuleConfig()):
+            found = stored.client.query_range(alert_rule.expression, start=begin, end=end, step=MINUTE)
+            _fire(fired, alert_rule, found)
     _blocks(promtool, folder / "alerts.om", fired.lines(), data)
 
 
-def _fire(book: Book, alert: Alert, found: Iterable[Series]) -> None:
+def _fire(book: Book, rule: AlertRule, found: Iterable[Series]) -> None:
     """`ALERTS` of one alert: it fires where its condition held for as long as it asks, and a while afterwards."""
-    hold, keep = (_seconds(text) if text else 0 for text in (alert.hold, alert.keep))
+    alert = rule.alert
+    hold, keep = (int(length.total_seconds()) for length in (alert.hold or timedelta(), alert.keep_firing))
     for series in found:
         labels = {key: value for key, value in series.labels.items() if key != "__name__"}
-        labels |= {"alertname": alert.name, "alertstate": "firing", "severity": alert.severity}
+        labels |= {"alertname": alert.name, "alertstate": "firing", "severity": str(alert.severity)}
         key = "ALERTS", _named(labels)
         book.types["ALERTS"] = "gauge"
         since = last = 0.0
@@ -356,10 +358,6 @@ def _fire(book: Book, alert: Alert, found: Iterable[Series]) -> None:
                 firing |= {*range(int(at), int(at) + keep + MINUTE, MINUTE)}
         if firing:
             book.written[key] = [(at, 1.0) for at in sorted(firing)]
-
-
-def _seconds(text: str) -> int:
-    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
 class Stored(Server):

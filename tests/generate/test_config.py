@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from endturn.errors import UsageError
-from endturn.generate import alerts, config, dashboards, files as generated
+from endturn.generate import config, dashboards, files as generated
+from endturn.generate.alerts import ALERTS
 from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.rules import alert_rules
 from tests.support.processes import REPOSITORY
 
 GUIDE = (REPOSITORY / "docs" / "alerts.md").read_text()
@@ -43,7 +45,7 @@ def test_the_guides_sample_is_read(tmp_path: Path) -> None:
 
 def test_the_pages_name_every_alert_and_every_key() -> None:
     """The guide each alert, the generated page each key, with its default and what it means."""
-    assert [alert.name for alert in alerts.alerts(RuleConfig()) if f"`{alert.name}`" not in GUIDE] == []
+    assert [alert.name for alert in ALERTS if f"`{alert.name}`" not in GUIDE] == []
     page = (REPOSITORY / "docs" / "alert-configuration.md").read_text()
     names = {*(RuleConfig.model_fields.keys() - {"limits", "services"}), *(f"alerts.{n}" for n in Limits.model_fields)}
     assert set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)) == names
@@ -68,9 +70,9 @@ def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> No
     """
     text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
     made = read(text, tmp_path)
-    texts = {(alert.name, alert.who): alert.annotations["description"] for alert in alerts.alerts(made)}
+    texts = {(rule.alert.name, rule.limits_of): rule.description for rule in alert_rules(made)}
     for who, objective in (("", "99.5%"), ("shop/a", "99%"), ("shop/a in dev", "95%")):
-        [said] = re.findall(r"objective \((.*?) of turns finish\)", texts["EndturnTurnsUnfinished", who])
+        [said] = re.findall("objective is that (.*?) of turns finish", texts["EndturnTurnsUnfinished", who])
         assert said == objective
     assert [who for name, who in texts if name == "EndturnResponsesTruncated"] == [""]
     files = generated.files(made)
@@ -100,12 +102,12 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
 
     A slash at an address's end is not doubled.
     """
-    names = {alert.name for alert in alerts.alerts(read("[alerts]\npage = false\n", tmp_path))}
+    names = {rule.alert.name for rule in alert_rules(read("[alerts]\npage = false\n", tmp_path))}
     assert "EndturnTurnsUnfinished" not in names
     assert "EndturnBudgetBurning" in names
-    made = alerts.alerts(read('collector = ""\ngrafana = "https://grafana.example/"\n', tmp_path))
-    assert not [alert for alert in made if "Collector" in alert.name]
-    assert all(alert.annotations["dashboard_url"].startswith("https://grafana.example/d/") for alert in made)
+    made = alert_rules(read('collector = ""\ngrafana = "https://grafana.example/"\n', tmp_path))
+    assert not [rule for rule in made if "Collector" in rule.alert.name]
+    assert all(rule.dashboard_url.startswith("https://grafana.example/d/") for rule in made)
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,9 @@ def test_outcomes_have_colors_of_their_own() -> None:
     assert len(set(palettes.OUTCOMES.values())) == len(palettes.OUTCOMES)
 
 
-PALETTE_OF_NAMES = {**palettes.PROVIDERS, "other": palettes.OTHER_PROVIDERS, "services": palettes.SERVICES}
+PALETTE_OF_NAMES = {
+    **palettes.PROVIDERS, **palettes.SERVICES, "other": palettes.OTHER_PROVIDERS, "plain": palettes.PLAIN
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PALETTE_OF_NAMES)

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from endturn.generate import manifests
-from endturn.generate.alerts import alerts
 from endturn.generate.config import RuleConfig
+from endturn.generate.rules import alert_rules
 from tests.support.processes import REPOSITORY
 
 with warnings.catch_warnings():
@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     from grafana_foundation_sdk.models import alerting
 
 CONFIG = RuleConfig()
-ALERTS = alerts(CONFIG)
+ALERT_RULES = alert_rules(CONFIG)
 GROUP: dict[str, Any] = yaml.safe_load((REPOSITORY / manifests.GRAFANA).read_text())["groups"][0]
 RULES: dict[str, Any] = {rule["title"]: rule for rule in GROUP["rules"]}
 PROVISIONED = {
@@ -67,15 +67,15 @@ def test_grafana_has_every_alert() -> None:
     The condition is a threshold on whether the query gave a number, each node reads the one before it. Labels, whose
     dollar signs provisioning expands, have none; annotations, left alone, use Grafana's name of a value.
     """
-    assert {alert.name for alert in ALERTS} == RULES.keys()
+    assert {each.alert.name for each in ALERT_RULES} == RULES.keys()
     assert len({rule["uid"] for rule in RULES.values()}) == len(RULES)
-    for alert in ALERTS:
-        rule = RULES[alert.name]
+    for each in ALERT_RULES:
+        rule = RULES[each.alert.name]
         assert rule.keys() <= PROVISIONED
-        assert rule["data"][0]["model"]["expr"] == alert.expr
-        assert rule["labels"] == {"severity": alert.severity}
+        assert rule["data"][0]["model"]["expr"] == each.expression
+        assert rule["labels"] == each.labels
         assert re.fullmatch(r"endturn-[0-9a-f]{16}", rule["uid"])
-        assert ("keepFiringFor" in rule) == bool(alert.keep)
+        assert rule["keepFiringFor"] == each.keep_firing
         query, is_there, condition = rule["data"]
         assert (query["datasourceUid"], query["model"]["instant"]) == ("prometheus", True)
         assert re.findall(r"\$(\w+)", is_there["model"]["expression"]) == ["query"] * 3

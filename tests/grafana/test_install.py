@@ -89,7 +89,8 @@ def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, caps
         those = [rule for group in assets.rule_groups(assets.folder()) for rule in group["rules"]]
         assert [rule["title"] for rule in rules] == [rule["title"] for rule in those]
         assert {query["datasourceUid"] for rule in rules for query in rule["data"]} == {"P1", "__expr__"}
-        assert {rule["missingSeriesEvalsToResolve"] for rule in rules} == {1}
+        evaluations = [rule["missing_series_evals_to_resolve"] for rule in those]
+        assert [rule["missingSeriesEvalsToResolve"] for rule in rules] == evaluations
         assert not {"keepFiringFor", "missing_series_evals_to_resolve"} & {key for rule in rules for key in rule}
         assert "$$" not in json.dumps([rule["labels"] for rule in rules])
         assert all(rule["annotations"]["dashboard_url"].startswith(f"{state.url}/d/endturn-") for rule in rules)

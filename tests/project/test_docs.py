@@ -15,8 +15,7 @@ import pytest
 
 import endturn
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.generate.alerts import alerts
-from endturn.generate.config import RuleConfig
+from endturn.generate.alerts import ALERTS
 from endturn.instrumentation.sdk_providers import SIGNALS
 from endturn.telemetry.otel_providers import Options, OptionsGiven
 from endturn.testing.scripted import ScriptedProvider, essay
@@ -113,7 +112,7 @@ def test_every_anchor_leads_somewhere(page: Path) -> None:
 def test_operations_has_a_row_for_each_alert_of_the_pipeline() -> None:
     """What to do first when it fires; an alert's dashboard is where its link leads."""
     rows = set(re.findall(r"^\| \[(Endturn\w+)\]", PAGES["docs/operations.md"], re.MULTILINE))
-    assert rows == {alert.name for alert in alerts(RuleConfig()) if alert.dashboard == "endturn-pipeline"}
+    assert rows == {alert.name for alert in ALERTS if alert.dashboard == "endturn-pipeline"}
 
 
 @pytest.mark.slow

@@ -21,8 +21,7 @@ from opentelemetry.sdk.metrics import Counter, MeterProvider
 from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from endturn.generate.alerts import alerts
-from endturn.generate.config import RuleConfig
+from endturn.generate.alerts import ALERTS
 from endturn.telemetry import schema
 from stack import build
 from tests.support import promtool
@@ -362,7 +361,7 @@ def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector,
 
 
 def test_alertmanager_silences_alerts_that_exist() -> None:
-    names = {alert.name for alert in alerts(RuleConfig())}
+    names = {alert.name for alert in ALERTS}
     for rule in shipped("stack/alertmanager.yml")["inhibit_rules"]:
         for matchers in (rule["source_matchers"], rule["target_matchers"]):
             pattern = re.fullmatch(r'alertname=~?"(.+)"', matchers[0])

@@ -44,6 +44,7 @@ def evaluate(
     *,
     rules: str = "groups: []",
     interval: str = "15s",
+    program: Path | None = None,
 ) -> None:
     """Evaluate expressions over series in promtool's notation, one value each `interval`.
 
@@ -63,4 +64,4 @@ def evaluate(
         "tests": [{"interval": interval, "input_series": inputs, "promql_expr_test": checks}],
     }
     (folder / "test.yaml").write_text(yaml.safe_dump(test))
-    run("test", "rules", "test.yaml", cwd=folder)
+    run("test", "rules", "test.yaml", cwd=folder, program=program)

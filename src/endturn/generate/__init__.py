@@ -10,11 +10,24 @@ from typing import TYPE_CHECKING
 from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from endturn.generate.config import SITE as SITE, Limits as Limits
+    from endturn.generate.alerts import ALERTS as ALERTS
+    from endturn.generate.alerts.conditions import (
+        Condition as Condition,
+        CountAtLeast as CountAtLeast,
+        ShareAbove as ShareAbove,
+        alternatives as alternatives,
+    )
+    from endturn.generate.alerts.model import Alert as Alert, AlertSettings as AlertSettings
+    from endturn.generate.config import SITE as SITE, Limits as Limits, RuleConfig as RuleConfig
+    from endturn.generate.queries import JOB as JOB
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "config": ("Limits", "SITE"),
+            "alerts": ("ALERTS",),
+            "alerts.conditions": ("Condition", "CountAtLeast", "ShareAbove", "alternatives"),
+            "alerts.model": ("Alert", "AlertSettings"),
+            "config": ("Limits", "RuleConfig", "SITE"),
+            "queries": ("JOB",),
         },
     )

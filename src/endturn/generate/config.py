@@ -23,12 +23,14 @@ from pydantic import (
 )
 
 from endturn.errors import UsageError, did_you_mean
+from endturn.generate.queries import ENVIRONMENT, JOB, Matcher
 
 SITE: Final = "https://github.com/endturn/endturn/blob/main"
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-FAST, SLOW, TICKET = 14.4, 6, 2
-"""How many times faster than the objective allows unfinished turns come: over 1 h, 6 h, 3 d (see
-alerts.yaml)."""
+FAST, SLOW = 14.4, 6
+"""Multiples of the allowed rate of unfinished turns that page, over 1 h and over 6 h."""
+TICKET, FAST_TICKET = 2, 4
+"""Multiples that open a ticket, over 3 d and over 1 h."""
 T = TypeVar("T", bound=BaseModel)
 ANY: Final = "*"
 """In `services`: every service that is not named."""
@@ -126,7 +128,7 @@ class RuleConfig(_Table):
     services: Mapping[str, Service] = Field({}, description="limits of single services")
     period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
-        "(.+/)?(endturn-)?collector",
+        "(.+/)?((.+-)?(endturn|otel|opentelemetry)-)?collector",
         description='`job` of the Collector, a regular expression; "" without one',
     )
     grafana: Address = Field("http://127.0.0.1:3000", description="address of the dashboards")
@@ -205,12 +207,13 @@ class RuleConfig(_Table):
                                    **service.environments.get(each, {})}
                             for each in sorted({*others.environments,
                                                 *service.environments})}  # fmt: skip
-            job = _conditions("job", name, [*named])
-            key = "deployment_environment_name"
-            yield Cell(name, (*job, *_conditions(key, "", [*environments])), Limits(**limits))
+            job = _matchers(JOB, name, [*named])
+            rest = _matchers(ENVIRONMENT, "", [*environments])
+            yield Cell(name, (*job, *rest), Limits(**limits))
             for each, changed in environments.items():
                 who = f"{name} in {each}" if name else each
-                yield Cell(who, (*job, *_conditions(key, each, [])), Limits(**limits | changed))
+                environment = _matchers(ENVIRONMENT, each, [])
+                yield Cell(who, (*job, *environment), Limits(**limits | changed))
 
 
 class Cell(NamedTuple):
@@ -220,15 +223,20 @@ class Cell(NamedTuple):
     """
 
     who: str
-    where: tuple[str, ...]
+    matchers: tuple[Matcher, ...]
     limits: Limits
 
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The matchers as text."""
+        return tuple(map(str, self.matchers))
 
-def _conditions(label: str, name: str, but: Sequence[str]) -> tuple[str, ...]:
-    """The label has this value; without one, none of the others."""
+
+def _matchers(label: str, name: str, others: Sequence[str]) -> tuple[Matcher, ...]:
+    """Match the label's value; without one, every value but the others."""
     if name:
-        return (f'{label}="{name}"',)
-    return (f'{label}!~"{"|".join(map(_exact, but))}"',) if but else ()
+        return (Matcher(label, "=", name),)
+    return (Matcher(label, "!~", "|".join(map(_exact, others))),) if others else ()
 
 
 def _named(name: str, table: object, path: str) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Final
 from endturn.continuation import machine
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.frameworks import lookup
-from endturn.generate import cardinality, plan, rules
-from endturn.generate.alerts import Alert, alerts
+from endturn.generate import cardinality, plan, recorded_counts
 from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
-from endturn.generate.promql import duration
+from endturn.generate.queries import duration
+from endturn.generate.rules import AlertRule, alert_rules
 from endturn.generate.templates import page
 from endturn.telemetry import INDICATORS, schema, series
 from endturn.vocabulary import PROVIDERS, TRUNCATED, Auth, apis
@@ -33,24 +33,25 @@ SENT_AS: Final = {auth: f"`{auth.value}`" for auth in Auth} | {
 
 def files(config: RuleConfig) -> dict[str, str]:
     """The documents, by path from the root."""
-    # more than one where the configuration asks services different things
-    declared: dict[str, list[Alert]] = {}
-    for alert in alerts(config):
-        declared.setdefault(alert.name, []).append(alert)
+    rules_of: dict[str, list[AlertRule]] = {}
+    for rule in alert_rules(config):
+        rules_of.setdefault(rule.alert.name, []).append(rule)
     pages = {
-        "telemetry": page("telemetry", schema=schema, rules=rules, indicators=INDICATORS.values()),
+        "telemetry": page(
+            "telemetry", schema=schema, rules=recorded_counts, indicators=INDICATORS.values()
+        ),
         "cardinality": page("cardinality", schema=schema, labels=series, cardinality=cardinality),
         "plan": page("plan", plan=plan),
         "providers": providers(),
         "state-diagram": page("state-diagram", diagram=state_diagram(), machine=machine),
         "stop-reasons": stop_reasons(),
-        "runbooks/README": page("runbooks", alerts=[same[0] for same in declared.values()]),
+        "runbooks/README": page("runbooks", alerts=[rules[0].alert for rules in rules_of.values()]),
         "alert-configuration": configuration(),
         "emitters": emitters_page(),
     }
     pages |= {
-        f"runbooks/{name}": page("runbook", alert=same[0], rules=same)
-        for name, same in declared.items()
+        f"runbooks/{name}": page("runbook", alert=rules[0].alert, rules=rules)
+        for name, rules in rules_of.items()
     }
     return {f"docs/{name}.md": text for name, text in pages.items()}
 

@@ -1,75 +1,149 @@
-"""The six recorded counts, and the rule groups that they and the alerts are loaded in."""
+"""The alerting rules of a configuration, and the groups in which rules are loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from endturn.generate import promql
-from endturn.generate.alerts import Alert, alerts
+from endturn.generate.alerts import ALERTS
+from endturn.generate.alerts.conditions import to_promql
+from endturn.generate.alerts.model import Alert, AlertSettings
 from endturn.generate.config import RuleConfig
-from endturn.generate.promql import CALL, SERVICE
-from endturn.telemetry import indicators
+from endturn.generate.queries import JOB, VARIABLES, Labels, duration
+from endturn.generate.recorded_counts import INTERVAL, recording_rules
 
-INTERVAL: Final = 60
-"""How often turns are counted, in seconds."""
 ALERTS_INTERVAL: Final = 120
-"""How often the alerts are evaluated: they look back on a quarter of an hour and more."""
-WINDOW: Final = 300
-"""What a recorded count looks back on: so each event stands in exactly `OVERLAP` of them."""
-MEMORY: Final = 900
-"""For how much longer telemetry may have been absent before; after that EndturnTelemetryAbsent
-speaks."""
-OVERLAP: Final = WINDOW // INTERVAL
-COUNTS: Final = {
-    "turns": indicators.TURNS,
-    "turns_truncated": indicators.TRUNCATED_TURNS,
-    "turns_unfinished": indicators.UNFINISHED_TURNS,
-}
-"""By service, provider and model; sums of these by service are recorded under `SERVICES`' names."""
-SERVICES: Final = {"service_turns": "turns", "service_truncated": "turns_truncated",
-                   "service_unfinished": "turns_unfinished"}  # fmt: skip
-GROUP, ALERTS = "endturn", "endturn-alerts"
+"""Seconds between two evaluations of the alerts, which look back on 15 minutes or more."""
+RECORDING_GROUP: Final = "endturn"
+ALERTS_GROUP: Final = "endturn-alerts"
 
 
-def name(count: str) -> str:
-    """The recorded series of a count."""
-    return f"endturn:{count}:count5m"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRule:
+    """An alert with the limits of a group of services.
+
+    Attributes:
+        limits_of: The name of the group; "" if all services have the same limits, or if the group
+            is everything without limits of its own.
+    """
+
+    alert: Alert
+    limits_of: str
+    expression: str
+    summary: str
+    description: str
+    runbook_url: str
+    dashboard_url: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that the rule adds to an alert."""
+        alert = self.alert
+        own = {"severity": str(alert.severity), "component": str(alert.component)}
+        return own | ({"limits_of": self.limits_of} if self.limits_of else {})
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the rule."""
+        names = ("summary", "description", "runbook_url", "dashboard_url")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def hold(self) -> str:
+        """For how long the condition holds before the alert fires, as Prometheus writes it."""
+        return duration(int(self.alert.hold.total_seconds())) if self.alert.hold else ""
+
+    @property
+    def keep_firing(self) -> str:
+        """For how long the alert goes on after its condition, as Prometheus writes it."""
+        return duration(int(self.alert.keep_firing.total_seconds()))
 
 
-def recorded() -> list[dict[str, str]]:
-    """The recording rules."""
-    made = []
-    for count, of in COUNTS.items():
-        events = promql.growth(promql.select(of), (*SERVICE, *CALL), WINDOW, MEMORY)
-        # Zero where there were turns and none of these: a share of them then has both sides.
-        zero = "" if count == "turns" else f" or {name('turns')} * 0"
-        made.append({"record": name(count), "expr": events + zero})
-    made += [
-        {"record": name(service), "expr": f"sum{promql.by(SERVICE)}({name(count)})"}
-        for service, count in SERVICES.items()
-    ]
-    return made
+def alert_rules(config: RuleConfig) -> list[AlertRule]:
+    """Return the rules of every alert that the configuration wants.
+
+    An alert has several rules if groups of services have other limits for it.
+    """
+    return [rule for alert in ALERTS for rule in _rules_of(alert, config)]
+
+
+def _rules_of(alert: Alert, config: RuleConfig) -> Iterator[AlertRule]:
+    groups = list(config.cells())
+    settings = [AlertSettings(limits=group.limits, collector=config.collector) for group in groups]
+    enabled = [alert.enabled(each) for each in settings]
+    if all(enabled) and len({alert.condition(each) for each in settings}) == 1:
+        yield _rule(alert, settings[0], config)
+        return
+    for group, is_enabled in zip(groups, enabled, strict=True):
+        if is_enabled:
+            own = AlertSettings(
+                limits=group.limits, collector=config.collector, services=group.matchers
+            )
+            yield _rule(alert, own, config, limits_of=group.who)
+
+
+def _rule(
+    alert: Alert, settings: AlertSettings, config: RuleConfig, *, limits_of: str = ""
+) -> AlertRule:
+    variables = _dashboard_variables(alert.dashboard_labels)
+    return AlertRule(
+        alert=alert,
+        limits_of=limits_of,
+        expression=to_promql(alert.condition(settings), settings.services),
+        summary=alert.summary,
+        description=alert.description(settings),
+        runbook_url=f"{config.runbooks}/{alert.name}.md",
+        dashboard_url=f"{config.grafana}/d/{alert.dashboard}{variables}",
+    )
+
+
+def _dashboard_variables(labels: Labels) -> str:
+    """Return the query of a link that sets a dashboard's variables to the alert's labels."""
+    variable_of = {label: variable for variable, label in VARIABLES.items()}
+    query = ""
+    for label in labels:
+        if label == JOB:  # every alert about a service has it
+            query = f"?var-job={{{{ $labels.{label} | urlquery }}}}"
+            continue
+        separator = "&" if query else "?"
+        value = f"{separator}var-{variable_of[label]}={{{{ . | urlquery }}}}"
+        query += f"{{{{ with $labels.{label} }}}}{value}{{{{ end }}}}"
+    return query
 
 
 def groups(config: RuleConfig) -> list[dict[str, Any]]:
-    """Both rule groups; the alerts read what the first one records."""
-    every, alerted = promql.duration(INTERVAL), promql.duration(ALERTS_INTERVAL)
+    """Return the rule groups, as Prometheus reads them; the alerts read what the first records."""
     return [
-        {"name": GROUP, "interval": every, "rules": recorded()},
-        {"name": ALERTS, "interval": alerted, "rules": [_rule(alert) for alert in alerts(config)]},
+        {"name": RECORDING_GROUP, "interval": duration(INTERVAL), "rules": recording_rules()},
+        {
+            "name": ALERTS_GROUP,
+            "interval": duration(ALERTS_INTERVAL),
+            "rules": [_prometheus_rule(rule) for rule in alert_rules(config)],
+        },
     ]
 
 
-def _rule(alert: Alert) -> dict[str, Any]:
-    rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expr}
-    rule |= {"for": alert.hold} if alert.hold else {}
-    rule |= {"keep_firing_for": alert.keep} if alert.keep else {}
-    return rule | {"labels": labels(alert), "annotations": alert.annotations}
+def groups_for(rule: AlertRule, config: RuleConfig) -> list[dict[str, Any]]:
+    """Return the rule groups with just an alert's rule and the rules whose results it reads."""
+    return [
+        group | {"rules": needed}
+        for group in groups(config)
+        if (needed := [each for each in group["rules"] if _is_read(each, rule)])
+    ]
 
 
-def labels(alert: Alert) -> dict[str, str]:
-    """What an alert's rule adds.
+def _is_read(content: dict[str, Any], rule: AlertRule) -> bool:
+    """Return whether a rule is the alert's own, or one whose result it reads."""
+    if "record" in content:
+        return content["record"] in rule.expression
+    name = content["alert"]
+    return name == rule.alert.name or f'alertname="{name}"' in rule.expression
 
-    Its severity and, where several have its name, whose limits it asks.
-    """
-    return {"severity": alert.severity} | ({"limits_of": alert.who} if alert.who else {})
+
+def _prometheus_rule(rule: AlertRule) -> dict[str, Any]:
+    content: dict[str, Any] = {"alert": rule.alert.name, "expr": rule.expression}
+    if rule.hold:
+        content["for"] = rule.hold
+    content["keep_firing_for"] = rule.keep_firing
+    return content | {"labels": rule.labels, "annotations": rule.annotations}

@@ -1,9 +1,9 @@
 """The indicators as SQL over what metric points added.
 
-The same numbers as `generate/promql.py` has Prometheus give.
+The same numbers as Prometheus gives for the queries of `generate/queries.py`.
 
 An increment stands at the time of the export that brought it. So a count over a time range is exact
-to one export interval at each edge, as `promql.number` is.
+to one export interval at each edge, as `queries.events_in` is.
 """
 
 from __future__ import annotations

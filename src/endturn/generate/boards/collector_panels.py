@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models.common import BigValueTextMode
 
 from endturn.generate import external_metrics as external
 from endturn.generate.boards import panels
-from endturn.generate.boards.palettes import SERVICES, Palette
+from endturn.generate.boards.palettes import PLAIN, Palette
 from endturn.generate.boards.panels import Step, description, series_name
 from endturn.generate.boards.tables import Column, table_panel
 from endturn.generate.config import RuleConfig
@@ -44,13 +44,6 @@ DELTA_POINTS: Final = Matcher("__name__", "=~", "otelcol_deltatocumulative_datap
 
 
 # --- Collector ------------------------------------------------------------------------------------
-
-
-def collector_targets(config: RuleConfig) -> str:
-    """Return the selector of the Collectors' targets, or nothing if there are none."""
-    if not config.collector:
-        return ""
-    return external.UP.select(Matcher(JOB, "=~", config.collector))
 
 
 def collectors(config: RuleConfig) -> stat.Panel:
@@ -195,7 +188,7 @@ def queues() -> timeseries.Panel:
         )
         .unit(units.PercentUnit)
         .no_value(NOT_SCRAPED)
-        .color_scheme(panels.shades(SERVICES))
+        .color_scheme(panels.shades(PLAIN))
         .with_target(
             panels.over_time(f"max{by_clause(by)}({fill})").legend_format(
                 series_name(*by, separator=", ")
@@ -219,7 +212,7 @@ def memory() -> timeseries.Panel:
         )
         .unit(units.BytesIEC)
         .no_value(NOT_SCRAPED)
-        .color_scheme(panels.shades(SERVICES))
+        .color_scheme(panels.shades(PLAIN))
         .with_target(
             panels.over_time(f"max by ({INSTANCE}) ({external.MEMORY.select()})").legend_format(
                 series_name(INSTANCE)
@@ -251,6 +244,7 @@ def undecided_traces() -> timeseries.Panel:
             )
         )
         .unit(panels.COUNT)
+        .color_scheme(panels.shades(PLAIN))
         .axis_label("traces")
         .no_value("nothing is sampled")
         .with_target(
@@ -277,6 +271,7 @@ def dropped_delta_points() -> timeseries.Panel:
             )
         )
         .unit(panels.COUNT)
+        .color_scheme(panels.shades(PLAIN))
         .axis_label("points per second")
         .no_value("none dropped")
         .with_target(
@@ -307,6 +302,7 @@ def kafka_lag() -> timeseries.Panel:
             )
         )
         .unit(panels.COUNT)
+        .color_scheme(panels.shades(PLAIN))
         .axis_label("records")
         .no_value("nothing is read from Kafka")
         .with_target(

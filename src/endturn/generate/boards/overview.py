@@ -72,8 +72,8 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
     board.with_panel(services(config).span(24).height(8))
 
     board.with_row(dashboard.Row("Answers").id(30))
-    board.with_panel(stop_reasons().span(14).height(9))
-    board.with_panel(turn_duration().span(10).height(9))
+    board.with_panel(stop_reasons().span(14).height(10))
+    board.with_panel(turn_duration().span(10).height(10))
 
     board.with_row(dashboard.Row("Models").id(40))
     board.with_panel(models().span(24).height(8))

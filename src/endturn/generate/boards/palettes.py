@@ -72,4 +72,13 @@ PROVIDERS: Final[Palette] = {
 }
 """Regular expression of a provider -> the hue of its models. None is a verdict's color."""
 OTHER_PROVIDERS: Final[Color] = "#7fa3b8"
-SERVICES: Final[Color] = "#5b7fd6"
+SERVICES: Final[Palette] = {
+    "[a-e0-1]": "#5794f2",
+    "[f-m2-3]": "#b877d9",
+    "[n-q4-5]": "#3fb8b0",
+    "[r-s6-7]": "#e48fc0",
+    "[t-z8-9]": "#6f7fd1",
+}
+"""Last character of a service's name -> its hue: stable, and no verdict's color."""
+PLAIN: Final[Color] = "#7fa3b8"
+"""The color of lines that are no verdict, and no model or service."""

@@ -16,11 +16,8 @@ from grafana_foundation_sdk.builders import (
     bargauge,
     common as build,
     dashboard,
-    logs,
-    loki,
     prometheus,
     stat,
-    tempo,
     timeseries,
 )
 from grafana_foundation_sdk.cog.builder import Builder
@@ -38,8 +35,6 @@ from grafana_foundation_sdk.models.common import (
     GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
-    LogsDedupStrategy,
-    LogsSortOrder,
     ScaleDistribution,
     SortOrder,
     StackingMode,
@@ -54,11 +49,16 @@ from grafana_foundation_sdk.models.dashboard import (
     FieldColorModeId,
     Threshold,
 )
-from grafana_foundation_sdk.models.loki import QueryEditorMode as LogQueryEditorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
-from grafana_foundation_sdk.models.tempo import SearchTableType
 
-from endturn.generate.boards.palettes import OTHER_PROVIDERS, PROVIDERS, Color, Palette
+from endturn.generate.boards.palettes import (
+    OTHER_PROVIDERS,
+    PLAIN,
+    PROVIDERS,
+    SERVICES,
+    Color,
+    Palette,
+)
 from endturn.telemetry import Count, Indicator, schema
 
 Step = tuple[float | None, Color]
@@ -211,6 +211,15 @@ def paint_models(panel: timeseries.Panel) -> timeseries.Panel:
     for provider, hue in PROVIDERS.items():
         shaded = DynamicConfigValue("color", {"mode": "shades", "fixedColor": hue})
         panel.override_by_regexp(f"/^{provider} ·/", [shaded])
+    return panel
+
+
+def paint_services(panel: timeseries.Panel) -> timeseries.Panel:
+    """Give each service a hue that follows from its name, with which the legend begins."""
+    panel.color_scheme(shades(PLAIN))
+    for ending, hue in SERVICES.items():
+        shaded = DynamicConfigValue("color", {"mode": "shades", "fixedColor": hue})
+        panel.override_by_regexp(f"/^[^ ]*{ending}( |$)/i", [shaded])
     return panel
 
 
@@ -488,7 +497,7 @@ def share_bars(panel_id: int, title: str, *, category: str) -> barchart.Panel:
 
 def sorted_rows(panel: barchart.Panel, *, by: str, limit: int) -> barchart.Panel:
     """Sort rows by a column, largest first, keep the first ones, and drop the column."""
-    sort = {"fields": {}, "sort": [{"field": by, "desc": True}]}
+    sort = {"sort": [{"field": by, "desc": True}]}
     return (
         panel.with_transformation(DataTransformerConfig("sortBy", options=sort))
         .with_transformation(DataTransformerConfig("limit", options={"limitField": limit}))
@@ -496,64 +505,6 @@ def sorted_rows(panel: barchart.Panel, *, by: str, limit: int) -> barchart.Panel
             DataTransformerConfig("organize", options={"excludeByName": {by: True}})
         )
     )
-
-
-def log_panel(panel_id: int, title: str) -> logs.Panel:
-    """Start a panel of log lines, the newest first."""
-    return (
-        logs.Panel()
-        .id(panel_id)
-        .title(title)
-        .datasource(LOKI)
-        .unit(units.NoUnit)
-        .no_value("none in Loki")
-        .dedup_strategy(LogsDedupStrategy.NONE)
-        .enable_log_details(True)
-        .prettify_log_message(False)
-        .show_common_labels(False)
-        .show_labels(False)
-        .show_log_context_toggle(False)
-        .show_time(True)
-        .sort_order(LogsSortOrder.DESCENDING)
-        .wrap_log_message(False)
-    )
-
-
-def log_query(expression: str) -> loki.Dataquery:
-    """Query log lines of the time range."""
-    return (
-        loki.Dataquery()
-        .datasource(LOKI)
-        .ref_id("A")
-        .query_type("range")
-        .editor_mode(LogQueryEditorMode.CODE)
-        .expr(expression)
-        .max_lines(200)
-    )
-
-
-def trace_panel(panel_id: int, title: str) -> dashboard.Panel:
-    """Start a panel that draws one trace; the SDK has no builder of its own for it."""
-    return (
-        dashboard.Panel()
-        .type("traces")
-        .id(panel_id)
-        .title(title)
-        .datasource(TEMPO)
-        .unit(units.NoUnit)
-        .no_value("no traffic")
-        .options({})
-    )
-
-
-def trace_query(query: str) -> tempo.Dataquery:
-    """Query one trace by its id."""
-    return tempo.Dataquery().datasource(TEMPO).ref_id("A").query_type("traceql").query(query)
-
-
-def span_search(query: str) -> tempo.Dataquery:
-    """Search spans, grouped by their traces."""
-    return trace_query(query).limit(50).spss(5).table_type(SearchTableType.TRACES)
 
 
 def data_links(links: Iterable[Mapping[str, str]]) -> list[Builder[DashboardLink]]:

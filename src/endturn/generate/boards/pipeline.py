@@ -8,7 +8,9 @@ from grafana_foundation_sdk.builders import dashboard, table, timeseries
 from grafana_foundation_sdk.models import units
 
 from endturn.generate import external_metrics as external
+from endturn.generate.alerts.collector_series import is_up, sdk_drops
 from endturn.generate.boards import collector_panels, frame, panels
+from endturn.generate.boards.palettes import PLAIN
 from endturn.generate.boards.panels import Step, description, series_name
 from endturn.generate.boards.tables import Column, table_panel
 from endturn.generate.config import RuleConfig
@@ -34,12 +36,6 @@ VARIABLES: Final = ("job", "environment", "cluster")
 MATCHERS: Final = variable_matchers(VARIABLES)
 QUERIES: Final = Queries(MATCHERS)
 SILENCE_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (180, "orange"), (600, "red"))
-IS_LOSS: Final = Matcher(external.ERROR_TYPE, "!=", "")
-SDK_RECORDS: Final = Matcher(
-    "__name__",
-    "=~",
-    "otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",
-)
 
 
 def pipeline(config: RuleConfig) -> dashboard.Dashboard:
@@ -152,10 +148,8 @@ def silent_services() -> table.Panel:
 def dropped_by_sdks(config: RuleConfig) -> timeseries.Panel:
     """Show what agents lose before it is sent."""
     by = (JOB, ENVIRONMENT, external.ERROR_TYPE)
-    drops = selector("", (SDK_RECORDS, IS_LOSS, *MATCHERS))
-    dropped = losses(
-        drops, by=by, over=Window.STEP, observed=collector_panels.collector_targets(config), on=ALL
-    )
+    drops = sdk_drops(MATCHERS)
+    dropped = losses(drops, by=by, over=Window.STEP, observed=is_up(config.collector), on=ALL)
     total = f"count{by_clause(by)}(last_over_time({drops}[{Window.DASHBOARD}] @ end()))"
     legend = f"{series_name(JOB, ENVIRONMENT, separator=' ')}, {series_name(external.ERROR_TYPE)}"
     return (
@@ -255,6 +249,7 @@ def series_in_prometheus() -> timeseries.Panel:
         )
         .unit(panels.COUNT)
         .axis_label("series")
+        .color_scheme(panels.shades(PLAIN))
         .with_target(
             panels.over_time(sum_by((INSTANCE,), external.HEAD_SERIES.name)).legend_format(
                 series_name(INSTANCE)

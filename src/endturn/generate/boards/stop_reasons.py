@@ -107,7 +107,7 @@ REASON_GROUPS: Final = {
     "missing": (StopReason.MISSING,),
     "withheld": (StopReason.SAFETY_BLOCKED, StopReason.REFUSED),
     "error": (StopReason.ERROR,),
-    "other": (StopReason.PAUSED, StopReason.CANCELLED, StopReason.UNKNOWN),
+    "other": (StopReason.UNKNOWN, StopReason.PAUSED, StopReason.CANCELLED),
 }
 """Part of a bar -> its stop reasons; the part has the color of the first."""
 MOST_MODELS: Final = 12
@@ -185,7 +185,7 @@ def truncation_by_service() -> timeseries.Panel:
         scope="over the chosen window, by service",
         legend=panels.BOTTOM,
     )
-    return panel.color_scheme(panels.shades(palettes.SERVICES)).with_target(
+    return panels.paint_services(panel).with_target(
         panels.over_time(trend).legend_format(series_name(*SERVICE, separator=" "))
     )
 

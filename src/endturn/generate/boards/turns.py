@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders import dashboard, logs, table
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, VariableHide
 
-from endturn.generate.boards import frame, panels
+from endturn.generate.boards import frame, panels, search_panels
 from endturn.generate.boards.links import dashboard_link
 from endturn.generate.boards.panels import description
 from endturn.generate.boards.tables import empty_table
@@ -104,7 +104,7 @@ def endings() -> logs.Panel:
         f"tokens={_field(schema.TOKENS_SO_FAR)} {TURN}"
     )
     return (
-        panels.log_panel(41, "Endings")
+        search_panels.log_panel(41, "Endings")
         .description(
             description(
                 question="How did each truncated turn end?",
@@ -119,7 +119,9 @@ def endings() -> logs.Panel:
                 source=panels.FROM_EVENTS,
             )
         )
-        .with_target(panels.log_query(_events(schema.CONTINUATION_TERMINATED.name, line=line)))
+        .with_target(
+            search_panels.log_query(_events(schema.CONTINUATION_TERMINATED.name, line=line))
+        )
     )
 
 
@@ -143,7 +145,9 @@ def _span_table(
         .unit(units.NoUnit)
         .no_value("none in Tempo")
         .override_by_name("traceID", [DynamicConfigValue("links", [show])])
-        .with_target(panels.span_search(f"{{ {SPANS} && {condition} }} | select({selected})"))
+        .with_target(
+            search_panels.span_search(f"{{ {SPANS} && {condition} }} | select({selected})")
+        )
     )
 
 
@@ -203,7 +207,7 @@ def continuation_events() -> logs.Panel:
         f"left={_field(schema.ATTEMPTS_LEFT)} {TURN}"
     )
     return (
-        panels.log_panel(32, "Continuations, one by one")
+        search_panels.log_panel(32, "Continuations, one by one")
         .description(
             description(
                 question="Which continuations were made?",
@@ -215,7 +219,7 @@ def continuation_events() -> logs.Panel:
                 source=panels.FROM_EVENTS,
             )
         )
-        .with_target(panels.log_query(_events(schema.CONTINUATION_ATTEMPT.name, line=line)))
+        .with_target(search_panels.log_query(_events(schema.CONTINUATION_ATTEMPT.name, line=line)))
     )
 
 
@@ -223,7 +227,7 @@ def tool_events() -> logs.Panel:
     """List repairs of tool payloads, and tool calls that were blocked."""
     line = f"{{{{.event_name}}}} {MODEL} {_field(schema.ISSUE)}{_field(schema.BLOCK_REASON)} {TURN}"
     return (
-        panels.log_panel(42, "Truncated tool calls")
+        search_panels.log_panel(42, "Truncated tool calls")
         .description(
             description(
                 question="Which tool calls were truncated, and were they repaired?",
@@ -236,7 +240,7 @@ def tool_events() -> logs.Panel:
             )
         )
         .with_target(
-            panels.log_query(
+            search_panels.log_query(
                 _events(
                     schema.TOOL_PAYLOAD_REPAIR.name, schema.TOOL_DISPATCH_BLOCKED.name, line=line
                 )
@@ -249,7 +253,7 @@ def unknown_reasons() -> logs.Panel:
     """List stop reasons that are in no table."""
     line = f"{_field(schema.PROVIDER)} {MODEL} {_field(schema.RAW)}"
     return (
-        panels.log_panel(51, "Unmapped stop reasons")
+        search_panels.log_panel(51, "Unmapped stop reasons")
         .description(
             description(
                 question="Which stop reasons are in no table?",
@@ -261,7 +265,7 @@ def unknown_reasons() -> logs.Panel:
                 source=panels.FROM_EVENTS,
             )
         )
-        .with_target(panels.log_query(_events(schema.STOP_REASON_UNMAPPED.name, line=line)))
+        .with_target(search_panels.log_query(_events(schema.STOP_REASON_UNMAPPED.name, line=line)))
     )
 
 
@@ -271,7 +275,7 @@ def unknown_reasons() -> logs.Panel:
 def trace() -> dashboard.Panel:
     """Draw the trace that was clicked."""
     return (
-        panels.trace_panel(61, "The trace")
+        search_panels.trace_panel(61, "The trace")
         .description(
             description(
                 question="What happened in this trace?",
@@ -283,7 +287,7 @@ def trace() -> dashboard.Panel:
                 source=panels.FROM_SPANS,
             )
         )
-        .with_target(panels.trace_query("$traceId"))
+        .with_target(search_panels.trace_query("$traceId"))
     )
 
 
@@ -295,7 +299,7 @@ def trace_events() -> logs.Panel:
     )
     query = rf'{EVENTS} | event_name=~"endturn\\..+" | trace_id="$traceId" | line_format "{line}"'
     return (
-        panels.log_panel(62, "Its events")
+        search_panels.log_panel(62, "Its events")
         .description(
             description(
                 question="Which events belong to the trace?",
@@ -304,5 +308,5 @@ def trace_events() -> logs.Panel:
                 source=panels.FROM_EVENTS,
             )
         )
-        .with_target(panels.log_query(query))
+        .with_target(search_panels.log_query(query))
     )

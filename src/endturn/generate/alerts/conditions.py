@@ -1,0 +1,134 @@
+"""Conditions of alerts, and their PromQL.
+
+The local page evaluates the same conditions on its own store (`endturn.ui.alerts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_never
+
+from endturn.generate.queries import SERVICE, Labels, Matcher, Queries, duration, selector
+from endturn.generate.recorded_counts import OVERLAP, SERVICE_COUNTS
+from endturn.telemetry import Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAbove:
+    """`part` / `whole` over a window exceeds a share, for each combination of the labels `by`."""
+
+    part: Count
+    whole: Count
+    over: timedelta
+    share: float
+    by: Labels = SERVICE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountAtLeast:
+    """A window has at least a number of events of `count`, less those of `without`."""
+
+    count: Count
+    over: timedelta
+    number: int
+    without: Count | None = None
+    by: Labels = SERVICE
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every condition holds for the same labels."""
+
+    conditions: tuple[ShareAbove | CountAtLeast, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one condition holds."""
+
+    conditions: tuple[AllOf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusOnly:
+    """A PromQL condition about series that the local page does not store."""
+
+    expression: str
+
+
+Condition = ShareAbove | CountAtLeast | AllOf | AnyOf | PrometheusOnly
+
+
+def all_of(*conditions: ShareAbove | CountAtLeast) -> AllOf:
+    """Return the condition that all of these hold."""
+    return AllOf(conditions)
+
+
+def any_of(*conditions: AllOf) -> AnyOf:
+    """Return the condition that one of these holds."""
+    return AnyOf(conditions)
+
+
+def alternatives(condition: Condition) -> Iterator[tuple[ShareAbove | CountAtLeast, ...]]:
+    """Yield the groups of comparisons of which one must hold whole; none for `PrometheusOnly`."""
+    match condition:
+        case ShareAbove() | CountAtLeast():
+            yield (condition,)
+        case AllOf(conditions):
+            yield conditions
+        case AnyOf(options):
+            for option in options:
+                yield option.conditions
+        case PrometheusOnly():
+            return
+        case _:
+            assert_never(condition)
+
+
+def to_promql(condition: Condition, services: Sequence[Matcher] = ()) -> str:
+    """Return the condition as PromQL.
+
+    Args:
+        condition: The condition.
+        services: Matchers of the services that it is about; all services without any.
+    """
+    if isinstance(condition, PrometheusOnly):
+        return condition.expression
+    return "\nor ".join(  # `and` binds tighter than `or`
+        "\nand ".join(_comparison(each, tuple(services)) for each in group)
+        for group in alternatives(condition)
+    )
+
+
+def _comparison(condition: ShareAbove | CountAtLeast, services: tuple[Matcher, ...]) -> str:
+    """Return the PromQL of one comparison.
+
+    Counts of turns by service are recorded each minute; anything else is read from its counters.
+    """
+    queries = Queries(services)
+    window = duration(int(condition.over.total_seconds()))
+
+    def recorded(count: Count) -> str:
+        return f"sum_over_time({selector(SERVICE_COUNTS[count], services)}[{window}])"
+
+    match condition:
+        case ShareAbove(part=part, whole=whole, share=share, by=by):
+            if by == SERVICE and {part, whole} <= SERVICE_COUNTS.keys():
+                return f"{recorded(part)} / {recorded(whole)} > {share:.6g}"
+            return (
+                f"{queries.increase(part, by=by, over=window)}\n"
+                f"/ {queries.increase(whole, by=by, over=window)} > {share:.6g}"
+            )
+        case CountAtLeast(count=count, number=number, without=without, by=by):
+            if by == SERVICE and count in SERVICE_COUNTS:
+                if without is None:
+                    return f"{recorded(count)} / {OVERLAP} >= {number}"
+                return f"{recorded(count)} - {recorded(without)} >= {number * OVERLAP}"
+            events = queries.events(count, by=by, over=window)
+            if without is not None:
+                events = f"{events} - {queries.events(without, by=by, over=window)}"
+            return f"{events} >= {number}"
+        case _:
+            assert_never(condition)
