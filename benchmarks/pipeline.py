@@ -19,7 +19,7 @@ a turn and two calls, as the recorder makes them; one in fifty is cut. A Collect
 how many spans it handles in the time in which `pass` of the same round handles one. `recorder` runs turns of the
 controller over a scripted model in a process of its own, with every signal on, and looks at its memory.
 
-    python benchmarks/pipeline.py [--spans 200000] [--rounds 3] [--turns 100000] [--only NAME ...]
+    python benchmarks/pipeline.py [--spans 200000] [--rounds 3] [--turns 100000] [--only NAME [--only NAME ...]]
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ class Signals:
             "gen_ai.usage.input_tokens": 25,
             "gen_ai.usage.output_tokens": 180,
         }
+        self.response["endturn.span.attribute_count"] = len(REQUEST) + len(self.response) + 1
         stop = {**MODEL_LABELS, "endturn.stop.reason": reason, "endturn.stop.raw": raw_reason, **TURN}
         self.log_records = [("endturn.stop_reason_observed", f"{MODEL} stopped: {reason} ({raw_reason})", stop)]
         turn_labels = {**MODEL_LABELS, "endturn.turn.truncated": truncated, "endturn.turn.continued": False}

@@ -124,8 +124,9 @@ def help_of(program: Path, subcommand: str = "") -> str:
 def defaults(program: Path, subcommand: str = "") -> dict[str, list[str]]:
     """Every flag that a program has, with its default."""
     found: dict[str, list[str]] = {}
-    for name, default in re.findall(r'--(?:\[no-\])?([\w.-]+)(?:="([^"]*)")?', help_of(program, subcommand)):
-        found.setdefault(name, []).extend([default] if default else [])
+    pattern = r'--(?:\[no-\])?([\w.-]+)(?:=(?:"([^"]*)"|([\w.:/-]+)))?'
+    for name, quoted, plain in re.findall(pattern, help_of(program, subcommand)):
+        found.setdefault(name, []).extend([quoted or plain] if quoted or plain else [])
     return found
 
 
