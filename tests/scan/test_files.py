@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,29 @@ def test_damaged_and_long_lines_are_counted_and_skipped(tmp_path: Path, monkeypa
     assert [call.key for turn in result.turns for call in turn.calls] == [
         call.key for turn in whole.turns for call in turn.calls
     ]
+
+
+def test_a_cut_zip_file_is_named_as_damaged(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
+        for number in range(3):
+            archive.writestr(f"{number}.jsonl", SESSION.read_bytes())
+        archive.writestr("notes.txt", "hello")
+    found = scan([tmp_path / "sessions.zip"]).as_json()["files"]
+    assert (found["read"], [Path(name).name for name in found["unknown"]]) == (3, ["sessions.zip!notes.txt"])
+    data = (tmp_path / "sessions.zip").read_bytes()
+    for size in (100, len(data) // 2, len(data) - 10):
+        (tmp_path / "cut.zip").write_bytes(data[:size])
+        assert "damaged" in scan([tmp_path / "cut.zip"]).as_json()["files"]["damaged"][str(tmp_path / "cut.zip")]
+
+
+def test_a_cut_json_value_is_named_as_damaged(tmp_path: Path) -> None:
+    request = json.loads((HERE / "otlp" / "of-another-instrumentation" / "traces.jsonl").read_text(encoding="utf-8"))
+    for indent in (None, 1):
+        data = json.dumps(request, indent=indent)
+        (tmp_path / "whole.json").write_text(data, encoding="utf-8")
+        assert scan([tmp_path / "whole.json"]).as_json()["total"]["turns"] == 4
+        (tmp_path / "cut.json").write_text(data[: len(data) // 2], encoding="utf-8")
+        assert scan([tmp_path / "cut.json"]).as_json()["files"]["damaged"].keys() == {str(tmp_path / "cut.json")}
 
 
 def spelled(value: object, *, reverse: bool, spaces: bool, escape: bool) -> str:
