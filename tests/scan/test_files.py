@@ -84,6 +84,13 @@ def test_damaged_and_long_lines_are_counted_and_skipped(tmp_path: Path, monkeypa
     ]
 
 
+@pytest.mark.parametrize("damaged", [b'half of a line"}', b'{"type": "user", "message', b"\xff\xfe\0", b""])
+def test_a_damaged_first_line_costs_itself_alone(damaged: bytes, tmp_path: Path) -> None:
+    (tmp_path / "session").write_bytes(damaged + b"\n" + SESSION.read_bytes())
+    (result,) = read_file(tmp_path / "session")
+    assert (result.source, len(result.turns[0].calls)) == ("claude_code", 4)
+
+
 def test_a_cut_zip_file_is_named_as_damaged(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
         for number in range(3):
@@ -105,6 +112,25 @@ def test_a_cut_json_value_is_named_as_damaged(tmp_path: Path) -> None:
         assert scan([tmp_path / "whole.json"]).as_json()["total"]["turns"] == 4
         (tmp_path / "cut.json").write_text(data[: len(data) // 2], encoding="utf-8")
         assert scan([tmp_path / "cut.json"]).as_json()["files"]["damaged"].keys() == {str(tmp_path / "cut.json")}
+
+
+def test_a_forced_format_reads_members_too_and_whatever_else_it_is_given(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
+        archive.writestr("one", SESSION.read_bytes())
+    (result,) = read_file(tmp_path / "sessions.zip", "claude_code")
+    assert (result.source, len(result.turns)) == ("claude_code", 1)
+    (other,) = read_file(HERE / "codex" / "expected.json", "claude_code")
+    assert (other.source, other.turns) == ("claude_code", [])
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_the_progress(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("endturn.scan.command._REDRAW_S", -1.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    run([SESSION])
+    assert ("━ 1 of 1 files" in capsys.readouterr().err) is is_terminal
 
 
 def spelled(value: object, *, reverse: bool, spaces: bool, escape: bool) -> str:
@@ -141,7 +167,7 @@ def test_what_was_read_before_ctrl_c_is_kept(tmp_path: Path, monkeypatch: pytest
         (tmp_path / f"{number}.jsonl").write_bytes(SESSION.read_bytes())
     read = 0
 
-    def progress(files: int) -> None:
+    def progress(files: int, all_files: int) -> None:
         nonlocal read
         read += bool(files)
         if read == 2 and files:
