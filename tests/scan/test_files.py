@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -60,6 +61,23 @@ def test_an_unreadable_file_is_named_with_the_reason(tmp_path: Path, monkeypatch
 def test_a_missing_input_is_the_users_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         scan([tmp_path / "nothing"])
+
+
+def test_a_file_of_lines_takes_the_memory_of_its_calls_alone(tmp_path: Path) -> None:
+    long = json.dumps(
+        {"type": "user", "sessionId": "s", "message": {"content": [{"type": "text", "text": "x" * 100_000}]}}
+    )
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(SESSION.read_bytes() + f"{long}\n".encode() * 300)
+    read_file(path)  # imports what it needs
+    tracemalloc.start()
+    try:
+        (result,) = read_file(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(result.turns[0].calls) == 4
+    assert peak < path.stat().st_size / 3
 
 
 def test_standard_input_and_pipes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
