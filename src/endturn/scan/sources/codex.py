@@ -171,7 +171,8 @@ class _Session:
         parent = mapping(source.get("thread_spawn")).get("parent_thread_id")
         session = text(self._meta.get("id"))
         self._turn = PastTurn(
-            id=turn_id or f"{self._seed} {self._history.hexdigest()}",
+            # of a copy, all that came before is the same
+            id=turn_id or f"{self._seed} {len(self.turns)} {self._history.hexdigest()}",
             source=TITLE,
             session=session,
             project=text(self._meta.get("cwd")),
