@@ -5,13 +5,14 @@ Each is read by its format's summarizer, which keeps no content, as live instrum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
 from endturn.formats import Context, RequestSummary, dialect_in, format_of, summarize
-from endturn.scan.fields import count, items, mapping, objects, text
+from endturn.scan.fields import count, mapping, objects, text
 from endturn.scan.past_calls import FAILED, UNRECORDED, Evidence, PastCall
 from endturn.vocabulary import StopReason
 
@@ -120,18 +121,35 @@ _LONGEST: Final = 64
 """Characters of a kind of error; what is longer is a message."""
 
 
-def last_user_message(messages: Any) -> int | None:
-    """Return the place of the last message that a user wrote; None where there is none.
+def turn_id(session: str, messages: Any) -> str | None:
+    """Return the identity of the turn that a request belongs to, in a session.
+
+    Requests of one turn repeat the messages of the user, and add answers and results of tools.
 
     Args:
-        messages: of a request in a chat format; results of tools are no user's.
+        session: what the requests of a conversation have in common.
+        messages: of a request, in the chat format or in Anthropic's.
+
+    Returns:
+        A digest of the session and of the user's messages; None where there is neither.
     """
-    listed: Sequence[Any] = items(messages)
-    for place in range(len(listed) - 1, -1, -1):
-        message = mapping(listed[place])
-        if message.get("role") != "user":
-            continue
-        parts = objects(message.get("content"))
-        if not parts or any(part.get("type") != "tool_result" for part in parts):
-            return place
-    return None
+    said = [
+        message
+        for message in objects(messages)
+        if message.get("role") == "user"
+        if _speaks(message)
+    ]
+    if not session or not said:
+        return None
+    digest = blake2b(session.encode("utf-8", "replace"), digest_size=16)
+    for message in said:
+        content = message.get("content")
+        parts = [text(part.get("text")) for part in objects(content)] or [text(content)]
+        digest.update("\0".join(["", *parts]).encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def _speaks(message: Mapping[str, Any]) -> bool:
+    """Return whether a message of a user is more than results of tools."""
+    parts = objects(message.get("content"))
+    return not parts or any(part.get("type") != "tool_result" for part in parts)
