@@ -7,20 +7,23 @@ import random
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from endturn.scan import read_file, scan
 from tests.scan.cases import cases, files
 from tests.scan.test_sources import broken
 
-VALUE_FILES = [
-    pytest.param(case.source, path, id=f"{case}/{path.name}")
-    for case in cases()
-    for path in files(case.path)
-    if path.suffix in (".json", ".eval") and path.stat().st_size
-]
+
+def value_files(*suffixes: str) -> list[ParameterSet]:
+    return [
+        pytest.param(case.source, path, id=f"{case}/{path.name}")
+        for case in cases()
+        for path in files(case.path)
+        if path.suffix in suffixes and path.stat().st_size
+    ]
 
 
-@pytest.mark.parametrize(("source", "path"), VALUE_FILES)
+@pytest.mark.parametrize(("source", "path"), value_files(".json", ".eval"))
 def test_a_cut_value_is_named_as_damaged_and_says_nothing(source: str, path: Path, tmp_path: Path) -> None:
     data = path.read_bytes().rstrip()
     cut = tmp_path / path.name
@@ -32,7 +35,7 @@ def test_a_cut_value_is_named_as_damaged_and_says_nothing(source: str, path: Pat
             assert all(result.damage.problem or result.damage.is_last_line_incomplete for result in results)
 
 
-@pytest.mark.parametrize(("source", "path"), [each for each in VALUE_FILES if "eval" not in str(each.values[1].suffix)])
+@pytest.mark.parametrize(("source", "path"), value_files(".json"))
 def test_no_missing_or_mistyped_member_of_a_value_stops_a_source(source: str, path: Path, tmp_path: Path) -> None:
     value = json.loads(path.read_bytes())
     for seed in range(25):
