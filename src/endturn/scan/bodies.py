@@ -1,0 +1,155 @@
+"""What a provider's own body says, for sources whose files hold bodies as they came.
+
+Each is read by its format's summarizer, which keeps no content, as live instrumentation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Final
+
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
+from endturn.formats import Context, RequestSummary, dialect_in, format_of, summarize
+from endturn.scan.fields import count, mapping, objects, text
+from endturn.scan.past_calls import FAILED, UNRECORDED, Evidence, PastCall
+from endturn.vocabulary import StopReason
+
+_NO_CHAT: Final = frozenset({"list", "embedding", "moderation", "transcription"})
+"""Values of `object` in bodies that are no model's answer."""
+
+
+def format_in(body: Mapping[str, Any]) -> str | None:
+    """Return the format of a whole body by its members; None where it is no answer of a model."""
+    if text(body.get("object")) in _NO_CHAT:
+        return None
+    if isinstance(body.get("choices"), list):
+        first = next(iter(objects(body["choices"])), {})
+        is_plain = "text" in first and "message" not in first
+        return "completions" if is_plain else "openai_chat"
+    if body.get("object") == "response" or isinstance(body.get("output"), list):
+        return "openai_responses"
+    if body.get("type") == "message" and "content" in body:
+        return "anthropic"
+    if isinstance(body.get("candidates"), list) or "promptFeedback" in body:
+        return "gemini"
+    if "stopReason" in body and "message" in mapping(body.get("output")):
+        return "bedrock_converse"
+    return None
+
+
+def call_of_body(
+    body: Any,
+    *,
+    format_name: str,
+    provider: str = "",
+    request: Mapping[str, Any] | None = None,
+    key: str = "",
+) -> PastCall:
+    """Return the call of a response, as far as its body tells of it.
+
+    Args:
+        body: a whole body, or a list of a stream's events.
+        format_name: as in `endturn.formats.FORMATS`.
+        provider: as in `gen_ai.provider.name`; "" where the file does not say it.
+        request: the body of the request, or an SDK's arguments, where the file has it.
+        key: the identity of the call where the body has no id.
+    """
+    speaks = format_of(format_name)
+    asked = RequestSummary() if request is None else speaks.request_summary(request)
+    call = PastCall(
+        key=key,
+        request=RequestFacts(
+            model=asked.facts.model, max_tokens=asked.facts.max_tokens, stream=asked.facts.stream
+        ),
+        endpoint=EndpointFacts(provider=provider),
+    )
+    context = Context(dialect_in(speaks, provider), provider or speaks.provider, asked)
+    if isinstance(body, list):
+        fold = speaks.summarizer(context)
+        for event in objects(body):
+            fold.feed(event)
+        summary = fold.close()
+    else:
+        summary = summarize(speaks, context, mapping(body))
+    facts = summary.facts
+    call.key = facts.id or key
+    call.tool_calls = tuple(each.id for each in summary.tool_calls)
+    if facts.stop.reason is StopReason.MISSING or not body:
+        # a missing reason in a file may be one that was not written
+        call.response = replace(facts, stop=UNRECORDED)
+    else:
+        call.evidence, call.response = Evidence.RECORDED, facts
+    if facts.stop.reason is StopReason.ERROR:
+        call.error = "error"
+    return call
+
+
+def failed_call(key: str, error: str, *, model: str = "", provider: str = "") -> PastCall:
+    """Return an attempt that a record of its own says to have failed.
+
+    Args:
+        error: its kind, such as "429"; never a message.
+    """
+    return PastCall(
+        key=key,
+        request=RequestFacts(model=model),
+        endpoint=EndpointFacts(provider=provider),
+        response=ResponseFacts(stop=FAILED),
+        evidence=Evidence.RECORDED,
+        error=error or "error",
+    )
+
+
+def kind_of_error(error: Any, *beside: Any) -> str:
+    """Return the kind of an error from its code, type or status; "error" where it has none.
+
+    Args:
+        error: the error's object. beside: what else may be its kind, such as a status.
+    """
+    about = mapping(error)
+    for value in (about.get("type"), about.get("code"), about.get("status"), *beside):
+        if isinstance(value, str) and value and len(value) <= _LONGEST and value.isprintable():
+            return value
+        if (number := count(value)) is not None:
+            return str(number)
+    return "error"
+
+
+_LONGEST: Final = 64
+"""Characters of a kind of error; what is longer is a message."""
+
+
+def turn_id(session: str, messages: Any) -> str | None:
+    """Return the identity of the turn that a request belongs to, in a session.
+
+    Requests of one turn repeat the messages of the user, and add answers and results of tools.
+
+    Args:
+        session: what the requests of a conversation have in common.
+        messages: of a request, in the chat format or in Anthropic's.
+
+    Returns:
+        A digest of the session and of the user's messages; None where there is neither.
+    """
+    said = [
+        message
+        for message in objects(messages)
+        if message.get("role") == "user"
+        if _speaks(message)
+    ]
+    if not session or not said:
+        return None
+    digest = blake2b(session.encode("utf-8", "replace"), digest_size=16)
+    for message in said:
+        content = message.get("content")
+        parts = [text(part.get("text")) for part in objects(content)] or [text(content)]
+        digest.update("\0".join(["", *parts]).encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def _speaks(message: Mapping[str, Any]) -> bool:
+    """Return whether a message of a user is more than results of tools."""
+    parts = objects(message.get("content"))
+    return not parts or any(part.get("type") != "tool_result" for part in parts)

@@ -1,0 +1,100 @@
+"""Results of a batch of Gemini's, from its own API or from Vertex AI: JSON lines, in any order.
+
+The Gemini API writes `{key, response}` or `{key, error}`; Vertex AI writes `{status,
+processed_time, request, response}`, with what went wrong as the text of `status`. A request is a
+turn of its own.
+
+Source of the facts: Google's documentation of both batch APIs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
+from endturn.scan.fields import mapping, objects, text, time_ns
+from endturn.scan.head import Head
+from endturn.scan.past_calls import PastCall, PastTurn
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+
+TITLE: Final = "Gemini batch"
+NEEDLES: Final = (b'"response"', b'"error"')
+
+
+def recognises(head: Head) -> bool:
+    """Return whether the lines are results."""
+    return any(map(_is_own, head.records))
+
+
+def _is_own(record: Mapping[str, Any]) -> bool:
+    if _is_of_vertex(record):
+        return True
+    if not isinstance(record.get("key"), str):
+        return False
+    response = mapping(record.get("response"))
+    is_error = "code" in mapping(record.get("error")) or "status" in mapping(record.get("error"))
+    return is_error or "candidates" in response or "promptFeedback" in response
+
+
+def _is_of_vertex(record: Mapping[str, Any]) -> bool:
+    request = mapping(record.get("request"))
+    return "status" in record and "response" in record and isinstance(request.get("contents"), list)
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield a turn for each result."""
+    for offset, record in file.records(*NEEDLES):
+        if not _is_own(record):
+            continue
+        call = _call_of(record)
+        call.offset = offset
+        yield PastTurn(
+            id=call.key,
+            source=TITLE,
+            session=text(record.get("key")),
+            calls=[call],
+        )
+
+
+def _call_of(record: Mapping[str, Any]) -> PastCall:
+    request, response = mapping(record.get("request")), mapping(record.get("response"))
+    provider = "gcp.vertex_ai" if _is_of_vertex(record) else "gcp.gemini"
+    name = text(record.get("key")) or _digest(request)
+    at_ns = time_ns(record.get("processed_time"))
+    failure = record.get("error") or text(record.get("status"))
+    if failure and not response.get("candidates"):
+        # the status of Vertex AI is the error's text, which may quote the request
+        call = failed_call(f"{name} {at_ns}", kind_of_error(failure), provider=provider)
+    else:
+        call = call_of_body(
+            response, format_name="gemini", provider=provider, request=request or None, key=name
+        )
+    call.started_ns, call.ended_ns = time_ns(response.get("createTime")), at_ns
+    return call
+
+
+def _digest(request: Mapping[str, Any]) -> str:
+    data = json.dumps(request, sort_keys=True).encode("utf-8", "replace")
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says."""
+    response = mapping(next(iter(records), {}).get("response"))
+    candidate = next(iter(objects(response.get("candidates"))), {})
+    parts = objects(mapping(candidate.get("content")).get("parts"))
+    return "".join(text(part.get("text")) for part in parts if not part.get("thought"))
+
+
+SOURCE: Final = Source(
+    name="gemini_batch",
+    title=TITLE,
+    recognises=recognises,
+    read=read,
+    text=answer_text,
+    advice="raise maxOutputTokens of the requests, and send those whose answers were cut again",
+)

@@ -1,0 +1,195 @@
+"""Sessions of Gemini CLI: JSON lines below `~/.gemini/tmp`, in early versions one JSON object.
+
+A message is written again when it changes, and no message has a reason. Only the interactive
+program writes, after an answer, a message of type `info` that says why it stopped; without one,
+nothing is known of the answer.
+
+Source of the facts: chatRecordingService.ts and useGeminiStream.ts of google-gemini/gemini-cli.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
+from endturn.scan.fields import count, mapping, objects, text, time_ns
+from endturn.scan.head import Head, Shape
+from endturn.scan.past_calls import CANCELLED, UNRECORDED, Evidence, PastCall, PastTurn
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+from endturn.vocabulary import Usage, find_stop, rows_of
+
+TITLE: Final = "Gemini CLI"
+_CONTEXT: Final = "<session_context>"
+"""How the first message in the user's name begins, which the client writes."""
+_INFOS: Final = {
+    "Response truncated due to token limits.": "MAX_TOKENS",
+    "Response stopped due to safety reasons.": "SAFETY",
+    "Response stopped due to recitation policy.": "RECITATION",
+    "Response stopped due to unsupported language.": "LANGUAGE",
+    "Response stopped due to forbidden terms.": "BLOCKLIST",
+    "Response stopped due to prohibited content.": "PROHIBITED_CONTENT",
+    "Response stopped due to sensitive personally identifiable information.": "SPII",
+    "Response stopped for other reasons.": "OTHER",
+    "Response stopped due to malformed function call.": "MALFORMED_FUNCTION_CALL",
+    "Response stopped due to image safety violations.": "IMAGE_SAFETY",
+    "Response stopped due to unexpected tool call.": "UNEXPECTED_TOOL_CALL",
+}
+"""What the program shows for a finish reason."""
+_CANCELLATIONS: Final = ("Request cancelled.", "User cancelled the request.")
+
+
+def recognises(head: Head) -> bool:
+    """Return whether the file is a session."""
+    if head.shape is Shape.VALUE and not head.records:
+        words = (b'"sessionId"', b'"projectHash"', b'"startTime"', b'"messages"')
+        return all(word in head.text for word in words)
+    return any(
+        {"sessionId", "projectHash", "startTime"} <= record.keys() for record in head.records
+    )
+
+
+def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
+    """Yield the folder of sessions, beside which others of the tool's files are."""
+    yield from sorted((home / ".gemini" / "tmp").glob("*/chats"))
+
+
+class _Session:
+    """Collects the messages of one file; of those with the same id, the last counts."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._about: dict[str, Any] = {}
+        self._messages: dict[str, tuple[int | None, Mapping[str, Any]]] = {}
+
+    def add(self, record: Mapping[str, Any], offset: int | None) -> None:
+        """Read one line."""
+        if "sessionId" in record and "projectHash" in record:
+            self._about.update(record)
+        changed = mapping(record.get("$set"))
+        for message in objects(record.get("messages")) + objects(changed.get("messages")):
+            self._add_message(message, offset)
+        if "type" in record:
+            self._add_message(record, offset)
+
+    def _add_message(self, message: Mapping[str, Any], offset: int | None) -> None:
+        identity = text(message.get("id"))
+        if identity:
+            before = self._messages.get(identity)
+            self._messages[identity] = (before[0] if before else offset), message
+
+    def turns(self) -> Iterator[PastTurn]:
+        """Yield the turns that have a call, once all lines were read."""
+        turn: PastTurn | None = None
+        for offset, message in self._messages.values():
+            match message.get("type"):
+                case "user" if not _words(message).lstrip().startswith(_CONTEXT):
+                    if turn is not None and turn.calls:
+                        yield turn
+                    turn = self._new_turn(message)
+                case "gemini":
+                    if turn is None:
+                        turn = self._new_turn(message)
+                        turn.has_user_message = False
+                    turn.error = None
+                    turn.calls.append(_call_of(message, offset))
+                case "info" if turn is not None:
+                    _add_info(turn, _words(message))
+                case "error" if turn is not None:
+                    turn.error = "error"
+        if turn is not None and turn.calls:
+            yield turn
+
+    def _new_turn(self, message: Mapping[str, Any]) -> PastTurn:
+        is_sub_agent = self._about.get("kind") == "subagent"
+        parent = self._path.parent.name if is_sub_agent and self._path is not None else None
+        return PastTurn(
+            id=text(message.get("id")),
+            source=TITLE,
+            session=text(self._about.get("sessionId")),
+            project=text(self._about.get("projectHash")),
+            started_ns=time_ns(message.get("timestamp")),
+            parent_session=parent,
+        )
+
+
+def _words(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return text(content) or "".join(text(part.get("text")) for part in objects(content))
+
+
+def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
+    tokens = mapping(message.get("tokens"))
+    generated = [count(tokens.get(name)) for name in ("output", "thoughts")]
+    usage = Usage(
+        input_tokens=count(tokens.get("input")),
+        output_tokens=sum(filter(None, generated)) if generated[0] is not None else None,
+        reasoning_tokens=generated[1],
+        cache_read_tokens=count(tokens.get("cached")),
+    )
+    model = text(message.get("model"))
+    return PastCall(
+        key=text(message.get("id")),
+        request=RequestFacts(model=model),
+        endpoint=EndpointFacts(provider="gcp.gen_ai"),
+        response=ResponseFacts(
+            stop=UNRECORDED, model=model or None, usage=usage if tokens else None
+        ),
+        ended_ns=time_ns(message.get("timestamp")),
+        tool_calls=tuple(text(tool.get("id")) for tool in objects(message.get("toolCalls"))),
+        offset=offset,
+    )
+
+
+def _add_info(turn: PastTurn, words: str) -> None:
+    """Read what the program said after an answer."""
+    word = next((word for said, word in _INFOS.items() if said in words), None)
+    is_cancelled = any(said in words for said in _CANCELLATIONS)
+    turn.is_interrupted = turn.is_interrupted or is_cancelled
+    if not turn.calls or (word is None and not is_cancelled):
+        return
+    call = turn.calls[-1]
+    if call.evidence is not Evidence.NOT_RECORDED:
+        return
+    call.evidence = Evidence.OTHER_RECORD
+    call.response = ResponseFacts(
+        stop=CANCELLED if word is None else find_stop(word, rows_of("gemini", "")),
+        model=call.response.model,
+        usage=call.response.usage,
+        reasons=(word,),
+    )
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield the turns of a session."""
+    session = _Session(file.path)
+    if file.head.shape is Shape.VALUE:
+        session.add(mapping(file.value()), None)
+    else:
+        for offset, record in file.records():
+            session.add(record, offset)
+    yield from session.turns()
+
+
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says: the last of the lines with its id."""
+    said, identity = "", None
+    for record in records:
+        identity = identity or record.get("id")
+        if identity and record.get("id") == identity:
+            said = _words(record)
+    return said
+
+
+SOURCE: Final = Source(
+    name="gemini_cli",
+    title=TITLE,
+    shapes=(Shape.LINES, Shape.VALUE),
+    recognises=recognises,
+    read=read,
+    places=places,
+    text=answer_text,
+    advice="raise maxOutputTokens of the model in settings.json",
+)

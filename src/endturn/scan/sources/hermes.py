@@ -1,0 +1,203 @@
+"""Sessions of hermes-agent: the tables `sessions` and `messages` of its SQLite database.
+
+Each row of the assistant is one response, with a finish reason in the words of the chat format. A
+row in the user's name that begins with `[System: ` was written by the client: it asks for the rest
+of a cut answer, or for another one.
+
+Source of the facts: hermes_state_common.py of NousResearch/hermes-agent.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
+from endturn.scan.fields import mapping, objects, text, time_ns
+from endturn.scan.head import Head, Shape
+from endturn.scan.past_calls import Evidence, PastCall, PastTurn
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+from endturn.vocabulary import Row, canonical, find_stop, rows_of
+
+TITLE: Final = "hermes"
+_TABLES: Final = frozenset({"sessions", "messages", "schema_version"})
+_OWN_TABLES: Final = frozenset({"state_meta", "messages_fts"})
+"""Tables of which other agents with the same three have none."""
+_COLUMNS: Final = frozenset({"session_id", "role", "content", "finish_reason", "timestamp"})
+_BY_CLIENT: Final = "[System: "
+_CONTINUATIONS: Final = {
+    "[System: Your previous response was truncated by the output length limit": Strategy.PROMPT,
+    "[System: The previous response was cut off by a network error": Strategy.PROMPT,
+    "[System: Your previous tool call ": Strategy.REPAIR,
+}
+"""How the client asks for the rest of an answer, and what it asks for."""
+_NEW_SESSIONS: Final = ("_branched_from", "_reset_from")
+"""Marks of sessions that a user began from an earlier one."""
+_ENDED: Final = frozenset({
+    "compression", "branched", "session_reset", "session_switch", "idle", "daily", "suspended",
+    "resume_pending_expired", "new_session",
+})  # fmt: skip
+"""Ends of a session after which another one with it as its parent is no sub-agent's."""
+
+
+def recognises(head: Head) -> bool:
+    """Return whether a database has the tables."""
+    return set(head.names) >= _TABLES and not _OWN_TABLES.isdisjoint(head.names)
+
+
+def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
+    """Yield the database."""
+    yield Path(environment.get("HERMES_HOME") or home / ".hermes") / "state.db"
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the rows of a session stand."""
+
+    turn: PastTurn | None = None
+    last: PastCall | None = None
+    results: int = 0
+    asked: Strategy | None = None
+
+
+class _Database:
+    """Collects the turns of one database."""
+
+    def __init__(self, sessions: Mapping[str, Mapping[str, Any]]) -> None:
+        self._sessions = sessions
+        self._rows: Mapping[str, Row] = rows_of("anthropic", "") | rows_of("openai_chat", "")
+        self._places: dict[str, _Place] = {}
+        self.turns: list[PastTurn] = []
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Read one row of the messages; those of a session come in their order."""
+        session_id = str(row.get("session_id"))
+        place = self._places.setdefault(session_id, _Place())
+        match row.get("role"):
+            case "user" if row.get("observed") != 1 and row.get("_compressed_summary") != 1:
+                self._add_user(place, session_id, row)
+            case "assistant":
+                self._add_response(place, session_id, row)
+            case "tool" if place.last is not None:
+                place.results += 1
+                is_last = place.last.tool_calls[-1:] == (text(row.get("tool_call_id")),)
+                place.last.ran_cut_tool_call |= place.last.truncated and is_last
+
+    def _add_user(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
+        content = text(row.get("content"))
+        if content.startswith(_BY_CLIENT) or row.get("display_kind") == "hidden":
+            place.asked = next(
+                (asks for begin, asks in _CONTINUATIONS.items() if content.startswith(begin)), None
+            )
+            return
+        self._begin_turn(place, session_id, row)
+
+    def _begin_turn(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> PastTurn:
+        session = self._sessions.get(session_id, {})
+        place.turn = PastTurn(
+            id=_identity(row),
+            source=TITLE,
+            session=session_id,
+            project=text(session.get("cwd")),
+            started_ns=time_ns(row.get("timestamp")),
+            parent_session=self._parent_of(session),
+        )
+        place.last, place.asked = None, None
+        self.turns.append(place.turn)
+        return place.turn
+
+    def _parent_of(self, session: Mapping[str, Any]) -> str | None:
+        """Return the session whose sub-agent this one is of; None where it is a user's."""
+        parent_id = text(session.get("parent_session_id"))
+        config = _parsed(session.get("model_config"))
+        if not parent_id or any(mapping(config).get(mark) for mark in _NEW_SESSIONS):
+            return None
+        ended = text(self._sessions.get(parent_id, {}).get("end_reason"))
+        return None if ended in _ENDED else parent_id
+
+    def _add_response(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
+        turn = place.turn
+        if turn is None:
+            turn = self._begin_turn(place, session_id, row)
+            turn.has_user_message = False
+        call, before = self._call_of(row, self._sessions.get(session_id, {})), place.last
+        if before is not None:
+            asked = place.asked
+            if asked is None and before.truncated and not place.results:
+                asked = Strategy.REPAIR if before.tool_calls else Strategy.PROMPT
+            if asked is not None:
+                call.strategy, call.continues = asked, before.key
+        turn.calls.append(call)
+        place.last, place.results, place.asked = call, 0, None
+
+    def _call_of(self, row: Mapping[str, Any], session: Mapping[str, Any]) -> PastCall:
+        raw = row.get("finish_reason")
+        listed = objects(_parsed(row.get("tool_calls")))
+        tools = tuple(text(tool.get("id")) or text(tool.get("call_id")) for tool in listed)
+        call = PastCall(
+            key=_identity(row),
+            request=RequestFacts(model=text(session.get("model"))),
+            endpoint=EndpointFacts(provider=canonical(text(session.get("billing_provider")))),
+            ended_ns=time_ns(row.get("timestamp")),
+            tool_calls=tools,
+        )
+        if isinstance(raw, str) and raw:
+            call.evidence = Evidence.RECORDED
+            stop = find_stop(raw, self._rows, calls=len(tools))
+            call.response = ResponseFacts(stop=stop, reasons=(raw,))
+        return call
+
+
+def _identity(row: Mapping[str, Any]) -> str:
+    """Return what copies of a row in other sessions have too."""
+    digest = blake2b(digest_size=12)
+    for name in ("role", "content", "tool_calls"):
+        digest.update(str(row.get(name)).encode("utf-8", "replace") + b"\0")
+    return f"{row.get('timestamp')} {digest.hexdigest()}"
+
+
+def _parsed(data: Any) -> Any:
+    try:
+        return json.loads(data)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield the turns of a database."""
+    with file.database() as connection:
+        if connection is not None:
+            yield from _turns_of(connection)
+
+
+def _turns_of(connection: sqlite3.Connection) -> list[PastTurn]:
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    sessions = {
+        str(row["id"]): dict(zip(row.keys(), row, strict=True))
+        for row in connection.execute("SELECT * FROM sessions")
+    }
+    messages = connection.execute("SELECT * FROM messages ORDER BY session_id, id")
+    if not {column[0] for column in messages.description} >= _COLUMNS:
+        return []
+    database = _Database(sessions)
+    for row in messages:
+        database.add(dict(zip(row.keys(), row, strict=True)))
+    return [turn for turn in database.turns if turn.calls]
+
+
+SOURCE: Final = Source(
+    name="hermes",
+    title=TITLE,
+    shapes=(Shape.DATABASE,),
+    recognises=recognises,
+    read=read,
+    places=places,
+    advice="raise max_tokens of the model in config.yaml",
+)

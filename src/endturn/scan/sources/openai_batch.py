@@ -1,0 +1,106 @@
+"""Results of a batch in OpenAI's format, which Azure and others write too: JSON lines.
+
+Each line is `{id, custom_id, response: {status_code, request_id, body}, error}`, in any order; the
+requests that failed are in a file of their own. A request is a turn of its own.
+
+Source of the facts: OpenAI's documentation of the Batch API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from endturn.scan.bodies import call_of_body, failed_call, format_in, kind_of_error
+from endturn.scan.fields import count, items, mapping, objects, text, time_ns
+from endturn.scan.head import Head
+from endturn.scan.past_calls import PastCall, PastTurn
+from endturn.scan.scanned_file import ScannedFile
+from endturn.scan.source import Source
+
+TITLE: Final = "OpenAI batch"
+NEEDLES: Final = (b'"custom_id"',)
+_EXPIRED: Final = "batch_expired"
+_CANCELLED: Final = "batch_cancelled"
+
+
+def recognises(head: Head) -> bool:
+    """Return whether the lines are results."""
+    return any(map(_is_own, head.records))
+
+
+def _is_own(record: Mapping[str, Any]) -> bool:
+    if not isinstance(record.get("custom_id"), str) or "result" in record:
+        return False
+    response = mapping(record.get("response"))
+    has_error = "response" in record and isinstance(record.get("error"), dict)
+    return has_error or isinstance(response.get("body"), dict)
+
+
+def is_companion(head: Head) -> bool:
+    """Return whether the lines are a batch's requests."""
+    return any(
+        "custom_id" in record and isinstance(record.get("body", record.get("params")), dict)
+        for record in head.records
+    )
+
+
+def read(file: ScannedFile) -> Iterator[PastTurn]:
+    """Yield a turn for each result."""
+    for offset, record in file.records(*NEEDLES):
+        if not _is_own(record):
+            continue
+        call = _call_of(record)
+        if call is None:
+            continue
+        call.offset = offset
+        yield PastTurn(
+            id=call.key,
+            source=TITLE,
+            session=text(record.get("custom_id")),
+            calls=[call],
+            started_ns=call.started_ns,
+            is_interrupted=call.error == _CANCELLED,
+        )
+
+
+def _call_of(record: Mapping[str, Any]) -> PastCall | None:
+    """Return the call of a result; None where it is no answer of a model, such as an embedding."""
+    response = mapping(record.get("response"))
+    body, status = mapping(response.get("body")), count(response.get("status_code"))
+    name = f"{text(record.get('id'))} {text(record.get('custom_id'))}"
+    error = record.get("error") or (body.get("error") if format_in(body) is None else None)
+    if error:
+        return failed_call(name, kind_of_error({"code": mapping(error).get("code")}, status, error))
+    format_name = format_in(body)
+    if format_name is None:
+        return None
+    is_echo = format_name == "openai_responses"  # its body repeats the settings of the request
+    call = call_of_body(body, format_name=format_name, request=body if is_echo else None, key=name)
+    call.started_ns = time_ns(body.get("created")) or time_ns(body.get("created_at"))
+    call.ended_ns = time_ns(body.get("completed_at"))
+    return call
+
+
+def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a response says."""
+    body = mapping(mapping(next(iter(records), {}).get("response")).get("body"))
+    choice = next(iter(objects(body.get("choices"))), {})
+    said = text(mapping(choice.get("message")).get("content")) or text(choice.get("text"))
+    return said or "".join(
+        text(mapping(part).get("text"))
+        for item in objects(body.get("output"))
+        for part in items(item.get("content"))
+    )
+
+
+SOURCE: Final = Source(
+    name="openai_batch",
+    title=TITLE,
+    recognises=recognises,
+    is_companion=is_companion,
+    read=read,
+    text=answer_text,
+    advice="raise max_completion_tokens (max_output_tokens) of the requests, and send those"
+    " whose answers were cut again",
+)
