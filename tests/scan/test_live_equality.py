@@ -50,7 +50,7 @@ def test_the_spans_of_the_demo_say_what_its_listener_counted(tmp_path: Path) -> 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     with serving(keep, 0) as url:
         done = subprocess.run(
-            [sys.executable, "-m", "endturn.cli", "demo", "--once", "--json"],
+            [sys.executable, "-m", "endturn", "demo", "--once", "--json"],
             env=environment | {"OTEL_EXPORTER_OTLP_ENDPOINT": url},
             cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True,
         )  # fmt: skip
