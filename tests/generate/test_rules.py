@@ -190,9 +190,9 @@ def test_a_restart_counts_nothing_again(which: str, tmp_path: Path) -> None:
         f"endturn:turns_unfinished:count5m{{{labels}}}": "_x3 7 _x20",
     }
     checks: list[tuple[str, str, dict[str, float]]] = [
-        (f"({expression}) > 0", "8m", {}) for expression in RECORDED.values()
+        (f"({expression}) > 0", "7m30s", {}) for expression in RECORDED.values()
     ]
-    before = [("sum(endturn:turns:count5m)", "8m", {"{}": 193.0})]
+    before = [("sum(endturn:turns:count5m)", "7m30s", {"{}": 193.0})]
     promtool.evaluate(tmp_path, series, [*checks, *before], interval="1m", program=program)
 
 
