@@ -58,6 +58,12 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         {"turns": 1, "responses": {"not recorded": 2}, "evidence": {"not_recorded": 2}, "limits": [None, None],
          "output_tokens": [40, 7], "outcomes": ["unknown_reason"]},
     ),
+    "counts that come before their items are of no response": (
+        [META, STARTED, PROMPT, tokens(40, 40), CALL, OUTPUT, tokens(47, 7), message("done"),
+         event("task_complete", turn_id="a", last_agent_message="done")],
+        {"turns": 1, "responses": {"not recorded": 2}, "evidence": {"not_recorded": 2}, "limits": [None, None],
+         "output_tokens": [None, None], "outcomes": ["unknown_reason"]},
+    ),
     "before turns had ids, a message begins one": (
         [META, PROMPT, message("one"), tokens(7, 7), PROMPT, message("two"), tokens(14, 7)],
         {"turns": 2, "responses": {"not recorded": 2}, "evidence": {"not_recorded": 2}, "limits": [None, None],

@@ -219,7 +219,8 @@ class _Session:
                 self._open = None  # the headers of the next response
             return
         self._total = total
-        response = self._open or self._last
+        # only what stands right before it: some versions write the items after the count
+        response = self._open
         last = mapping(info.get("last_token_usage"))
         if response is not None and response.usage is None and count(last.get("total_tokens")):
             response.usage = _usage(last)
