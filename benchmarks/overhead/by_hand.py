@@ -79,6 +79,8 @@ class Signals:
         if truncated:
             self._add_end_of_truncated_turn(outcome)
         meter_provider, tracer_provider = providers.meter_provider, providers.tracer_provider
+        if meter_provider is not None:
+            self.response["endturn.counted"] = True
         logger_provider = providers.logger_provider
         self._tracer = None if tracer_provider is None else tracer_provider.get_tracer(SCOPE)
         self._logger = None if logger_provider is None else logger_provider.get_logger(SCOPE)

@@ -109,7 +109,7 @@ class Instruments:
         self._foreign = ForeignMetrics(provider)
         self._expected: set[tuple[str, str, str | None]] = set()
         self._failures: dict[str, int] = {}
-        self._has_collected = False
+        self._is_exported = False
         self.withholds = False
         self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
         self._series = {each.name: Series(each, self._caps) for each in schema.METRICS}
@@ -137,7 +137,8 @@ class Instruments:
         It is known from the start of the SDK's own provider, of another's from the first collection
         on.
         """
-        return self._has_collected or bool(_reader_storages(self._provider()))
+        self._is_exported = self._is_exported or bool(_reader_storages(self._provider()))
+        return self._is_exported
 
     # --- What is counted --------------------------------------------------------------------------
 
@@ -362,7 +363,7 @@ class Instruments:
 
     def _take(self) -> None:
         """Record what waits, and have all sums observed as they are now."""
-        self._has_collected = True
+        self._is_exported = True
         # while instruments are made a lock is held that this might wait for
         if self._is_complete:
             cleanup.run()
