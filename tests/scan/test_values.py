@@ -19,7 +19,7 @@ def value_files(*suffixes: str) -> list[ParameterSet]:
         pytest.param(case.source, path, id=f"{case}/{path.name}")
         for case in cases()
         for path in files(case.path)
-        if path.suffix in suffixes and path.stat().st_size
+        if path.suffix in suffixes and any(result.source for result in read_file(path))
     ]
 
 
