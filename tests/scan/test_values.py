@@ -19,11 +19,11 @@ def value_files(*suffixes: str) -> list[ParameterSet]:
         pytest.param(case.source, path, id=f"{case}/{path.name}")
         for case in cases()
         for path in files(case.path)
-        if path.suffix in suffixes and path.stat().st_size
+        if path.suffix in suffixes and any(result.source for result in read_file(path))
     ]
 
 
-@pytest.mark.parametrize(("source", "path"), value_files(".json", ".eval"))
+@pytest.mark.parametrize(("source", "path"), value_files(".json", ".eval", ".har"))
 def test_a_cut_value_is_named_as_damaged_and_says_nothing(source: str, path: Path, tmp_path: Path) -> None:
     data = path.read_bytes().rstrip()
     cut = tmp_path / path.name
@@ -35,7 +35,7 @@ def test_a_cut_value_is_named_as_damaged_and_says_nothing(source: str, path: Pat
             assert all(result.damage.problem or result.damage.is_last_line_incomplete for result in results)
 
 
-@pytest.mark.parametrize(("source", "path"), value_files(".json"))
+@pytest.mark.parametrize(("source", "path"), value_files(".json", ".har"))
 def test_no_missing_or_mistyped_member_of_a_value_stops_a_source(source: str, path: Path, tmp_path: Path) -> None:
     value = json.loads(path.read_bytes())
     for seed in range(25):

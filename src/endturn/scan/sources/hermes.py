@@ -71,7 +71,10 @@ class _Database:
 
     def __init__(self, sessions: Mapping[str, Mapping[str, Any]]) -> None:
         self._sessions = sessions
-        self._rows: Mapping[str, Row] = rows_of("anthropic", "") | rows_of("openai_chat", "")
+        self._rows: Mapping[str, Row] = {
+            **rows_of("anthropic", ""),
+            **rows_of("openai_chat", ""),
+        }
         self._places: dict[str, _Place] = {}
         self.turns: list[PastTurn] = []
 
