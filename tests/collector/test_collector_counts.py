@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from endturn.generate import promql
+from endturn.generate.queries import ALL, events_for_rules, events_in
 from tests.support.otlp import Sent, post, spans
 from tests.support.processes import Collector, Prometheus, eventually, samples, written
 
@@ -116,8 +116,8 @@ def test_the_first_responses_of_a_series_are_counted_in_a_window(tmp_path: Path)
         await_total(30)
         send(collector, "agent", row | {"times": 10})
         await_total(40)
-        number = promql.number(RESPONSES, (), "1h")
-        growth = promql.growth(RESPONSES, (), 3600, 900)
+        number = events_in(RESPONSES, by=ALL, over="1h")
+        growth = events_for_rules(RESPONSES, by=ALL, over=3600, memory=900)
         assert counted_in_an_hour(number) == counted_in_an_hour(growth) == 40
         zeros = [value for [series] in [prometheus.client.query(f"{RESPONSES}[1h]")] for _, value in series.points]
         assert zeros[0] == 0

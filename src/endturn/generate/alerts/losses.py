@@ -287,7 +287,8 @@ SDK_DROPPING: Final = Alert(
         diagnosis=(
             (
                 "The dashboard *Pipeline*, *Dropped by SDKs*: `queue_full` means too much at "
-                "once; any other value is the Collector's response."
+                "once; a number is the HTTP status with which the receiver refused the records; "
+                "`ConnectionError` and `ReadTimeout` mean that nobody answered for two minutes."
             ),
             "Do EndturnCollectorDown or EndturnCollectorLosing fire too? Then begin there.",
         ),
@@ -295,6 +296,11 @@ SDK_DROPPING: Final = Alert(
             (
                 "`queue_full`: raise `OTEL_BSP_MAX_QUEUE_SIZE` and `OTEL_BLRP_MAX_QUEUE_SIZE`, "
                 "or put a Collector beside the agent."
+            ),
+            (
+                "A number: the service's log (logger `endturn`) says what to do. 404: "
+                "`OTEL_EXPORTER_OTLP_ENDPOINT` is wrong. 401, 403: the key in "
+                "`OTEL_EXPORTER_OTLP_HEADERS`. 413: a smaller `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`."
             ),
             "Otherwise: repair the connection from the service to the Collector.",
         ),
@@ -310,6 +316,15 @@ SDK_DROPPING: Final = Alert(
             ),
             at=timedelta(minutes=15),
             value="560",
+        ),
+        Firing(
+            title="the receiver refuses spans, as a wrong address does",
+            series=(
+                sdk_series("otel_sdk_exporter_span_exported_total", "_x40 84x60", error_type="404"),
+                collector_up("1x200"),
+            ),
+            at=timedelta(minutes=15),
+            value="84",
         ),
     ),
     quiet=(

@@ -164,7 +164,10 @@ def dropped_by_sdks(config: RuleConfig) -> timeseries.Panel:
                 ),
                 advice=(
                     "`queue_full`: raise OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE, or "
-                    "run a Collector beside the agent. Other causes are the Collector's answers."
+                    "run a Collector beside the agent. A number is the HTTP status of a refusal: "
+                    "the service's log says what to do. `ConnectionError`: nobody answered for two "
+                    "minutes; counts are complete again when the Collector is back, these records "
+                    "are lost."
                 ),
                 source=panels.FROM_SDK,
             )
