@@ -83,7 +83,7 @@ def _request_of(request: Mapping[str, Any]) -> _Request | None:
     method, path = text(request.get("method")), url.path.rstrip("/")
     while path:
         for name in FORMATS:
-            routed = format_of(name).routed(method, path)
+            routed = format_of(name).match_path(method, path)
             if routed is not None and routed.retrieve is None:
                 body = dict(_parsed(mapping(request.get("postData")).get("text")))
                 if routed.model:
