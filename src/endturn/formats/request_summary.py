@@ -85,7 +85,7 @@ _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", ())
 
 
 @cache
-def required() -> Mapping[str, tuple[frozenset[str], ...]]:
+def required_members() -> Mapping[str, tuple[frozenset[str], ...]]:
     """Return the members that a request must have, by format or format and dialect.
 
     Each set of members is one of the ways to meet the requirement.
