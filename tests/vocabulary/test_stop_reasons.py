@@ -261,7 +261,7 @@ def test_every_table_has_the_shared_words(name: str) -> None:
         pytest.param(
             HOME,
             ("#\nacme\t\tend\tend_turn\t\tnone\t\tpage\n"),
-            "stop_reasons.tsv:3: incomplete is 'yes' or 'no', not ''",
+            "stop_reasons.tsv:3: incomplete must be 'yes' or 'no', not ''",
             id="no answer to incomplete",
         ),
         pytest.param(HOME, "acme\t\tend\tend_turn\tno\n", "stop_reasons.tsv:2: 5 cells, not 9", id="too few cells"),
@@ -290,7 +290,7 @@ def test_every_table_has_the_shared_words(name: str) -> None:
         pytest.param(
             HOME,
             "acme\t\tend\tend_turn\tno\tnone\t\tpage\tyes\n",
-            "stop_reasons.tsv:2: shared is 'shared' or nothing, not 'yes'",
+            "stop_reasons.tsv:2: shared must be 'shared' or empty, not 'yes'",
             id="a wrong mark of sharing",
         ),
     ],

@@ -104,7 +104,7 @@ def _headers(data: bytes) -> dict[str, str]:
             else:
                 size = _SIZES[kind]
             if size > len(data) - offset:
-                raise ValueError("the last one is cut")
+                raise ValueError("the last one is incomplete")
             if kind == _STRING:
                 headers[name] = data[offset : offset + size].decode()
             offset += size

@@ -272,17 +272,17 @@ class Format:
         label = self.labels[0 if is_body else 1]
         for entry in data if self.accepts_list and isinstance(data, list) and data else (data,):
             if not isinstance(entry, dict):
-                return f"{label} is an object, not {shortened(repr(data), 80)}"
+                return f"{label} must be an object, not {shortened(repr(data), 80)}"
             for path in self.object_paths:
                 if not _are_objects(entry, _steps(path)):
-                    return f"`{path}` of {label} is no object"
+                    return f"`{path}` of {label} must be an object"
             if (
                 is_body
                 and self.required_paths
                 and all(value_at(entry, path) is None for path in self.required_paths)
             ):
                 return (
-                    f"{label} has `{'` or `'.join(self.required_paths[:3])}`; this has "
+                    f"{label} must have `{'` or `'.join(self.required_paths[:3])}`; this has "
                     f"{sorted(map(str, entry))[:8]}"
                 )
         return self.own_shape_error(data, is_body) if self.own_shape_error is not None else None

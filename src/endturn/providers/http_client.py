@@ -451,9 +451,7 @@ def _open_http_client(http: Any, kind: str, timeout: float | None) -> tuple[Any,
         return library, getattr(library, kind)(transport=http, timeout=timeout), True
     if iscoroutinefunction(http.send) is not (kind == "AsyncClient"):
         other = "Client" if kind == "AsyncClient" else "AsyncClient"
-        raise UsageError(
-            f"http is a {type(http).__name__}, which goes with {other}; this is {kind}"
-        )
+        raise UsageError(f"http is a {type(http).__name__}, which needs {other}; this is {kind}")
     return library, http, False
 
 

@@ -276,9 +276,8 @@ def refuse_method(function: object) -> None:
     if any(f"{module}.".startswith(f"{sdk.module}.") for sdk in _SDKS):
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise UsageError(
-            f"{name} is the SDK's own, and takes no Request: hand over the SDK's client itself, or "
-            "adapters.provider(method, format='openai_chat'), with the format that the method "
-            "speaks"
+            f"{name} is the SDK's own, and takes no Request: pass the SDK's client itself, or "
+            "adapters.provider(method, format='openai_chat'), with the method's format"
         )
 
 
@@ -296,7 +295,7 @@ def _sdk_of(client: object) -> _Sdk:
             return sdk
     raise UsageError(
         f"provider is a function of a Request, like Client('openai'), or an SDK's client, not "
-        f"{_type_phrase(client)}; known are the clients of "
+        f"{_type_phrase(client)}; supported are the clients of "
         f"{', '.join(dict.fromkeys(sdk.module for sdk in _SDKS))} (botocore's of 'bedrock-runtime')"
     )
 

@@ -129,7 +129,7 @@ def _blocks(value: Any) -> Blocks | None:
             isinstance(item, dict) for item in items
         ):
             return Blocks(name, tuple(items))
-    raise ValueError("blocks are {'format': name, 'items': [objects]}")
+    raise ValueError("blocks must be {'format': name, 'items': [objects]}")
 
 
 _StoredBlocks = Annotated[SkipValidation[Blocks] | None, BeforeValidator(_blocks)]

@@ -64,7 +64,7 @@ def _endpoint(name: str, row: Mapping[str, Any]) -> ProviderEndpoint:
         raise ValueError(f"providers.toml: [{name}] has {sorted(unknown)}, which are unknown keys")
     if row.get("auth", Auth.BEARER) not in list(Auth):
         raise ValueError(
-            f"providers.toml: [{name}] auth is one of {', '.join(Auth)}, not {row['auth']}"
+            f"providers.toml: [{name}] auth must be one of {', '.join(Auth)}, not {row['auth']}"
         )
     return ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
 

@@ -171,14 +171,14 @@ def _declared_rows(folder: Traversable) -> tuple[_Rows, dict[str, dict[str, Row]
 
 def _is_shared(cell: str = "") -> bool:
     if cell not in ("", "shared"):
-        raise ValueError(f"shared is 'shared' or nothing, not {cell!r}")
+        raise ValueError(f"shared must be 'shared' or empty, not {cell!r}")
     return cell == "shared"
 
 
 @cache  # many values have one meaning: it halves the time of loading
 def _row(normalized: str, incomplete: str, resume: str, detail: str, source: str) -> Row:
     if incomplete not in ("yes", "no"):
-        raise ValueError(f"incomplete is 'yes' or 'no', not {incomplete!r}")
+        raise ValueError(f"incomplete must be 'yes' or 'no', not {incomplete!r}")
     terminal = normalized != "skip"
     reason = StopReason(normalized) if terminal else StopReason.MISSING
     return Row(reason, incomplete == "yes", Resume(resume), detail or None, source, terminal)

@@ -577,7 +577,8 @@ def shape_error(data: Mapping[str, Any], is_body: bool) -> str | None:
     """Return a sentence on the error of a body that is no response; None if it is one."""
     if is_body and not is_response(data):
         return (
-            f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
+            f"a response must have `object`, `status` and `output`; this has "
+            f"{sorted(map(str, data))[:8]}"
         )
     return None
 
