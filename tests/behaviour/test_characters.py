@@ -15,7 +15,7 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.transcript import recover
 from endturn.formats.read_reply import read
 from endturn.telemetry.attributes import of_call
-from endturn.vocabulary.characters import Pieces, cleaned, whole
+from endturn.vocabulary.characters import Pieces, cleaned, fix_surrogates
 from endturn.vocabulary.messages import CallFragment, ChatResponse, Delta, Message, Request
 from endturn.vocabulary.stop import StopReason
 from tests.support.api_bodies import BODIES
@@ -50,12 +50,12 @@ def halves(text: str) -> list[str]:
 @given(TEXTS, TEXTS)
 def test_text_becomes_whole_and_stays_what_it_was(one: str, other: str) -> None:
     """Pairs are joined, halves alone are U+FFFD, and whole text is untouched."""
-    assert_encodes(whole(one))
-    assert whole(whole(one)) == whole(one)
+    assert_encodes(fix_surrogates(one))
+    assert fix_surrogates(fix_surrogates(one)) == fix_surrogates(one)
     value = {one: [other, {"x": (one, 1, None)}]}
     assert_encodes(cleaned(value))
     if not any("\ud800" <= character <= "\udfff" for character in one):
-        assert whole(one) is one
+        assert fix_surrogates(one) is one
         assert cleaned([one, {"x": one}]) == [one, {"x": one}]
 
 
@@ -63,8 +63,8 @@ def test_text_becomes_whole_and_stays_what_it_was(one: str, other: str) -> None:
 def test_pieces_cut_anywhere_are_the_text(text: str) -> None:
     """Whatever unit of UTF-16 a server cuts at, the pieces joined are the text made whole."""
     pieces = Pieces()
-    came = "".join(pieces.take(piece, "x") for piece in halves(text)) + pieces.left("x")
-    assert came == whole("".join(halves(text)))
+    came = "".join(pieces.take(piece, "x") for piece in halves(text)) + pieces.replacement("x")
+    assert came == fix_surrogates("".join(halves(text)))
     assert_encodes(came)
 
 
@@ -90,8 +90,8 @@ def test_no_half_is_read_from_a_stream(one: str, other: str) -> None:
     ]
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]})
     response = read([json.loads(json.dumps(event)) for event in events], format="openai_chat")
-    assert response.text == whole(one + other)
-    assert response.reasoning == (whole(one + other) or None)
+    assert response.text == fix_surrogates(one + other)
+    assert response.reasoning == (fix_surrogates(one + other) or None)
     assert_encodes([response.id or "", response.model or ""])
 
 

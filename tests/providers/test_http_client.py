@@ -177,7 +177,7 @@ def test_the_hosts_own_http_client(library: Any) -> None:
     """A client of httpx or httpx2 that the host made is used, its errors are ours, and it stays open."""
     provider = ScriptedProvider([say("one"), hang_up(), cut("two")])
     with library.Client(transport=provider.transport()) as http:
-        with pytest.raises(UsageError, match="goes with Client; this is AsyncClient"):
+        with pytest.raises(UsageError, match="needs Client; this is AsyncClient"):
             AsyncClient("openai", api_key=KEY, http=http)
         with Client("openai", api_key=KEY, http=http) as sync:
             assert sync(ASKED).text == "one"

@@ -671,7 +671,7 @@ def test_a_clients_method_is_refused_at_once() -> None:
     ]
     for method in methods:
         for refuses in (ContinuationController, AsyncContinuationController, sdk_client.provider):
-            with pytest.raises(UsageError, match="hand over the SDK's client itself, or adapters"):
+            with pytest.raises(UsageError, match="pass the SDK's client itself, or adapters"):
                 refuses(method)
     ours: Any = sdk_client.provider(_client(Ours))
     assert (ours.format, ours.provider) == ("openai_chat", "openai")
@@ -815,7 +815,7 @@ def test_a_dialect_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("value", "options", "message"),
     [
-        (42, {}, "not a value of type int; known are the clients of openai, anthropic"),
+        (42, {}, "not a value of type int; supported are the clients of openai, anthropic"),
         ("openai", {}, "not a value of type str"),
         (openai, {}, "not a value of type module"),
         (print, {"timeout": 3}, "is a provider function"),

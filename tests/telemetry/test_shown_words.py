@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from endturn.frameworks import lookup
-from endturn.vocabulary.stop import LONGEST_WORD, word_shown
+from endturn.vocabulary.stop import MAX_WORD_CHARS, word_shown
 
 KNOWN = sorted({entry.raw for entry in lookup.table() if entry.raw})
 
@@ -34,7 +34,7 @@ NAMES = ("john", "smith", "hiv", "positive", "drop", "hunter", "berlin", "170", 
 @pytest.mark.parametrize("raw", KNOWN)
 def test_every_known_word_is_shown_verbatim(raw: str) -> None:
     """Alone, and in quotes or after another; an unknown word of code, too."""
-    assert len(raw) <= LONGEST_WORD
+    assert len(raw) <= MAX_WORD_CHARS
     assert word_shown(raw) == raw
     assert word_shown(f" {raw}") == f" {raw}"
     assert word_shown(f"new_word: {raw}") == f"new_word: {raw}"

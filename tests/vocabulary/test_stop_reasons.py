@@ -162,7 +162,7 @@ def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
         "# A comment, and an empty line.\n\nacme\t\tend\tend_turn\tno\tnone\t\tthe page\n"
         "acme\town\tend\trefused\tyes\tnone\tlate\tanother page\nacme\town\twait\tskip\tno\tnone\t\tanother page\n"
     )
-    found = stop_reason_tables.read(write(tmp_path, dialects, rows))
+    found = stop_reason_tables.read_tables(write(tmp_path, dialects, rows))
     end = Row(StopReason.END_TURN, False, Resume.NONE, None, "the page")
     late = Row(StopReason.REFUSED, True, Resume.NONE, "late", "another page")
     wait = Row(StopReason.MISSING, source="another page", terminal=False)
@@ -190,7 +190,7 @@ def test_a_private_word_is_one_provider_s(tmp_path: Path) -> None:
     dialects, rows = ((folder / name).read_text("utf-8") for name in ("dialects.tsv", "stop_reasons.tsv"))
     (tmp_path / "dialects.tsv").write_text(dialects, "utf-8")
     (tmp_path / "stop_reasons.tsv").write_text(rows + PRIVATE, "utf-8")
-    before, after = stop_reason_tables.read(folder), stop_reason_tables.read(tmp_path)
+    before, after = stop_reason_tables.read_tables(folder), stop_reason_tables.read_tables(tmp_path)
     changed = {
         (name, dialect) for name in after.rows for dialect in after.rows[name]
         if after.rows[name][dialect] != before.rows[name][dialect]
@@ -200,7 +200,7 @@ def test_a_private_word_is_one_provider_s(tmp_path: Path) -> None:
     knows = {each for each in ALL_DIALECTS if "out_of_ink" in after.lookup(*each)}
     assert knows == {("openai_chat", "zai")}
     (tmp_path / "stop_reasons.tsv").write_text(rows + PRIVATE.rstrip() + "\tshared\n", "utf-8")
-    marked = stop_reason_tables.read(tmp_path)
+    marked = stop_reason_tables.read_tables(tmp_path)
     assert marked.rows == after.rows
     assert {each for each in ALL_DIALECTS if "out_of_ink" in marked.lookup(*each)} == {*ALL_DIALECTS}
 
@@ -261,7 +261,7 @@ def test_every_table_has_the_shared_words(name: str) -> None:
         pytest.param(
             HOME,
             ("#\nacme\t\tend\tend_turn\t\tnone\t\tpage\n"),
-            "stop_reasons.tsv:3: incomplete is 'yes' or 'no', not ''",
+            "stop_reasons.tsv:3: incomplete must be 'yes' or 'no', not ''",
             id="no answer to incomplete",
         ),
         pytest.param(HOME, "acme\t\tend\tend_turn\tno\n", "stop_reasons.tsv:2: 5 cells, not 9", id="too few cells"),
@@ -290,11 +290,11 @@ def test_every_table_has_the_shared_words(name: str) -> None:
         pytest.param(
             HOME,
             "acme\t\tend\tend_turn\tno\tnone\t\tpage\tyes\n",
-            "stop_reasons.tsv:2: shared is 'shared' or nothing, not 'yes'",
+            "stop_reasons.tsv:2: shared must be 'shared' or empty, not 'yes'",
             id="a wrong mark of sharing",
         ),
     ],
 )
 def test_rejects_a_wrong_line_by_file_and_number(tmp_path: Path, dialects: str, rows: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        stop_reason_tables.read(write(tmp_path, dialects, rows))
+        stop_reason_tables.read_tables(write(tmp_path, dialects, rows))

@@ -351,7 +351,7 @@ class IncomingResponse:
             return []
         received = "".join(self._received)
         if response is None:
-            response = self._unfinished(received + self._pieces.left("text"))
+            response = self._unfinished(received + self._pieces.replacement("text"))
         response = _with_arguments(response)
         out = (
             [Delta(reasoning=response.reasoning)]

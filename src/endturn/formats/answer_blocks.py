@@ -86,7 +86,7 @@ def with_text(blocks: Blocks | None, text: str, previous: str) -> Blocks | None:
     """
     if blocks is None or text == previous:
         return blocks
-    visible_text = visible(blocks)
+    visible_text = text_of_blocks(blocks)
     if visible_text == text:
         return blocks
     if visible_text.startswith(text):
@@ -108,17 +108,17 @@ def with_text(blocks: Blocks | None, text: str, previous: str) -> Blocks | None:
         inserted, new = new, ""
         return head + inserted + tail
 
-    edited = [_edit(item, change) for item in blocks.items]
-    return Blocks(blocks.format, tuple(item for item in edited if item is not None))
+    new_items = [_edit(item, change) for item in blocks.items]
+    return Blocks(blocks.format, tuple(item for item in new_items if item is not None))
 
 
-def _common_length(one: str, other: str) -> int:
+def _common_length(first: str, second: str) -> int:
     """The length of the longest beginning that two texts share."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def visible(blocks: Blocks) -> str:
+def text_of_blocks(blocks: Blocks) -> str:
     """The visible text of blocks."""
     pieces: list[str] = []
 
@@ -160,18 +160,18 @@ def _edit(block: Json, change: Callable[[str], str]) -> Json | None:
     if is_thought(block) or kind in ("thinking", "reasoning"):
         return block
     if isinstance(text := block.get("text"), str) and kind in _TEXT_TYPES:
-        changed = change(text)
+        new_text = change(text)
         has_signature = "thoughtSignature" in block or "thought_signature" in block
-        return {**block, "text": changed} if changed or has_signature or not text else None
+        return {**block, "text": new_text} if new_text or has_signature or not text else None
     if isinstance(text := block.get("refusal"), str) and kind == "refusal":
-        changed = change(text)
-        return {**block, "refusal": changed} if changed or not text else None
+        new_text = change(text)
+        return {**block, "refusal": new_text} if new_text or not text else None
     if kind not in _CONTAINER_TYPES or "content" not in block:
         return block
     content = block["content"]
     if isinstance(content, str):
-        changed = change(content)
-        return {**block, "content": changed} if changed or not content or kind is None else None
+        new_text = change(content)
+        return {**block, "content": new_text} if new_text or not content or kind is None else None
     if not isinstance(content, list):
         return block
     parts = [_edit(part, change) if isinstance(part, dict) else part for part in content]
@@ -184,17 +184,17 @@ def _merge(first: Json, second: Json) -> Json:
 
     Content and thinking are concatenated; of other members the second's counts.
     """
-    merged = {**first, **second}
+    message = {**first, **second}
     for name in THINKING:
         thoughts = [message[name] for message in (first, second) if message.get(name)]
         if len(thoughts) > 1:
-            merged[name] = _concatenate(thoughts[0], thoughts[1], "\n\n")
+            message[name] = _concatenate(thoughts[0], thoughts[1], "\n\n")
     contents = [message["content"] for message in (first, second) if message.get("content")]
     if contents:
-        merged["content"] = (
+        message["content"] = (
             contents[0] if len(contents) == 1 else _concatenate(contents[0], contents[1], "")
         )
-    return merged
+    return message
 
 
 def _concatenate(first: Any, second: Any, between: str) -> Any:

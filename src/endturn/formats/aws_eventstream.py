@@ -37,10 +37,10 @@ _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 class MessagesDecoder:
     """Turns a stream's bytes, cut anywhere, into events.
 
-    `{event type: payload}`, as boto3 gives them.
+    `{event type: payload}`, as boto3 has them.
 
     An exception is such an event too, named after its type, and so is an error, named after its
-    code. A message that the end of the stream cut off is none.
+    code. An incomplete message at the end of the stream is ignored.
     """
 
     __slots__ = ("_limit", "_rest")
@@ -50,7 +50,7 @@ class MessagesDecoder:
         self._limit = limit
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete.
+        """Yield the events that these bytes complete.
 
         Raises:
             DecodeError: a checksum is wrong, a payload is not JSON, or a message is longer than the
@@ -91,7 +91,7 @@ class MessagesDecoder:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """The headers that are text: all that matter here are."""
+    """Return the headers with text values; no others are needed."""
     headers: dict[str, str] = {}
     offset = 0
     try:
@@ -104,7 +104,7 @@ def _headers(data: bytes) -> dict[str, str]:
             else:
                 size = _SIZES[kind]
             if size > len(data) - offset:
-                raise ValueError("the last one is cut")
+                raise ValueError("the last one is incomplete")
             if kind == _STRING:
                 headers[name] = data[offset : offset + size].decode()
             offset += size
@@ -129,9 +129,9 @@ def _event(headers: Mapping[str, str], payload: bytes) -> Event:
 
 
 def message(event: Event) -> bytes:
-    """An event `{name: payload}` as a message.
+    """Return an event `{name: payload}` as a message.
 
-    Bytes in the payload travel as base64, as AWS's JSON has them.
+    Bytes in the payload are written in base64, as AWS's JSON has them.
     """
     ((name, payload),) = event.data.items()
     is_exception = name.endswith("Exception")

@@ -40,11 +40,11 @@ def plain_answers(choices: Sequence[Any]) -> list[tuple[int, str, str]]:
             content.isascii() and raw.isascii() and raw.strip()
         ):
             break
-        if not message.keys() <= PLAIN_MEMBERS and not _says_nothing_else(message):
+        if not message.keys() <= PLAIN_MEMBERS and not _has_no_other_content(message):
             break
         answers.append((position, content, raw))
     return answers
 
 
-def _says_nothing_else(message: dict[str, Any]) -> bool:
+def _has_no_other_content(message: dict[str, Any]) -> bool:
     return all(value in _EMPTY for name, value in message.items() if name not in PLAIN_MEMBERS)

@@ -87,7 +87,7 @@ class Medium(NamedTuple):
 
 
 def medium(raw: Mapping[str, Any]) -> Medium | None:
-    """The image, sound or file that a part is; None for what is none of these."""
+    """Return a part as an image, sound or file; None if it is none of these."""
     names = " ".join((text(raw.get("type")), *map(str, raw))).lower()
     members = dict(_members(raw)) if any(word in names for word in _MEDIA_WORDS) else {}
     entry = next(
@@ -110,17 +110,17 @@ def medium(raw: Mapping[str, Any]) -> Medium | None:
 
 
 def visible_text(raw: Mapping[str, Any]) -> str:
-    """The visible text of a part."""
+    """Return the visible text of a part."""
     return next(filter(None, (_text_in(raw.get(name)) for name in _TEXT_MEMBERS)), "")
 
 
 def result_object(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The object that a part of a tool's result is."""
+    """Return the object in a part of a tool result; None if there is none."""
     return next((raw[name] for name in _RESULT_MEMBERS if isinstance(raw.get(name), Mapping)), None)
 
 
 def message_parts(message: Message) -> Iterator[Mapping[str, Any]]:
-    """The parts that may be media: a message's blocks, or what its one block holds."""
+    """Yield the parts that may be media: a message's blocks, or the content of its one block."""
     for block in () if message.blocks is None else message.blocks.items:
         images, content = block.get("images"), block.get("content")
         if isinstance(images, list):  # Ollama's
@@ -130,7 +130,7 @@ def message_parts(message: Message) -> Iterator[Mapping[str, Any]]:
 
 
 def thinking_text(raw: Mapping[str, Any]) -> str | None:
-    """The text of a part that is thinking; None where it is none. What is encrypted stays out."""
+    """Return the text of a part with thinking; None if it has none. Encrypted text is left out."""
     if raw.get("thought") is True:
         return _text_in(raw)
     is_thought = raw.get("type") in _THINKING_TYPES or "reasoningContent" in raw
@@ -141,7 +141,7 @@ def thinking_text(raw: Mapping[str, Any]) -> str | None:
 
 
 def _text_in(value: Any) -> str:
-    """The text of a string, of a part, or of a list of parts."""
+    """Return the text of a string, of a part, or of a list of parts."""
     if isinstance(value, Mapping):
         return _text_in(value.get("text") or value.get("reasoningText") or value.get("content"))
     if isinstance(value, list | tuple):
@@ -150,7 +150,7 @@ def _text_in(value: Any) -> str:
 
 
 def _members(raw: Mapping[str, Any], depth: int = 3) -> Iterator[tuple[str, str | bytes]]:
-    """The texts and bytes in an object, and in the objects within it."""
+    """Yield the texts and bytes in an object, and in the objects within it."""
     for name, value in raw.items():
         if isinstance(value, Mapping) and depth:
             yield from _members(value, depth - 1)

@@ -24,7 +24,7 @@ def request_body(
     Args:
         extra: members in the API's own shape; they win.
         conversation: the member that holds the conversation; it stays where it is empty.
-        merges: objects that are joined with those in `extra`, beside the settings.
+        merges: objects that are merged with those in `extra`, besides the settings.
     """
     body = {
         name: value
@@ -55,7 +55,7 @@ def function_tool(tool: Tool) -> Json:
 
 
 def written_arguments(call: ToolCall) -> str:
-    """Return a call's arguments as JSON text, as they were written where that is known."""
+    """Return a call's arguments as JSON text, verbatim if their text is known."""
     return (
         call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
     )
@@ -81,20 +81,20 @@ def conversation(
     """Pair each message with its blocks in the format's own shape; None where it has none.
 
     A call of a server's own tool that got no result is left out of an answer that is followed by
-    other messages: the server takes it up only while nothing stands behind it.
+    other messages: the server continues it only in a last message.
     """
     messages = [*messages]
     for message, following in zip_longest(messages, messages[1:]):
-        own = own_blocks(message, format_name)
+        native_blocks = own_blocks(message, format_name)
         is_followed = following is not None and following.role != "assistant"
         if (
-            own
+            native_blocks
             and message.role == "assistant"
             and is_followed
             and format_name in SEPARATE_SERVER_RESULTS
         ):
-            own = tuple(without_unanswered(own))
-        yield message, own
+            native_blocks = tuple(without_unanswered(native_blocks))
+        yield message, native_blocks
 
 
 def system_messages(request: Request, format_name: str) -> list[Message]:
@@ -106,9 +106,9 @@ def system_messages(request: Request, format_name: str) -> list[Message]:
     ]
 
 
-def replays_message(message: Message, own: Sequence[Json]) -> bool:
-    """Tell whether an answer is sent back as the message that it came as, calls among its members.
+def replays_message(message: Message, native_blocks: Sequence[Json]) -> bool:
+    """Return whether an answer is sent back as its own message, with the calls among its members.
 
-    It is written anew where it has calls that its own message lacks.
+    It is written from our fields if it has calls that its own message lacks.
     """
-    return bool(own[0].get("tool_calls")) or not message.tool_calls
+    return bool(native_blocks[0].get("tool_calls")) or not message.tool_calls

@@ -54,7 +54,7 @@ _PARSED_BYTES: Final = 4 * 1024
 count."""
 
 _NAMED_KEY: Final = r"""
-      (?P<before>                                               # said to be one
+      (?P<before>                                               # announced as a key
           \b(?i:bearer)\s+
         | \b(?i:basic)\s+(?=[\w+/]{16})
         | (?i:key\ provided:)\s+                                # "Incorrect API key provided: …"
@@ -178,7 +178,7 @@ def error_within(error: Any, *, ctx: Context) -> ProviderError:
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """The provider's id for a request, from the headers of its answer, whatever their case."""
+    """Return the provider's id for a request, from the headers of its response, in any case."""
     return _header_id({name.lower(): value for name, value in headers.items()})
 
 

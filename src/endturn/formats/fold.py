@@ -2,7 +2,7 @@
 
 The rules of all formats are here. Of two reasons the one that says "incomplete" wins, in either
 order, else the first. A clean reason that is followed by text does not count. The last call of a
-truncated answer is open, even if a server closed it, and so is each call whose arguments do not
+truncated answer is open, even if a server closed it, and so is any call whose arguments do not
 parse. An error before the end breaks the answer; one after it is a detail. Telemetry takes the
 summary and keeps no content; clients take the response.
 """
@@ -34,9 +34,10 @@ from endturn.vocabulary import (
     Stop,
     StopReason,
     Usage,
-    characters,
+    cleaned,
     find_row,
     find_stop,
+    fix_surrogates,
     rank_of,
     raw_text,
 )
@@ -135,15 +136,15 @@ class Fold:
                     self._blocks[key] = []
                 self._blocks.setdefault(key, []).append(piece)
             case parts.Head(id_, model, replaces):
-                id_, model = id_ and characters.whole(id_), model and characters.whole(model)
+                id_, model = id_ and fix_surrogates(id_), model and fix_surrogates(model)
                 self.id = id_ if replaces and id_ else self.id or id_
                 self.model = model if replaces and model else self.model or model
-            case parts.Tokens(usage, beside):
-                if not beside or self.usage is None:
+            case parts.Tokens(usage, is_fallback):
+                if not is_fallback or self.usage is None:
                     self.usage = usage
-            case parts.End(whole):
+            case parts.End(is_body):
                 self.has_ended = True
-                self.is_body = self.is_body or whole
+                self.is_body = self.is_body or is_body
             case parts.Window(tokens):
                 self.window = tokens
             case parts.Vocabulary(rows):
@@ -185,11 +186,11 @@ class Fold:
         choice, word = self.choices.get(index) or self._choice(index), raw_text(raw)
         if word is None:
             return
-        word = characters.whole(word)
+        word = fix_surrogates(word)
         if choice.raw is None or self._outranks(word, choice):
             choice.raw = word
-            choice.detail = detail and characters.whole(detail)
-            choice.own = word if own is raw or not own else characters.whole(own)
+            choice.detail = detail and fix_surrogates(detail)
+            choice.own = word if own is raw or not own else fix_surrogates(own)
 
     def _add_text(self, part: parts.Text) -> Delta | None:
         text, index, refusal = part
@@ -249,11 +250,15 @@ class Fold:
             position = self._call_count
             self._call_count += self._is_counted(part.choice) and not part.builtin
             call = self.calls[part.key] = PartialCall(
-                characters.whole(part.id), part.name, part.choice, position, builtin=part.builtin
+                fix_surrogates(part.id),
+                part.name,
+                part.choice,
+                position,
+                builtin=part.builtin,
             )
             choice.has_content = True
         choice.last_call = call
-        call.name = characters.whole(call.name or part.name)
+        call.name = fix_surrogates(call.name or part.name)
         call.free_text = call.free_text or part.free_text
         if part.closed is not None:
             call.closed = part.closed
@@ -267,7 +272,7 @@ class Fold:
             call.pieces.clear()
             call.has_arguments = True
             if self.keep:
-                call.arguments_object = argument_piece = characters.cleaned(argument_piece)
+                call.arguments_object = argument_piece = cleaned(argument_piece)
         is_repetition = (had_arguments and (part.replaces or isinstance(argument_piece, dict))) or (
             part.replaces and not argument_piece
         )
@@ -504,13 +509,13 @@ class Fold:
 
     def _trailing_replacement(self) -> str:
         """Return the stand-in for half a character at the end of the visible text; else ""."""
-        if self._pieces.are_whole:
+        if self._pieces.are_complete:
             return ""
         return next(
             (
                 replacement
                 for index in self.choices
-                if self._is_counted(index) and (replacement := self._pieces.left(index))
+                if self._is_counted(index) and (replacement := self._pieces.replacement(index))
             ),
             "",
         )
@@ -564,14 +569,14 @@ class Fold:
         return ChatResponse(
             text="".join(self.text) + self._trailing_replacement(),
             tool_calls=tuple(
-                call.tool_call(self._pieces.left(("call", key)))
+                call.tool_call(self._pieces.replacement(("call", key)))
                 for key, call in self.calls.items()
                 if self._is_counted(call.choice)
                 and key not in self.server_calls
                 and not call.builtin
             ),
             usage=self.usage,
-            reasoning="".join(self.reasoning) + self._pieces.left(("reasoning", 0)) or None,
+            reasoning="".join(self.reasoning) + self._pieces.replacement(("reasoning", 0)) or None,
             stop=stop,
             id=self.id,
             model=self.model,

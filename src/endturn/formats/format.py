@@ -1,6 +1,6 @@
 """The declaration of a format, and the functions that follow from it.
 
-Its responses as a summary, as deltas, or whole.
+It reads responses as a summary, as deltas, or as a ChatResponse.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _ErrorScripting(Protocol):
     ) -> Json | Event: ...
 
 
-def _quoted(model: str) -> str:
+def _quote_model(model: str) -> str:
     return quote(model, safe="")
 
 
@@ -156,7 +156,7 @@ class Format:
     voice: Voice
 
     paths: Mapping[str, str | None]
-    encode_model: Callable[[str], str] = _quoted
+    encode_model: Callable[[str], str] = _quote_model
     match_path: Callable[[str, str], Routed | None]
     body: _Encoding
     resume: ResumeFunction
@@ -238,7 +238,7 @@ class Format:
 
     @property
     def reasons(self) -> Mapping[str, Mapping[str, Row]]:
-        """Dialect → raw value → row; the dialect "" is the format's home."""
+        """Rows by dialect and raw value; the dialect "" is the format's own provider."""
         return tables(self.name) if self.own_reasons is None else self.own_reasons
 
     def rows(self, ctx: Context) -> Mapping[str, Row]:
@@ -266,23 +266,23 @@ class Format:
 
         Data of the wrong shape must not look like an empty answer.
         """
-        # A stream may end with `[DONE]`, also from servers of chat that speak this format too.
+        # A stream may end with `[DONE]`, also from servers of chat that support this format too.
         if data == DONE and not is_body:
             return None
         label = self.labels[0 if is_body else 1]
         for entry in data if self.accepts_list and isinstance(data, list) and data else (data,):
             if not isinstance(entry, dict):
-                return f"{label} is an object, not {shortened(repr(data), 80)}"
+                return f"{label} must be an object, not {shortened(repr(data), 80)}"
             for path in self.object_paths:
                 if not _are_objects(entry, _steps(path)):
-                    return f"`{path}` of {label} is no object"
+                    return f"`{path}` of {label} must be an object"
             if (
                 is_body
                 and self.required_paths
                 and all(value_at(entry, path) is None for path in self.required_paths)
             ):
                 return (
-                    f"{label} has `{'` or `'.join(self.required_paths[:3])}`; this has "
+                    f"{label} must have `{'` or `'.join(self.required_paths[:3])}`; this has "
                     f"{sorted(map(str, entry))[:8]}"
                 )
         return self.own_shape_error(data, is_body) if self.own_shape_error is not None else None

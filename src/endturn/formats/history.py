@@ -200,7 +200,7 @@ def parts_beside_text(message: Any) -> list[str]:
     """Return the kinds of a model message's parts besides text, reasoning and client calls."""
     body = body_of(message)
     if body is None and member(message, "role") is None and call_in(plain(message)) is None:
-        kind = text(member(message, "type"))  # an item that is itself what a server ran
+        kind = text(member(message, "type"))  # an item that is itself a call by the server
         is_other = (
             role(message) == "assistant"
             and kind != "item_reference"

@@ -78,8 +78,10 @@ def block_resumer(
         request = request.but(token=None)
         if (resend_request := resend(request, response, strategy)) is not None:
             return resend_request
-        own = own_blocks(response, format)
-        blocks = unfinished_parts([text_block(response.text)] if own is None else own)
+        native_blocks = own_blocks(response, format)
+        blocks = unfinished_parts(
+            [text_block(response.text)] if native_blocks is None else native_blocks
+        )
         if strategy == Strategy.PREFILL and blocks and isinstance(blocks[-1].get("text"), str):
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
         partial = (
@@ -124,8 +126,10 @@ def message_resumer(format: str, unfinished: Callable[[Json, str | None], Json])
             return resend_request
         # APIs refuse a last message that ends in white space.
         answer_text = response.text.rstrip() if strategy == Strategy.PREFILL else response.text
-        own = own_blocks(response, format)
-        blocks = Blocks(format, (unfinished(own[0], answer_text),)) if own else None
+        native_blocks = own_blocks(response, format)
+        blocks = (
+            Blocks(format, (unfinished(native_blocks[0], answer_text),)) if native_blocks else None
+        )
         partial = (
             response.message().but(content=answer_text, tool_calls=(), blocks=blocks)
             if answer_text.strip()

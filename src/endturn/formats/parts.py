@@ -123,7 +123,7 @@ class Tokens(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The context window that the server says it has."""
+    """The context window that the server reports."""
 
     tokens: int
 

@@ -161,11 +161,11 @@ def output_type(output_format: Any, modalities: Any = None) -> str | None:
 
 
 _FREE_CHOICES: Final = frozenset({"", "auto", "none", "validated"})
-"""Tool choices that leave it to the model whether it calls a tool, or forbid it."""
+"""Tool choices that let the model decide, or forbid tool calls."""
 
 
 def forces_tool(choice: Any) -> bool:
-    """Tell whether a request's tool choice makes the model call a tool.
+    """Return whether a request's tool choice makes the model call a tool.
 
     Args:
         choice: as an API has it: a word ("required", "any"), an object with the word in its `type`

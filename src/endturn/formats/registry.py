@@ -28,7 +28,7 @@ FORMATS: Final = (
     *("anthropic", "bedrock_converse", "bedrock_invoke", "cohere", "completions"),
     *("gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"),
 )
-"""The formats that endturn speaks."""
+"""The names of the formats."""
 
 
 @cache

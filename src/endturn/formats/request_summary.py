@@ -85,7 +85,7 @@ _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", ())
 
 
 @cache
-def required() -> Mapping[str, tuple[frozenset[str], ...]]:
+def required_members() -> Mapping[str, tuple[frozenset[str], ...]]:
     """Return the members that a request must have, by format or format and dialect.
 
     Each set of members is one of the ways to meet the requirement.
@@ -121,7 +121,7 @@ def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
         if row_name == "required":
             continue
         if row_name not in _READERS:
-            raise ValueError(f"{location}: {row_name!r} is none of {', '.join(_READERS)}")
+            raise ValueError(f"{location}: {row_name!r} must be one of {', '.join(_READERS)}")
         field = _FIELDS.get(row_name, row_name)
         for name, *below in (path.split(".") for path in paths.split()):
             member_path = _MemberPath(name, below, field, field in _FACTS, _READERS[row_name])

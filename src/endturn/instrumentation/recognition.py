@@ -107,7 +107,7 @@ class Endpoint(NamedTuple):
             return body is not None and ("messages" in body or self.format.name == "completions")
         if self.known and self.is_exact:
             return True
-        required = request_summary.required()
+        required = request_summary.required_members()
         ways = required.get(f"{self.format.name} {self.dialect}") or required[self.format.name]
         return body is not None and any(names <= body.keys() for names in ways)
 

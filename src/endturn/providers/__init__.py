@@ -1,7 +1,4 @@
-"""Asking a model.
-
-Over HTTP with our own clients, or through the official SDK that the application has.
-"""
+"""Calls of models, over HTTP with our own clients or through the application's official SDK."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            # The table of providers stood here before it moved to the vocabulary.
+            # The table of providers was here before it moved to the vocabulary.
             ".vocabulary.providers": (
                 "ALIASES",
                 "Auth",

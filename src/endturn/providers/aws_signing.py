@@ -1,4 +1,4 @@
-"""AWS request signatures, made by botocore with the credentials that AWS's own SDKs would find."""
+"""Signs requests for AWS with botocore and the credentials that AWS's own SDKs would find."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Signer = Callable[[str, str, Mapping[str, str], bytes], dict[str, str]]
 """(method, URL, headers, content) → the headers to send."""
 
 _SERVICE: Final = "bedrock"
-"""What requests to bedrock-runtime are signed for."""
+"""The service that signatures for bedrock-runtime name."""
 
 
 def signer(region: str) -> Signer:
     """Return a function that signs requests for Bedrock.
 
-    The credentials are looked for once, as boto3 does (environment, files, roles), and renewed by
-    botocore when they expire. What is signed is what is sent: the URL and the content must not
-    change after.
+    The credentials are searched once, as boto3 does (environment, files, roles), and renewed by
+    botocore when they expire. The signature covers the URL and the content, which must not change
+    afterwards.
 
     Raises:
         UsageError: botocore is not installed, or finds no credentials.
     """
     try:
         session: Any = import_module("botocore.session").get_session()
-        refused: Any = import_module("botocore.exceptions").BotoCoreError
+        aws_error: Any = import_module("botocore.exceptions").BotoCoreError
         auth: Any = import_module("botocore.auth").SigV4Auth
         aws_request: Any = import_module("botocore.awsrequest").AWSRequest
     except ImportError:
@@ -37,7 +37,7 @@ def signer(region: str) -> Signer:
         ) from None
     try:
         credentials = session.get_credentials()
-    except refused as error:
+    except aws_error as error:
         raise UsageError(f"the AWS credentials cannot be used: {error}") from error
     if credentials is None:
         raise UsageError(

@@ -1,6 +1,6 @@
-"""A call to a provider, made in one of four ways: waited for or awaited, whole or as a stream.
+"""A call to a provider in one of four ways: sync or async, a whole response or a stream.
 
-What is sent, by which library, and what its answer means is up to the call: one of
+The request, the library and the meaning of its response are up to the ProviderCall: that of
 `endturn.providers.http_client` or of `endturn.providers.sdk_client`.
 """
 
@@ -23,58 +23,58 @@ class ProviderCall(Protocol):
     """One call without its I/O."""
 
     def send(self) -> Any:
-        """Ask. What it gives may have to be awaited."""
+        """Send the request. The result may be an awaitable."""
 
     def io(self) -> AbstractContextManager[None]:
-        """Around each piece of I/O: what that raises becomes ours.
+        """Return a context for each piece of I/O, which maps exceptions to ours.
 
-        A connection that is lost in a stream ends it.
+        A connection failure in a stream ends the stream.
         """
 
-    def whole(self, answer: Any) -> ChatResponse:
+    def read_response(self, answer: Any) -> ChatResponse:
         """Read a whole response."""
 
-    def opened(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Return the pieces of a stream, sync or async, and what is to be closed after them."""
+    def open_stream(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Return the pieces of a stream, sync or async, and the objects to close after them."""
 
     def feed(self, piece: Any) -> Iterator[Delta]:
         """Return the deltas that the next piece completes."""
 
     def finish(self) -> Iterator[Delta | ChatResponse]:
-        """Return what a stream's end completes; the response is the last item."""
+        """Return the deltas that a stream's end completes; the response is the last item."""
 
 
 def complete(call: ProviderCall) -> ChatResponse:
     """Return the whole response."""
     with call.io():
         answer = call.send()
-    return call.whole(answer)
+    return call.read_response(answer)
 
 
 async def acomplete(call: ProviderCall) -> ChatResponse:
-    """Return the whole response, awaited."""
+    """Await the whole response."""
     with call.io():
         answer = await call.send()
-    return call.whole(answer)
+    return call.read_response(answer)
 
 
 def stream(call: ProviderCall) -> Generator[Delta | ChatResponse]:
-    """Yield the deltas as they arrive, and at last the response."""
+    """Yield the deltas as they arrive, and the response last."""
     with call.io():
         answer = call.send()
-        pieces, closed_after = call.opened(answer)
+        pieces, closables = call.open_stream(answer)
     try:
-        pulled = iter(pieces)
+        iterator = iter(pieces)
         while True:
             piece = _END
             with call.io():
-                piece = next(pulled, _END)
+                piece = next(iterator, _END)
             if piece is _END:
                 break
             yield from call.feed(piece)
     finally:
-        for each in closed_after:
-            getattr(each, "close", _nothing)()
+        for closable in closables:
+            getattr(closable, "close", _nothing)()
     yield from call.finish()
 
 
@@ -82,22 +82,22 @@ async def astream(call: ProviderCall) -> AsyncGenerator[Delta | ChatResponse]:
     """Yield the same from an async library."""
     with call.io():
         answer = call.send()
-        pieces, closed_after = call.opened(await answer if isawaitable(answer) else answer)
+        pieces, closables = call.open_stream(await answer if isawaitable(answer) else answer)
     try:
-        pulled = aiter(pieces)
+        iterator = aiter(pieces)
         while True:
             piece = _END
             with call.io():
-                piece = await anext(pulled, _END)
+                piece = await anext(iterator, _END)
             if piece is _END:
                 break
             for delta in call.feed(piece):
                 yield delta
     finally:
-        for each in closed_after:
-            closing = getattr(each, "aclose", getattr(each, "close", _nothing))()
-            if isawaitable(closing):
-                await closing
+        for closable in closables:
+            result = getattr(closable, "aclose", getattr(closable, "close", _nothing))()
+            if isawaitable(result):
+                await result
     for item in call.finish():
         yield item
 
@@ -106,40 +106,43 @@ def _nothing() -> None:
     """Do nothing: some streams have nothing to close."""
 
 
-def unreachable(lost: str, who: str, provider: str, error: Exception) -> ProviderUnavailable:
+def connection_error(
+    failure: str, target: str, provider: str, error: Exception
+) -> ProviderUnavailable:
     """Return the exception for a call that got no response.
 
-    It has not the library's own words: they may quote what was sent.
+    It omits the library's own message, which may quote the request.
 
     Args:
-        lost: "timeout" or "connection".
+        failure: "timeout" or "connection".
+        target: the provider or its address, for the message.
     """
-    kind, what = (
+    error_class, message = (
         (ProviderTimeout, "no answer in time")
-        if lost == "timeout"
+        if failure == "timeout"
         else (ProviderUnavailable, "the connection failed")
     )
-    return kind(f"{who}: {what} ({type(error).__name__})", provider=provider)
+    return error_class(f"{target}: {message} ({type(error).__name__})", provider=provider)
 
 
-def cut_by(lost: str | None, response: ChatResponse) -> ChatResponse:
-    """Return a stream's response, with how the connection was lost as its stop detail.
+def with_connection_failure(failure: str | None, response: ChatResponse) -> ChatResponse:
+    """Return a stream's response with the kind of connection failure as its stop detail.
 
     A more specific detail is kept.
     """
-    if lost is None or response.stop.detail not in (None, "stream_cut"):
+    if failure is None or response.stop.detail not in (None, "stream_cut"):
         return response
-    return response.with_stop(detail=lost)
+    return response.with_stop(detail=failure)
 
 
 def stop_by(error: BaseException) -> Stop:
     """Return the Stop of a call that raised.
 
-    What the error says of it, else that it failed, or that the host left.
+    The error's own Stop, else `error`; `cancelled` for what is no Exception.
     """
-    said = getattr(error, "stop", None)
-    if isinstance(said, Stop):
-        return said
+    stop = getattr(error, "stop", None)
+    if isinstance(stop, Stop):
+        return stop
     reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
     detail = "timeout" if isinstance(error, ProviderTimeout) else None
     return Stop(reason, detail=detail, terminal_seen=False, incomplete=True)
@@ -147,16 +150,16 @@ def stop_by(error: BaseException) -> Stop:
 
 def announce_end(
     call: Call, request: Request, response: ChatResponse, stop: Stop, error: BaseException | None,
-    *, raw: str | None, beside: bool = False,
+    *, raw: str | None, has_separate_system: bool = False,
 ) -> None:  # fmt: skip
-    """Announce what a call came to.
+    """Announce the end of a call.
 
     Args:
-        raw: the reason that the provider gave, verbatim.
-        beside: as in `Content`.
+        raw: the provider's stop reason, verbatim.
+        has_separate_system: the system message is beside the conversation, as in `Content.beside`.
     """
     if takes_content():
-        call.said(request, response, beside=beside)
+        call.said(request, response, beside=has_separate_system)
     facts = ResponseFacts(
         stop=stop,
         id=response.id,

@@ -1,11 +1,11 @@
 """Our own HTTP clients: a Request goes to a provider, its ChatResponse or Deltas come back.
 
-Both are provider functions: `client` and `client.stream` are what a controller takes. They send
-each request once: retrying is the host's, or the controller's.
+Both are provider functions: a controller takes `client` or `client.stream`. They send each request
+once: retries are up to the host, or the controller.
 
-What a lost connection means: before the answer begins it is `ProviderUnavailable` (or
-`ProviderTimeout`); in a body that is not streamed too, for nothing of it can be read; in a stream
-what arrived is the answer, with the stop `missing` and the detail "connection" or "timeout".
+A lost connection raises `ProviderUnavailable` (or `ProviderTimeout`) before the response begins,
+and in a body that is not streamed. In a stream, the response so far is returned, with the stop
+`missing` and the detail "connection" or "timeout".
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from endturn.formats import (
 )
 from endturn.providers import aws_signing, call as provider_calls
 from endturn.providers.aws_signing import Signer
-from endturn.providers.call import announce_end, cut_by, stop_by, unreachable
+from endturn.providers.call import announce_end, connection_error, stop_by, with_connection_failure
 from endturn.vocabulary import (
     PROVIDERS,
     Auth,
@@ -56,27 +56,27 @@ __all__ = ["PROVIDERS", "AsyncClient", "Client"]
 
 _REGION: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
-_SECRETS: Final = frozenset(
+_SECRET_HEADERS: Final = frozenset(
     {"authorization", "proxy-authorization", "cookie", *(auth.value for auth in Auth)}
 )
-"""Headers whose values no error may show."""
+"""Headers whose values must not be in an error message."""
 
-_SHORTEST_SECRET: Final = 8
-"""Characters; what is shorter ("none", "EMPTY") is no secret, and may be a word of the answer."""
+_MIN_SECRET_CHARS: Final = 8
+"""Characters; a shorter value ("none", "EMPTY") is no secret, and may be a word of the response."""
 
-_HEADER: Final = re.compile(r"[\x21-\x7e]+")
+_HEADER_VALUE: Final = re.compile(r"[\x21-\x7e]+")
 
 
-# --- Where a request goes, and as whom ------------------------------------------------------------
+# --- Endpoints ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Endpoint:
-    """Where both colours of client send a request, and as whom.
+class _HttpEndpoint:
+    """The address, format and credentials of both clients' requests.
 
     Attributes:
-        url: up to the format's own path; a query that it has is every request's.
-        signer: adds AWS's signature to a request's headers; None where a key says who asks.
+        url: up to the format's own path; its query is part of every request.
+        signer: adds AWS's signature to a request's headers; None if there is a key.
     """
 
     provider: str
@@ -96,24 +96,24 @@ class _Endpoint:
         )
         return method, urlunsplit(parts)
 
-    def signed(self, method: str, url: str, content: bytes) -> dict[str, str]:
+    def sign_headers(self, method: str, url: str, content: bytes) -> dict[str, str]:
         """Return the headers of a request.
 
-        A signature holds for minutes, so each is made when it is sent.
+        A signature is valid for minutes, so each request is signed when it is sent.
         """
         return (
             self.headers if self.signer is None else self.signer(method, url, self.headers, content)
         )
 
-    def without_secrets(self, said: str) -> str:
-        """Return a provider's text without the key that it may quote."""
+    def without_secrets(self, text: str) -> str:
+        """Return a provider's text without our key, which it may quote."""
         for name, value in self.headers.items():
             if (
-                name.lower() in _SECRETS
-                and len(secret := value.removeprefix("Bearer ")) >= _SHORTEST_SECRET
+                name.lower() in _SECRET_HEADERS
+                and len(secret := value.removeprefix("Bearer ")) >= _MIN_SECRET_CHARS
             ):
-                said = said.replace(secret, "[removed]")
-        return said
+                text = text.replace(secret, "[removed]")
+        return text
 
 
 def _endpoint(
@@ -123,11 +123,11 @@ def _endpoint(
     format_name: str | None,
     dialect: str | None,
     headers: Mapping[str, str] | None,
-) -> _Endpoint:
-    """Return the endpoint that a client's arguments and the environment name.
+) -> _HttpEndpoint:
+    """Return the endpoint for a client's arguments and the environment.
 
     Raises:
-        UsageError: they name none.
+        UsageError: the provider, its address or its key is missing or invalid.
     """
     if not isinstance(provider, str):  # such as a Request: it is not quoted
         raise UsageError(
@@ -138,74 +138,83 @@ def _endpoint(
         raise UsageError(
             f"unknown provider {provider!r}: {hint} Any other needs format and base_url"
         )
-    known = PROVIDERS.get(provider, ProviderEndpoint())
-    speaks = format_of(format_name or known.format)
-    key = key or os.environ.get(known.key_variable or "")
-    auth = _auth(known, speaks, key)
-    if key is not None and not _HEADER.fullmatch(key):
-        # Sent as it is, it would come back within the HTTP library's error message.
+    endpoint = PROVIDERS.get(provider, ProviderEndpoint())
+    endpoint_format = format_of(format_name or endpoint.format)
+    key = key or os.environ.get(endpoint.key_variable or "")
+    auth = _auth(endpoint, endpoint_format, key)
+    if key is not None and not _HEADER_VALUE.fullmatch(key):
+        # The HTTP library would quote it in its error message.
         raise UsageError(
             f"the API key for {provider!r} contains a space, a line end or another character that "
             f"is invalid in keys"
         )
-    given = base_url or os.environ.get(known.base_url_variable or "")
-    if key is None and known.key_variable and given is None and auth is not Auth.SIGV4:
-        raise UsageError(f"no API key for {provider!r}: give api_key, or set {known.key_variable}")
-    url = _base_url(provider, known, speaks, given)
+    override = base_url or os.environ.get(endpoint.base_url_variable or "")
+    if key is None and endpoint.key_variable and override is None and auth is not Auth.SIGV4:
+        raise UsageError(
+            f"no API key for {provider!r}: give api_key, or set {endpoint.key_variable}"
+        )
+    url = _base_url(provider, endpoint, endpoint_format, override)
     credentials = (
         {} if key is None else {auth.value: f"Bearer {key}" if auth is Auth.BEARER else key}
     )
-    sent = {"content-type": "application/json", **PROVIDERS[speaks.provider].headers, **credentials}
-    return _Endpoint(
+    base_headers = {
+        "content-type": "application/json",
+        **PROVIDERS[endpoint_format.provider].headers,
+        **credentials,
+    }
+    return _HttpEndpoint(
         provider=provider,
-        format=speaks,
-        dialect=known_dialect(speaks, dialect_in(speaks, provider) if dialect is None else dialect),
+        format=endpoint_format,
+        dialect=known_dialect(
+            endpoint_format, dialect_in(endpoint_format, provider) if dialect is None else dialect
+        ),
         url=url,
-        headers={**sent, **(headers or {})},
+        headers={**base_headers, **(headers or {})},
         signer=aws_signing.signer(_region(url)) if auth is Auth.SIGV4 and key is None else None,
     )
 
 
-def _base_url(provider: str, known: ProviderEndpoint, speaks: Format, given: str | None) -> str:
-    address = given or (known.base_url or "").format(region=_region())
+def _base_url(
+    provider: str, endpoint: ProviderEndpoint, endpoint_format: Format, override: str | None
+) -> str:
+    address = override or (endpoint.base_url or "").format(region=_region())
     if not address:
-        variable = f", or set {known.base_url_variable}" if known.base_url_variable else ""
+        variable = f", or set {endpoint.base_url_variable}" if endpoint.base_url_variable else ""
         raise UsageError(f"{provider!r} has no known address: give base_url{variable}")
     url = urlsplit(address)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise UsageError(f"base_url is not an address: {given!r}; give one like 'https://host/v1'")
-    if url.path in ("", "/") and known.base_path:
-        return address.rstrip("/") + known.base_path
-    if speaks.match_path("POST", url.path) is not None:
+        raise UsageError(
+            f"base_url is not an address: {override!r}; give one like 'https://host/v1'"
+        )
+    if url.path in ("", "/") and endpoint.base_path:
+        return address.rstrip("/") + endpoint.base_path
+    if endpoint_format.match_path("POST", url.path) is not None:
         raise UsageError(f"base_url must not include the endpoint path {url.path!r}: remove it")
     return address
 
 
-def _auth(known: ProviderEndpoint, speaks: Format, key: str | None) -> Auth:
-    """How a provider is told who asks.
+def _auth(endpoint: ProviderEndpoint, endpoint_format: Format, key: str | None) -> Auth:
+    """Return the authentication for a provider in a format.
 
-    Another format than its own brings that format's way; Azure keeps its own.
+    A format other than the provider's own brings that of its API; Azure keeps its own.
     """
-    keeps = known.format == speaks.name or known.auth is Auth.API_KEY
-    auth = known.auth if keeps else PROVIDERS[speaks.provider].auth
+    keeps_auth = endpoint.format == endpoint_format.name or endpoint.auth is Auth.API_KEY
+    auth = endpoint.auth if keeps_auth else PROVIDERS[endpoint_format.provider].auth
     return Auth.BEARER if auth is Auth.SIGV4 and key is not None else auth
 
 
 def _region(url: str = "") -> str:
-    """Return the region to ask and to sign for.
-
-    The one that AWS's own host names, else the environment's.
-    """
-    named = _REGION.search(urlsplit(url).hostname or "")
+    """Return the AWS region: the one in the URL's host, else the environment's."""
+    match = _REGION.search(urlsplit(url).hostname or "")
     return (
-        named[1]
-        if named
+        match[1]
+        if match
         else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     )
 
 
-def _shown(url: str) -> str:
-    """Return a URL without what may be secret in it: user, password and query."""
+def _public_url(url: str) -> str:
+    """Return a URL without the parts that may be secret: user, password and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
@@ -214,30 +223,30 @@ def _shown(url: str) -> str:
 
 
 class _HttpCall:
-    """One call without its I/O.
+    """One call without its I/O: its request, its response, and the call scope for telemetry.
 
-    What to send, what the answer means, and the scope in which it is announced.
-
-    Within it, whatever raises ends the call.
+    As a context manager it ends the call with any exception.
     """
 
     def __init__(
-        self, endpoint: _Endpoint, library: Any, http: Any, request: Request, *, stream: bool
+        self, endpoint: _HttpEndpoint, library: Any, http: Any, request: Request, *, stream: bool
     ) -> None:
         if not isinstance(request, Request):
             raise UsageError(
                 f"a client takes a Request(model=…, messages=…), not a {type(request).__name__}"
             )
         body = endpoint.format.encode(request, stream=stream, dialect=endpoint.dialect)
-        asked = endpoint.format.request_summary({"model": request.model, "stream": stream, **body})
-        # What is fetched by its id is made in the background, whether or not the answer says so.
-        asked.background = asked.background or request.retrieve is not None
+        summary = endpoint.format.request_summary(
+            {"model": request.model, "stream": stream, **body}
+        )
+        # A response that is fetched by its id runs in the background, even if it does not say so.
+        summary.background = summary.background or request.retrieve is not None
         self._endpoint = endpoint
         self._library = library
         self._http = http
         self._request = request
         self._stream = stream
-        self._context = Context(endpoint.dialect, endpoint.provider, asked)
+        self._context = Context(endpoint.dialect, endpoint.provider, summary)
         self._method, self._url = endpoint.route(request, stream=stream)
         try:
             self._content = (
@@ -249,75 +258,76 @@ class _HttpCall:
         self._events = framing.decoder(endpoint.format.framing)
         self._status = 200
         self._headers: Mapping[str, str] = {}
-        self._streaming = self._begun = False
-        self._lost: str | None = None
-        self._whole: list[bytes] | None = None
+        self._is_streaming = self._is_started = False
+        self._connection_failure: str | None = None
+        self._body_chunks: list[bytes] | None = None
         self._scope = None
         if listeners.listening():
-            where = urlsplit(endpoint.url)
+            url = urlsplit(endpoint.url)
             self._scope = open_call(
                 Layer.CLIENT,
-                replace(asked.facts, model=request.model, stream=stream),
+                replace(summary.facts, model=request.model, stream=stream),
                 EndpointFacts(
                     provider=endpoint.provider,
-                    server_address=where.hostname,
-                    server_port=where.port,
+                    server_address=url.hostname,
+                    server_port=url.port,
                 ),
-                asked=asked,
+                asked=summary,
             )
 
     def send(self) -> Any:
-        """Have the HTTP client send the request, which that client has built."""
-        headers = self._endpoint.signed(self._method, self._url, self._content)
+        """Build the request with the HTTP client, and send it."""
+        headers = self._endpoint.sign_headers(self._method, self._url, self._content)
         http, content = self._http, self._content or None
         request = http.build_request(self._method, self._url, content=content, headers=headers)
         return http.send(request, stream=self._stream)
 
     @contextmanager
     def io(self) -> Iterator[None]:
-        """Around each piece of I/O.
+        """Return a context for each piece of I/O.
 
-        The call is current within, so that no layer below announces it again.
-
-        A connection that is lost ends a stream; before that it is an error.
+        The call is current within it, so that no layer below announces it again. A lost connection
+        ends a stream; before the stream starts it is an error.
         """
         try:
             with nullcontext() if self._scope is None else self._scope.step():
                 yield
         except self._library.RequestError as error:
-            lost = "timeout" if isinstance(error, self._library.TimeoutException) else "connection"
-            if not self._streaming:
+            failure = (
+                "timeout" if isinstance(error, self._library.TimeoutException) else "connection"
+            )
+            if not self._is_streaming:
                 provider = self._endpoint.provider
-                raise unreachable(
-                    lost, f"{provider} at {_shown(self._url)}", provider, error
+                raise connection_error(
+                    failure, f"{provider} at {_public_url(self._url)}", provider, error
                 ) from error
-            self._lost = lost
+            self._connection_failure = failure
 
-    def whole(self, answer: Any) -> ChatResponse:
+    def read_response(self, answer: Any) -> ChatResponse:
         """Read a complete response.
 
         Raises:
-            RequestRejected, ProviderUnavailable: it is an error.
-            DecodeError: it is not in the provider's format.
+            RequestRejected, ProviderUnavailable: the response is an error.
+            DecodeError: the response is not in the provider's format.
         """
         self._status, self._headers = answer.status_code, answer.headers
         if not answer.is_success:
             raise self._rejection(answer.content)
-        response = self._decoded(answer.content)
+        response = self._decode(answer.content)
         self._end(response)
         return response
 
     def _rejection(self, content: bytes) -> ProviderError:
-        """Read a response that is not a success.
+        """Return the exception for a response that is not a success.
 
-        A key that it quotes is taken out before anything is shortened.
+        Our key is removed from it before anything is shortened.
         """
-        said = self._endpoint.without_secrets(content.decode("utf-8", "surrogateescape"))
+        text = self._endpoint.without_secrets(content.decode("utf-8", "surrogateescape"))
         return error_of(
-            self._status, self._headers, said.encode("utf-8", "surrogateescape"), ctx=self._context
+            self._status, self._headers, text.encode("utf-8", "surrogateescape"), ctx=self._context
         )
 
-    def _decoded(self, content: bytes) -> ChatResponse:
+    def _decode(self, content: bytes) -> ChatResponse:
         try:
             return self._endpoint.format.decode(
                 framing.parse(content), ctx=self._context, headers=self._headers
@@ -329,12 +339,12 @@ class _HttpCall:
             )
             raise
 
-    def opened(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Take the headers of a stream; or those of an error, whose body is read as it is."""
+    def open_stream(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Take the headers of a stream; or those of an error, whose body is read as a whole."""
         self._status, self._headers = answer.status_code, answer.headers
-        self._streaming = answer.is_success
-        if not self._streaming:
-            self._begun, self._whole = True, []
+        self._is_streaming = answer.is_success
+        if not self._is_streaming:
+            self._is_started, self._body_chunks = True, []
         chunks = (
             answer.aiter_bytes() if iscoroutinefunction(self._http.send) else answer.iter_bytes()
         )
@@ -344,36 +354,39 @@ class _HttpCall:
         """Return the deltas that the next bytes of a stream complete.
 
         Raises:
-            DecodeError: the stream is not in the provider's format; `partial` is what came before.
+            DecodeError: the stream is not in the provider's format; `partial` is the response
+                before.
         """
-        if self._scope is not None and self._streaming:
+        if self._scope is not None and self._is_streaming:
             self._scope.chunk()
-        if not self._begun and chunk.strip():
-            self._begun = True
-            # Asked for a stream, some servers and proxies answer with one document: JSON, or a
+        if not self._is_started and chunk.strip():
+            self._is_started = True
+            # Some servers and proxies answer a request for a stream with one document: JSON, or a
             # page.
-            self._whole = None if begins_stream(chunk, self._endpoint.format.framing) else []
-        if self._whole is not None:
-            self._whole.append(chunk)
+            self._body_chunks = None if begins_stream(chunk, self._endpoint.format.framing) else []
+        if self._body_chunks is not None:
+            self._body_chunks.append(chunk)
             return
         yield from self._deltas(self._events.feed(chunk))
 
     def finish(self) -> Iterator[Delta | ChatResponse]:
-        """Return what a stream's end completes; the response is the last item.
+        """Return the deltas that a stream's end completes; the response is the last item.
 
         Raises:
-            ProviderError: what came is an error, or no stream, and no response either.
+            ProviderError: the response is an error, or neither a stream nor a body of the format.
         """
-        if not self._streaming:
-            raise self._rejection(b"".join(self._whole or ()))
-        if self._whole is not None and self._lost is None:
-            response = self._decoded(b"".join(self._whole))
+        if not self._is_streaming:
+            raise self._rejection(b"".join(self._body_chunks or ()))
+        if self._body_chunks is not None and self._connection_failure is None:
+            response = self._decode(b"".join(self._body_chunks))
             if response.text:
                 yield Delta(text=response.text)
         else:
             yield from self._deltas(self._events.close())
             response = self._decoder.close()
-        response = cut_by(self._lost, response.but(quota=quota(self._headers)))
+        response = with_connection_failure(
+            self._connection_failure, response.but(quota=quota(self._headers))
+        )
         self._end(response)
         yield response
 
@@ -389,24 +402,23 @@ class _HttpCall:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """End the call with what was raised.
-
-        The provider's key is taken out of what a ProviderError says.
-        """
+        """End the call with an exception; remove our key from the text of a ProviderError."""
         if error is None:
             return
         if isinstance(error, DecodeError):
             error.provider = self._endpoint.provider
             error.args = (f"{error.provider}: {error}",)
         if isinstance(error, ProviderError):
-            clean = self._endpoint.without_secrets
+            without_secrets = self._endpoint.without_secrets
             error.request_id = error.request_id or request_id(self._headers)
-            error.args = tuple(clean(arg) if isinstance(arg, str) else arg for arg in error.args)
-            error.body = None if error.body is None else clean(error.body)
+            error.args = tuple(
+                without_secrets(arg) if isinstance(arg, str) else arg for arg in error.args
+            )
+            error.body = None if error.body is None else without_secrets(error.body)
             if error.stop is not None and error.stop.detail is not None:
-                error.stop = replace(error.stop, detail=clean(error.stop.detail))
+                error.stop = replace(error.stop, detail=without_secrets(error.stop.detail))
         partial = getattr(error, "partial", None) or self._decoder.close()
-        # the host stops after the reason
+        # the host stopped reading after the stop reason
         is_over = partial.stop.terminal_seen and not isinstance(error, Exception)
         self._end(
             partial,
@@ -421,32 +433,30 @@ class _HttpCall:
             return
         announce_end(
             self._scope, self._request, response, stop or response.stop, error,
-            raw=response.stop.raw, beside=self._context.request.system is not None,
+            raw=response.stop.raw, has_separate_system=self._context.request.system is not None,
         )  # fmt: skip
 
 
 # --- The clients ----------------------------------------------------------------------------------
 
 
-def _opened(http: Any, kind: str, timeout: float | None) -> tuple[Any, Any, bool]:
-    """Return the HTTP library, its client, and whether that client is ours.
+def _open_http_client(http: Any, kind: str, timeout: float | None) -> tuple[Any, Any, bool]:
+    """Return the HTTP library, its client, and True if that client is ours.
 
     The library is httpx2 if the host's client is of httpx2, else httpx.
     """
-    roots = (each.__module__.partition(".")[0] for each in type(http).__mro__)
+    roots = (base.__module__.partition(".")[0] for base in type(http).__mro__)
     library = import_module(next((root for root in roots if root in ("httpx", "httpx2")), "httpx"))
     if not hasattr(http, "send"):
         return library, getattr(library, kind)(transport=http, timeout=timeout), True
     if iscoroutinefunction(http.send) is not (kind == "AsyncClient"):
         other = "Client" if kind == "AsyncClient" else "AsyncClient"
-        raise UsageError(
-            f"http is a {type(http).__name__}, which goes with {other}; this is {kind}"
-        )
+        raise UsageError(f"http is a {type(http).__name__}, which needs {other}; this is {kind}")
     return library, http, False
 
 
 class _Client:
-    """Where requests go, and by which HTTP client, whose class is named here."""
+    """Base of both clients; `_kind` names the class of the HTTP library's client."""
 
     _kind: ClassVar[str]
 
@@ -468,9 +478,9 @@ class _Client:
             self._endpoint.format.name,
             self._endpoint.dialect,
         )
-        self.endpoint = _shown(self._endpoint.url)
+        self.endpoint = _public_url(self._endpoint.url)
         self.retrieves = capabilities.capability_of(self.format, self.dialect, "").retrieve
-        self._library, self._http, self._owned = _opened(http, self._kind, timeout)
+        self._library, self._http, self._owns_http = _open_http_client(http, self._kind, timeout)
 
     def _call(self, request: Request, *, stream: bool) -> _HttpCall:
         return _HttpCall(self._endpoint, self._library, self._http, request, stream=stream)
@@ -478,7 +488,7 @@ class _Client:
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.provider!r}, format={self.format!r}, "
-            f"url={_shown(self._endpoint.url)!r})"
+            f"url={_public_url(self._endpoint.url)!r})"
         )
 
 
@@ -488,26 +498,25 @@ class Client(_Client):
     Args:
         provider: a name in PROVIDERS, or any other with `format` and `base_url`.
         api_key: by default the provider's environment variable. Neither logged nor shown.
-        base_url: where the provider answers, up to the format's own path:
-            `https://api.openai.com/v1`; else what OPENAI_BASE_URL or ANTHROPIC_BASE_URL says, else
-            the provider's own.
-        format, dialect: the format, and whose variant of it.
-        http: an httpx (or httpx2) client, which stays the host's to close, or a transport.
-        timeout: seconds without a byte before giving up; None waits for ever. A client given as
-            `http` has its own.
+        base_url: the provider's address, up to the format's own path: `https://api.openai.com/v1`.
+            Default: OPENAI_BASE_URL or ANTHROPIC_BASE_URL, else the provider's own.
+        format, dialect: the format, and the provider's variant of it.
+        http: an httpx (or httpx2) client, which the host has to close, or a transport.
+        timeout: seconds without a byte before giving up; None waits for ever. An `http` client has
+            its own.
         headers: further HTTP headers of every request.
 
     Raises:
-        UsageError: unknown key, or the provider is not known by name.
+        UsageError: no API key, or the provider is not known by name.
     """
 
     _kind = "Client"
 
     def complete(self, request: Request) -> ChatResponse:
-        """One request, one whole response.
+        """Send a request and return the whole response.
 
         Raises:
-            ProviderError: there was none; its type says whose fault that is.
+            ProviderError: there is no response; the type shows whose fault that is.
         """
         with self._call(request, stream=False) as call:
             return provider_calls.complete(call)
@@ -519,24 +528,23 @@ class Client(_Client):
 
         The request is sent at the first `next`.
 
-        A stream that is lost after it began ends like any other: with the partial response, stop
-        `missing`.
+        A stream whose connection is lost ends with the partial response, stop `missing`.
 
         Raises:
-            ProviderError: no stream began, or (DecodeError) it is not in the provider's format.
+            ProviderError: no stream started, or (DecodeError) it is not in the provider's format.
         """
         with self._call(request, stream=True) as call:
             yield from provider_calls.stream(call)
 
     def close(self) -> None:
         """Close the connections, unless they are the host's."""
-        if self._owned:
+        if self._owns_http:
             self._http.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
 
@@ -546,14 +554,14 @@ class AsyncClient(_Client):
     _kind = "AsyncClient"
 
     async def complete(self, request: Request) -> ChatResponse:
-        """One request, one whole response; see `Client.complete`."""
+        """Send a request and return the whole response; see `Client.complete`."""
         with self._call(request, stream=False) as call:
             return await provider_calls.acomplete(call)
 
     __call__ = complete
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
-        """Yield the response's deltas, and at last the response; see `Client.stream`."""
+        """Yield the response's deltas, and the response last; see `Client.stream`."""
         with self._call(request, stream=True) as call:
             async with aclosing(provider_calls.astream(call)) as items:
                 async for item in items:
@@ -561,11 +569,11 @@ class AsyncClient(_Client):
 
     async def aclose(self) -> None:
         """Close the connections, unless they are the host's."""
-        if self._owned:
+        if self._owns_http:
             await self._http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()

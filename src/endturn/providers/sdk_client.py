@@ -1,19 +1,17 @@
-"""An SDK's client as a provider function.
-
-The controller asks through it, as its host has configured it.
+"""An SDK's client as a provider function, for a controller.
 
     controller = ContinuationController(openai.OpenAI(timeout=30))                  # whole answers
     controller = ContinuationController(provider(anthropic.Anthropic(), stream=True))
 
-The body becomes the arguments of the SDK's own method, and the format reads what that gives: keys,
-time limits, retries and instrumentation stay the client's. Nothing is announced here: where the SDK
-is instrumented its call is, and where not, the controller's. No SDK is imported for being known; a
-client is told by the modules of its classes.
+The body becomes the arguments of the SDK's own method, and the format reads the result: keys, time
+limits, retries and instrumentation stay the client's. No call is announced here: the SDK's
+instrumentation announces it, else the controller. SDKs are not imported; a client is recognised by
+the modules of its classes.
 
-What an SDK raises becomes a ProviderError with the original as its cause, if it speaks of the
-provider's answer or of the connection; anything else passes. What a lost connection means is said
-in `endturn.providers.http_client`. A stream that is left early is closed with the SDK's; of google-
-genai's async one, the connection when Python collects the SDK's generators.
+An SDK's exception becomes a ProviderError with the original as its cause, if it is about the
+provider's response or the connection; others pass. See `endturn.providers.http_client` for lost
+connections. A stream that the host stops reading is closed with the SDK's; of google-genai's async
+one, the connection closes when Python collects the SDK's generators.
 """
 
 from __future__ import annotations
@@ -45,14 +43,14 @@ from endturn.formats import (
     shortened,
 )
 from endturn.providers import call as provider_calls
-from endturn.providers.call import cut_by, unreachable
+from endturn.providers.call import connection_error, with_connection_failure
 from endturn.providers.http_client import AsyncClient, Client
-from endturn.providers.sdk_errors import ErrorAnswer, answer_in, is_of, lost
+from endturn.providers.sdk_errors import ErrorAnswer, answer_in, connection_failure, is_class
 from endturn.vocabulary import ChatResponse, Delta, Json, Request, provider_at, shipped
 
 __all__ = ["SdkProvider", "provider"]
 
-# --- Which SDK, and how it is asked ---------------------------------------------------------------
+# --- SDKs and their methods -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class _Methods:
 
 @dataclass(frozen=True, slots=True)
 class _Sdk:
-    """An SDK's clients, and how they are asked in each format, as in data/sdks.toml."""
+    """An SDK's clients, and their methods in each format, as in data/sdks.toml."""
 
     module: str
     classes: tuple[str, ...]
@@ -87,18 +85,18 @@ def _keywords(
 ) -> Json:
     """Return the body's members and the options as arguments of an SDK's method.
 
-    Members that the method of an SDK made by Stainless has no argument for are in `extra_body`.
+    SDKs made by Stainless take members without an argument of their own in `extra_body`.
     """
-    given = {**options, **body}
-    known = _named(_function(method))
-    if "extra_body" not in known:
-        return given
-    further = {name: value for name, value in given.items() if name not in known}
-    given = {name: value for name, value in given.items() if name in known}
+    arguments = {**options, **body}
+    parameters = _parameter_names(_function(method))
+    if "extra_body" not in parameters:
+        return arguments
+    extra = {name: value for name, value in arguments.items() if name not in parameters}
+    arguments = {name: value for name, value in arguments.items() if name in parameters}
     return (
-        {**given, "extra_body": {**(given.get("extra_body") or {}), **further}}
-        if further
-        else given
+        {**arguments, "extra_body": {**(arguments.get("extra_body") or {}), **extra}}
+        if extra
+        else arguments
     )
 
 
@@ -107,32 +105,38 @@ def _generate(
 ) -> Json:
     """Return the body as google-genai's contents and config.
 
-    What its config has no name for goes into `extra_body`.
+    Members that its config lacks go into `extra_body`.
 
-    It is read as JSON, where bytes (signatures, tokens, images) are base64. The SDK is told neither
-    to follow continuation tokens, so that the policy's limits hold for each, nor to run functions.
+    The config is parsed from JSON, where bytes (signatures, tokens, images) are base64. The SDK
+    must not follow continuation tokens, so that the policy's limits apply to each call, nor run
+    functions.
     """
     types: Any = import_module("google.genai.types")
-    known = types.GenerateContentConfig.model_fields
-    by_alias = {known[name].alias or name: name for name in known}
+    config_fields = types.GenerateContentConfig.model_fields
+    by_alias = {config_fields[name].alias or name: name for name in config_fields}
     rest = {name: value for name, value in body.items() if name != "contents"}
     settings = rest.pop("generationConfig", {})
-    ours = {name: value for name, value in {**settings, **rest}.items() if name in by_alias}
-    read = types.GenerateContentConfig.model_validate_json(json.dumps(ours))
+    config_members = {
+        name: value for name, value in {**settings, **rest}.items() if name in by_alias
+    }
+    config_values = types.GenerateContentConfig.model_validate_json(json.dumps(config_members))
     config: Json = {
         "automatic_function_calling": {"disable": True},
         "automatic_continuation": False,
     }
-    config = {name: value for name, value in config.items() if name in known}
-    config |= {**options, **{by_alias[name]: getattr(read, by_alias[name]) for name in ours}}
-    further = {name: value for name, value in rest.items() if name not in ours}
-    deeper = {name: value for name, value in settings.items() if name not in ours}
-    if deeper:
-        further["generationConfig"] = deeper
-    if further:
-        given = types.HttpOptions.model_validate(config.get("http_options") or {})
-        config["http_options"] = given.model_copy(
-            update={"extra_body": {**(given.extra_body or {}), **further}}
+    config = {name: value for name, value in config.items() if name in config_fields}
+    config |= {
+        **options,
+        **{by_alias[name]: getattr(config_values, by_alias[name]) for name in config_members},
+    }
+    extra = {name: value for name, value in rest.items() if name not in config_members}
+    extra_settings = {name: value for name, value in settings.items() if name not in config_members}
+    if extra_settings:
+        extra["generationConfig"] = extra_settings
+    if extra:
+        http_options = types.HttpOptions.model_validate(config.get("http_options") or {})
+        config["http_options"] = http_options.model_copy(
+            update={"extra_body": {**(http_options.extra_body or {}), **extra}}
         )
     contents = [
         types.Content.model_validate_json(json.dumps(content)) for content in body["contents"]
@@ -143,14 +147,14 @@ def _generate(
 def _converse(
     method: Callable[..., Any], request: Request, body: Json, options: Mapping[str, Any]
 ) -> Json:
-    """Return the body's members, blobs as the bytes that boto3 wants."""
+    """Return the body's members, with blobs as bytes, which boto3 takes."""
     meta = member(member(method, "__self__"), "meta")
     shape = None
     if meta is not None:
         operation = meta.method_to_api_mapping[method.__name__]
         shape = meta.service_model.operation_model(operation).input_shape
-    written: Json = _with_blobs(body, shape)
-    return {**options, "modelId": request.model, **written}
+    arguments: Json = _with_blobs(body, shape)
+    return {**options, "modelId": request.model, **arguments}
 
 
 def _with_blobs(value: Any, shape: Any) -> Any:
@@ -159,32 +163,32 @@ def _with_blobs(value: Any, shape: Any) -> Any:
     if kind == "blob" and isinstance(value, str):
         return base64.b64decode(value)
     if kind == "list" and isinstance(value, list):
-        return [_with_blobs(each, shape.member) for each in value]
+        return [_with_blobs(entry, shape.member) for entry in value]
     if kind == "structure" and isinstance(value, Mapping):
-        return {name: _with_blobs(each, shape.members.get(name)) for name, each in value.items()}
+        return {name: _with_blobs(entry, shape.members.get(name)) for name, entry in value.items()}
     return value
 
 
 _ARGUMENTS: Final = {"keywords": _keywords, "generate": _generate, "converse": _converse}
 
-_KINDS: Final = (
+_CLOUD_CLIENTS: Final = (
     ("Azure", "azure.ai.openai"),
     ("Bedrock", "aws.bedrock"),
     ("Vertex", "gcp.vertex_ai"),
 )
-"""What the classes of an SDK's clients for a cloud's service are called → whose service it is."""
+"""A part of the class names of an SDK's clients for a cloud's service → the provider."""
 
 
 @lru_cache(maxsize=64)
-def _named(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of a function's arguments; none if that cannot be told, or any will do."""
+def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of a function's parameters; none if they are unknown, or it takes any."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return frozenset()
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return frozenset()
-    return frozenset(each.name for each in parameters)
+    return frozenset(parameter.name for parameter in parameters)
 
 
 def _function(method: Any) -> Any:
@@ -199,28 +203,28 @@ def provider(
     dialect: str | None = None,
     **options: Any,
 ) -> Callable[[Request], Any]:
-    """Return a provider function that asks through a client.
+    """Return a provider function that calls a model through a client.
 
     Args:
         client: of openai, anthropic (with those for Bedrock, Vertex and Foundry), google-genai (and
             its `aio`), boto3's "bedrock-runtime", groq, together, mistralai, cohere (v2) or ollama;
             our Client or AsyncClient; or, with `format`, a function that takes the members of a
-            body as its keyword arguments and gives its answer, such as `litellm.completion`. A
-            provider function is given back as it is.
-        stream: ask for streams, and give their deltas.
-        format: the format; by default the SDK's first. OpenAI's SDK also speaks `openai_responses`
-            and `completions`, Google's `gemini_interactions`.
-        dialect: whose variant of it; by default as the client's address says.
+            body as its keyword arguments and returns its response, such as `litellm.completion`. A
+            provider function is returned unchanged.
+        stream: request streams, and yield their deltas.
+        format: the format; by default the SDK's first. OpenAI's SDK also supports
+            `openai_responses` and `completions`, Google's `gemini_interactions`.
+        dialect: the provider's variant of it; by default from the client's address.
         options: further arguments of every call, in the SDK's own words (`timeout=30`,
             `extra_headers={…}`); of google-genai, members of the config.
 
     Returns:
-        A function; sync for a sync client, for an async one the coroutine or async iterator that an
-        AsyncContinuationController takes. Its attributes are those of SdkProvider.
+        A function; sync for a sync client, for an async one it returns the coroutine or async
+        iterator that an AsyncContinuationController takes. Its attributes are those of SdkProvider.
 
     Raises:
-        UsageError: nothing is known of such a client, it is not asked in that format, or it is a
-            client's method without `format`.
+        UsageError: the client is unknown, has no method for that format, or is a client's method
+            without `format`.
     """
     if format is None:
         refuse_method(client)
@@ -228,30 +232,30 @@ def provider(
     if is_ours or (callable(client) and format is None):
         if format or dialect or options or (stream and not is_ours):
             raise UsageError(
-                f"{_a(client)} is a provider function, and is called unchanged, so it takes no "
-                "options: configure it yourself, or pass format if it takes the members of a "
-                "request body"
+                f"{_type_phrase(client)} is a provider function, and is called unchanged, so it "
+                "takes no options: configure it yourself, or pass format if it takes the members "
+                "of a request body"
             )
         return client.stream if stream else client  # type: ignore[no-any-return]
     if callable(client):
-        methods, speaks, name = _Methods(), format_of(format or ""), ""
+        methods, client_format, name = _Methods(), format_of(format or ""), ""
     else:
         sdk = _sdk_of(client)
-        named = format or next(iter(sdk.formats))
-        if named not in sdk.formats:
+        format_name = format or next(iter(sdk.formats))
+        if format_name not in sdk.formats:
             raise UsageError(
-                f"{_a(client)} does not support the format {named!r}; supported: "
+                f"{_type_phrase(client)} does not support the format {format_name!r}; supported: "
                 f"{', '.join(sdk.formats)}"
             )
-        methods, speaks, name = (
-            _Methods(**sdk.formats[named]),
-            format_of(named),
+        methods, client_format, name = (
+            _Methods(**sdk.formats[format_name]),
+            format_of(format_name),
             _provider_of(client) or sdk.provider,
         )
     return SdkProvider(
-        format=speaks.name,
-        provider=name or speaks.provider,
-        dialect=dialect_in(speaks, name) if dialect is None else dialect,
+        format=client_format.name,
+        provider=name or client_format.provider,
+        dialect=dialect_in(client_format, name) if dialect is None else dialect,
         retrieves=bool(methods.fetches),
         follows_tokens=methods.follows_tokens or options.get("automatic_continuation") is True,
         client=client,
@@ -266,31 +270,32 @@ def refuse_method(function: object) -> None:
     """Refuse a method of an SDK's client as a provider function: it takes no Request.
 
     Raises:
-        UsageError: it is one. The error says what to give instead.
+        UsageError: the function is such a method. The message names the alternatives.
     """
     module = getattr(_function(function), "__module__", None) if callable(function) else None
     if any(f"{module}.".startswith(f"{sdk.module}.") for sdk in _SDKS):
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise UsageError(
-            f"{name} is the SDK's own, and takes no Request: hand over the SDK's client itself, or "
-            "adapters.provider(method, format='openai_chat'), with the format that the method "
-            "speaks"
+            f"{name} is the SDK's own, and takes no Request: pass the SDK's client itself, or "
+            "adapters.provider(method, format='openai_chat'), with the method's format"
         )
 
 
-def _a(thing: object) -> str:
-    return f"a value of type {type(thing).__name__}"
+def _type_phrase(value: object) -> str:
+    return f"a value of type {type(value).__name__}"
 
 
 def _sdk_of(client: object) -> _Sdk:
     for sdk in _SDKS:
         if any(
-            is_of(kind, sdk.module, name) for kind in type(client).__mro__ for name in sdk.classes
+            is_class(kind, sdk.module, name)
+            for kind in type(client).__mro__
+            for name in sdk.classes
         ):
             return sdk
     raise UsageError(
         f"provider is a function of a Request, like Client('openai'), or an SDK's client, not "
-        f"{_a(client)}; known are the clients of "
+        f"{_type_phrase(client)}; supported are the clients of "
         f"{', '.join(dict.fromkeys(sdk.module for sdk in _SDKS))} (botocore's of 'bedrock-runtime')"
     )
 
@@ -303,18 +308,19 @@ def _is_async(client: Any) -> bool:
 
 
 def _provider_of(client: Any) -> str:
-    """Who answers a client, by its class and its address; "" where neither says."""
+    """Return a client's provider, by its class and its address; "" if both are unknown."""
     if getattr(client, "vertexai", False) is True:
         return "gcp.vertex_ai"
     kinds = " ".join(kind.__name__ for kind in type(client).__mro__)
     url = urlsplit(str(getattr(client, "base_url", None) or ""))
     return next(
-        (name for kind, name in _KINDS if kind in kinds), provider_at(url.hostname or "", url.port)
+        (name for kind, name in _CLOUD_CLIENTS if kind in kinds),
+        provider_at(url.hostname or "", url.port),
     )
 
 
 def _endpoint_of(client: Any) -> str:
-    """Return the host, port and path of a client's base URL, without what may be secret in it.
+    """Return the host, port and path of a client's base URL, which hold no secrets.
 
     "" if it has none.
     """
@@ -327,17 +333,17 @@ def _endpoint_of(client: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SdkProvider:
-    """A provider function that asks through an SDK; made by `provider`.
+    """A provider function that calls a model through an SDK; made by `provider`.
 
-    Its attributes are read by the controller.
+    The controller reads its attributes.
 
     Attributes:
-        format: the name of the format in which it is asked.
+        format: the name of the requests' format.
         provider: as in `gen_ai.provider.name`.
-        dialect: whose variant of the format.
-        retrieves: it fetches a response by its id.
-        follows_tokens: the SDK takes continuation tokens up by itself.
-        endpoint: host and path that the client asks, where it says so.
+        dialect: the provider's variant of the format.
+        retrieves: it can fetch a response by its id.
+        follows_tokens: the SDK follows continuation tokens by itself.
+        endpoint: host and path of the client's requests, if known.
     """
 
     format: str
@@ -364,30 +370,30 @@ class SdkProvider:
     def method(self, path: str) -> Callable[..., Any]:
         """Return a method of the client.
 
-        Looked up for each call: it may have been instrumented since the last.
+        It is looked up for each call, since it may have been instrumented after the last one.
         """
         return attrgetter(path)(self.client) if path else self.client  # type: ignore[no-any-return]
 
 
 class _SdkCall:
-    """One call to an SDK, whether its answer is waited for or awaited."""
+    """One call to an SDK, sync or async."""
 
     def __init__(self, provider: SdkProvider, request: Request) -> None:
         self._provider = provider
         self._request = request
         self._format = format_of(provider.format)
         self._body = self._format.encode(request, stream=provider.stream, dialect=provider.dialect)
-        fetched = {"background": True} if request.retrieve is not None else {}
-        said = {"model": request.model, "stream": provider.stream, **fetched, **self._body}
+        background = {"background": True} if request.retrieve is not None else {}
+        arguments = {"model": request.model, "stream": provider.stream, **background, **self._body}
         self._context = Context(
-            provider.dialect, provider.provider, self._format.request_summary(said)
+            provider.dialect, provider.provider, self._format.request_summary(arguments)
         )
         self._decoder = self._format.decoder(self._context)
-        self._begun = False
-        self._lost: str | None = None
+        self._is_started = False
+        self._connection_failure: str | None = None
 
     def send(self) -> Any:
-        """Call the SDK's method. What it gives may have to be awaited."""
+        """Call the SDK's method. The result may be an awaitable."""
         methods, options, stream = (
             self._provider.methods,
             self._provider.options,
@@ -395,13 +401,15 @@ class _SdkCall:
         )
         if self._request.retrieve is not None and methods.fetches:
             method = self._provider.method(methods.fetches)
-            known = _named(_function(method))
-            given = {
+            names = _parameter_names(_function(method))
+            arguments = {
                 name: value
                 for name, value in {**options, **self._request.extra}.items()
-                if name in known
+                if name in names
             }
-            return method(self._request.retrieve, **given, **({"stream": True} if stream else {}))
+            return method(
+                self._request.retrieve, **arguments, **({"stream": True} if stream else {})
+            )
         body = {
             name: value
             for name, value in self._body.items()
@@ -412,26 +420,29 @@ class _SdkCall:
 
     @contextmanager
     def io(self) -> Iterator[None]:
-        """Around the SDK's work: what it raises becomes ours.
+        """Return a context for the SDK's work, which maps its exceptions to ours.
 
-        A connection that is lost in a stream ends that.
+        A lost connection in a stream ends the stream.
 
         Raises:
-            ProviderError: the provider's answer is an error, there is none, or it is not in the
-                format.
+            ProviderError: the provider's response is an error, missing, or not in the format.
         """
         try:
             yield
         except Exception as error:
-            answer, failure, name = answer_in(error), lost(error), self._provider.provider
-            if answer is not None and self._begun:
+            answer, failure, name = (
+                answer_in(error),
+                connection_failure(error),
+                self._provider.provider,
+            )
+            if answer is not None and self._is_started:
                 self._fail_within(answer, error)
             elif answer is not None:
                 raise self._rejection(answer) from error
-            elif failure and self._begun:
-                self._lost = failure
+            elif failure and self._is_started:
+                self._connection_failure = failure
             elif failure:
-                raise unreachable(failure, name, name, error) from error
+                raise connection_error(failure, name, name, error) from error
             else:
                 raise
 
@@ -442,8 +453,8 @@ class _SdkCall:
             self._provider.provider,
             shortened(answer.content.decode("utf-8", "replace")),
         )
-        what = f"{name} answered {answer.status} with what its SDK cannot read"
-        return DecodeError(what, provider=name, status=answer.status, body=readable)
+        message = f"{name} answered {answer.status} with what its SDK cannot read"
+        return DecodeError(message, provider=name, status=answer.status, body=readable)
 
     def _fail_within(self, answer: ErrorAnswer, error: Exception) -> None:
         """Pass the decoder an error that the SDK raised within a stream, as the original event."""
@@ -452,14 +463,14 @@ class _SdkCall:
                 deque(self._decoder.feed(Event(None, answer.event)))
             except ProviderError as failure:
                 raise failure from error
-        came = self._decoder.close()
-        if not came.stop.terminal_seen:  # else the error came too late to matter
+        partial = self._decoder.close()
+        if not partial.stop.terminal_seen:  # else the error came after the end
             rejection = self._rejection(answer)
-            rejection.partial = came
+            rejection.partial = partial
             raise rejection from error
 
-    def opened(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Return the stream in what the SDK returned."""
+    def open_stream(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Return the stream in the SDK's result."""
         name = self._provider.methods.events
         events = answer[name] if name else answer
         return events, (events,)
@@ -468,9 +479,10 @@ class _SdkCall:
         """Return the deltas of one of the SDK's events.
 
         Raises:
-            ProviderError: it is an error, or not in the format; `partial` is what came before.
+            ProviderError: the event is an error, or not in the format; `partial` is the response
+                before it.
         """
-        self._begun = True
+        self._is_started = True
         try:
             yield from self._decoder.feed(
                 Event(None, dumped(event, choices=self._context.request.facts.choice_count))
@@ -479,25 +491,25 @@ class _SdkCall:
             error.partial = error.partial or self._decoder.close()
             raise
 
-    def whole(self, answer: Any) -> ChatResponse:
+    def read_response(self, answer: Any) -> ChatResponse:
         """Read a whole response.
 
         Raises:
-            ProviderError: it is an error, or not in the format.
+            ProviderError: the response is an error, or not in the format.
         """
-        about = member(answer, "ResponseMetadata")
-        if about is not None and isinstance(answer, Mapping) and len(answer) == 1:
-            # boto3 reads half a body, and none, as an empty answer.
-            name, status = self._provider.provider, count(member(about, "HTTPStatusCode"))
-            what = (
+        metadata = member(answer, "ResponseMetadata")
+        if metadata is not None and isinstance(answer, Mapping) and len(answer) == 1:
+            # boto3 parses half a body, and an empty one, as an empty response.
+            name, status = self._provider.provider, count(member(metadata, "HTTPStatusCode"))
+            message = (
                 f"{name} answered {status} with a body that is empty, or was cut on its way: its "
                 f"SDK read nothing"
             )
-            raise DecodeError(what, provider=name, status=status)
+            raise DecodeError(message, provider=name, status=status)
         return self._format.decode(
-            dumped(answer), ctx=self._context, headers=member(about, "HTTPHeaders")
+            dumped(answer), ctx=self._context, headers=member(metadata, "HTTPHeaders")
         )
 
     def finish(self) -> Iterator[ChatResponse]:
-        """Return what a stream came to."""
-        yield cut_by(self._lost, self._decoder.close())
+        """Return the response of a finished stream."""
+        yield with_connection_failure(self._connection_failure, self._decoder.close())

@@ -1,7 +1,4 @@
-"""What SDKs raise, read without importing any.
-
-The provider's answer within it, or that the connection failed.
-"""
+"""Reads SDKs' exceptions without importing any SDK: the provider's response, a lost connection."""
 
 from __future__ import annotations
 
@@ -13,19 +10,19 @@ from typing import Any, Final
 from endturn.formats import count, member, text
 
 
-def is_of(kind: type, module: str, name: str) -> bool:
-    """Whether a class has that name, and is of that module or one below it."""
+def is_class(kind: type, module: str, name: str) -> bool:
+    """Return whether a class has that name, and is in that module or one below it."""
     return kind.__name__ == name and f"{kind.__module__}.".startswith(f"{module}.")
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """What a provider answered, in what an SDK raised.
+    """A provider's response in an exception of an SDK.
 
     Attributes:
-        content: the answer's body.
+        content: the response's body.
         event: the same as the event of a stream.
-        is_unread: it is no error, but the SDK could not read it.
+        is_unread: the response is no error, but the SDK could not read it.
     """
 
     status: int
@@ -62,12 +59,12 @@ _UNREADABLE_RESPONSES: Final = (
     ("botocore", "ParserError"),
     ("botocore", "ResponseParserError"),
 )
-"""Module and name of exception classes that mean that a response with a status of success is not in
-the format of the API. They do not keep that response."""
+"""Module and name of exception classes for a response with a status of success that is not in the
+format of the API. They do not keep that response."""
 
 
-def lost(error: Exception) -> str | None:
-    """Return how the connection failed, "timeout" or "connection"; None if it did not fail."""
+def connection_failure(error: Exception) -> str | None:
+    """Return the kind of connection failure, "timeout" or "connection"; None for other errors."""
     if not _is_any_of(error, _CONNECTION_ERRORS):
         return None
     is_timeout = any("Timeout" in kind.__name__ for kind in type(error).__mro__)
@@ -76,16 +73,16 @@ def lost(error: Exception) -> str | None:
 
 def _is_any_of(error: BaseException, classes: Iterable[tuple[str, str]]) -> bool:
     """Return whether the exception is of one of these classes, or of a subclass."""
-    return any(is_of(kind, *each) for kind in type(error).__mro__ for each in classes)
+    return any(is_class(kind, *entry) for kind in type(error).__mro__ for entry in classes)
 
 
 def answer_in(error: BaseException) -> ErrorAnswer | None:
-    """Return the provider's response in what an SDK raised; None if there is none."""
+    """Return the provider's response in an exception of an SDK; None if there is none."""
     if _is_any_of(error, _UNREADABLE_RESPONSES):
         return ErrorAnswer(200, {}, _bytes(getattr(error, "doc", "")), is_unread=True)
     answer: Any = getattr(error, "response", None)
     if isinstance(answer, Mapping):
-        return _aws(answer)
+        return _aws_error(answer)
     if answer is None:
         answer = getattr(error, "raw_response", None)  # mistralai
     statuses = (
@@ -93,10 +90,10 @@ def answer_in(error: BaseException) -> ErrorAnswer | None:
         getattr(error, "code", None),
         member(answer, "status_code"),
     )
-    status = next((found for each in statuses if (found := count(each))), None)
+    status = next(filter(None, map(count, statuses)), None)
     # google-genai; most; ollama
     bodies = (getattr(error, name, None) for name in ("details", "body", "error"))
-    body = next((each for each in bodies if each), None)
+    body = next((value for value in bodies if value), None)
     headers = _headers(member(answer, "headers")) or _headers(getattr(error, "headers", None))
     content = _content(answer) or _bytes(body)
     event = body if member(body, "error") else {"error": body}
@@ -104,7 +101,7 @@ def answer_in(error: BaseException) -> ErrorAnswer | None:
         return ErrorAnswer(status, headers, content, event)
     if event is body:  # anthropic: within a stream
         return ErrorAnswer(200, headers, _bytes(body), body)
-    # cohere has the answer's headers alone
+    # cohere has the response's headers alone
     if status is not None and (answer is not None or headers):
         return ErrorAnswer(status, headers, content, is_unread=True)
     if isinstance(body, Mapping):  # openai: within a stream
@@ -112,12 +109,12 @@ def answer_in(error: BaseException) -> ErrorAnswer | None:
     return None
 
 
-def _aws(answer: Mapping[str, Any]) -> ErrorAnswer:
-    """Return what botocore says of a response."""
-    error, about = answer.get("Error") or {}, answer.get("ResponseMetadata") or {}
-    word, message = text(error.get("Code")), {"message": text(error.get("Message"))}
-    headers = {**_headers(about.get("HTTPHeaders")), "x-amzn-errortype": word}
-    status, event = count(about.get("HTTPStatusCode")), {word: message}
+def _aws_error(answer: Mapping[str, Any]) -> ErrorAnswer:
+    """Return the response in botocore's ClientError."""
+    error, metadata = answer.get("Error") or {}, answer.get("ResponseMetadata") or {}
+    code, message = text(error.get("Code")), {"message": text(error.get("Message"))}
+    headers = {**_headers(metadata.get("HTTPHeaders")), "x-amzn-errortype": code}
+    status, event = count(metadata.get("HTTPStatusCode")), {code: message}
     return ErrorAnswer(status or 200, headers, _bytes(message if status else event), event)
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         HALF as HALF,
         Pieces as Pieces,
         cleaned as cleaned,
+        fix_surrogates as fix_surrogates,
         paired as paired,
     )
     from endturn.vocabulary.messages import (
@@ -67,7 +68,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "characters": ("HALF", "Pieces", "cleaned", "paired"),
+            "characters": ("HALF", "Pieces", "cleaned", "fix_surrogates", "paired"),
             "messages": (
                 "Blocks",
                 "CallFragment",

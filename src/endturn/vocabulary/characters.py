@@ -1,7 +1,7 @@
-r"""Whole characters: half a surrogate pair, which a server that cuts in UTF-16 leaves, is no text.
+r"""Repairs half surrogate pairs, which servers leave that split text in UTF-16.
 
-JSON can hold half a pair (`"\ud83d"`); Python takes it, and raises when the text is encoded. The
-two halves are joined where both come; one alone becomes U+FFFD, as a decoder of bytes does.
+JSON can hold half a pair (`"\ud83d"`); Python accepts it, and raises when the text is encoded. Two
+halves are joined if both come; one alone becomes U+FFFD, as a decoder of bytes does.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 HALF: Final = "\N{REPLACEMENT CHARACTER}"
-"""What stands for half a character, where a limit has cut it."""
+"""The replacement for half a character that a limit has cut."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def whole(text: str) -> str:
+def fix_surrogates(text: str) -> str:
     """Return the text with pairs of surrogates joined, and U+FFFD for one alone."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
@@ -23,9 +23,9 @@ def whole(text: str) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """Return a JSON value with all of its texts whole: the value itself if they are."""
+    """Return a JSON value with all of its texts repaired; the value itself if none needs it."""
     if isinstance(value, str):
-        return whole(value)
+        return fix_surrogates(value)
     if isinstance(value, list | tuple):
         parts = [cleaned(part) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
@@ -33,20 +33,20 @@ def cleaned(value: Any) -> Any:
         return parts if isinstance(value, list) else tuple(parts)
     if isinstance(value, dict):
         items = {cleaned(name): cleaned(part) for name, part in value.items()}
-        same = all(new is old for new, old in zip(items.values(), value.values(), strict=False))
-        return value if same and items.keys() == value.keys() else items
+        is_same = all(new is old for new, old in zip(items.values(), value.values(), strict=False))
+        return value if is_same and items.keys() == value.keys() else items
     return value
 
 
 def paired(text: str) -> str:
-    """Text whose characters are whole, of one that may hold the two halves of one apart."""
+    """Return a text with separate halves of surrogate pairs joined."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 class Pieces:
-    """Texts that arrive in pieces, each perhaps cut within a character.
+    """Texts that arrive in pieces, which may be split within a character.
 
-    The next piece brings the other half.
+    Half a character is held until the next piece of its text.
     """
 
     __slots__ = ("_halves",)
@@ -54,20 +54,20 @@ class Pieces:
     def __init__(self) -> None:
         self._halves: dict[Hashable, str] = {}
 
-    def take(self, piece: str, of: Hashable) -> str:
+    def take(self, piece: str, key: Hashable) -> str:
         """Return the complete characters of a text's next piece."""
         if not self._halves and (piece.isascii() or _SURROGATE.search(piece) is None):
             return piece
-        joined = paired(self._halves.pop(of, "") + piece)
-        if "\ud800" <= joined[-1:] <= "\udbff":
-            joined, self._halves[of] = joined[:-1], joined[-1]
-        return _SURROGATE.sub(HALF, joined)
+        text = paired(self._halves.pop(key, "") + piece)
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self._halves[key] = text[:-1], text[-1]
+        return _SURROGATE.sub(HALF, text)
 
     @property
-    def are_whole(self) -> bool:
-        """Whether no text waits for the other half of a character."""
+    def are_complete(self) -> bool:
+        """True if no text has half a character at its end."""
         return not self._halves
 
-    def left(self, of: Hashable) -> str:
+    def replacement(self, key: Hashable) -> str:
         """Return the replacement for half a character at the text's end; empty if there is none."""
-        return HALF if of in self._halves else ""
+        return HALF if key in self._halves else ""

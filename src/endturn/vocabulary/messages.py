@@ -1,7 +1,4 @@
-"""What travels between a host, a provider and the controller.
-
-Requests, messages, responses and their deltas.
-"""
+"""Requests, messages, responses and their deltas, in no provider's format."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ FinishReason = Annotated[str, Field(description="the provider's own value, verba
 
 
 class _Model(BaseModel):
-    """Foreign input is checked once, at the border; unknown fields are an error, not silence."""
+    """Base of the models: foreign input is validated once, and unknown fields are an error."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True
@@ -38,14 +35,11 @@ class _Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _whole_characters(cls, values: Any) -> Any:
+    def _fix_surrogates(cls, values: Any) -> Any:
         return cleaned(values)
 
     def but(self, **changes: Any) -> Self:
-        """Return a copy with some fields replaced.
-
-        The new values are ours, so they are not validated again.
-        """
+        """Return a copy with some fields replaced, without validating the new values."""
         return self.model_copy(update=changes)
 
 
@@ -71,11 +65,11 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Add field by field; a figure that only one side has stays."""
-        told = {}
+        figures = {}
         for name in self.__dataclass_fields__:
             ours, theirs = getattr(self, name), getattr(other, name)
-            told[name] = theirs if ours is None else ours if theirs is None else ours + theirs
-        return Usage(**{**told, "estimated": self.estimated or other.estimated})
+            figures[name] = theirs if ours is None else ours if theirs is None else ours + theirs
+        return Usage(**{**figures, "estimated": self.estimated or other.estimated})
 
 
 class Tool(_Model):
@@ -87,15 +81,15 @@ class Tool(_Model):
 
 
 class ToolCall(_Model):
-    """A call that the model asks for.
+    """A tool call by the model.
 
     Attributes:
-        id: the format's id, or one minted by the format where it is missing or empty.
-        arguments_raw: the arguments' JSON text as it arrived; None where the format gave an object.
-        arguments: the parsed object; None where the text does not parse strictly to an object.
+        id: the format's id, or one minted by the format if it is missing or empty.
+        arguments_raw: the arguments' JSON text as it arrived; None if the format sent an object.
+        arguments: the parsed object; None if the text does not parse strictly to an object.
         closed: the call is complete: the format ended its block, and its arguments are a JSON
-            object, or none, or the text of a tool that takes text. Whether the arguments make sense
-            is the gate's question.
+            object, or none, or the text of a tool that takes text. The tool gate checks whether
+            the arguments are valid.
     """
 
     id: str
@@ -112,7 +106,7 @@ object."""
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A response's content in the format's own shape and order, verbatim: what a resend replays.
+    """A response's content in the format's own shape and order, verbatim, for a replay.
 
     Attributes:
         format: the format that reads and writes this shape.
@@ -124,7 +118,7 @@ class Blocks:
 
 
 def _blocks(value: Any) -> Blocks | None:
-    """Blocks, as they are or as JSON has them: a history that was stored comes back whole."""
+    """Return blocks, also from their JSON, so that a stored history can be loaded."""
     if isinstance(value, Blocks):
         items = cleaned(value.items)
         return value if items is value.items else Blocks(value.format, items)
@@ -132,23 +126,23 @@ def _blocks(value: Any) -> Blocks | None:
         return value
     match value:
         case {"format": str(name), "items": list() | tuple() as items} if all(
-            isinstance(each, dict) for each in items
+            isinstance(item, dict) for item in items
         ):
             return Blocks(name, tuple(items))
-    raise ValueError("blocks are {'format': name, 'items': [objects]}")
+    raise ValueError("blocks must be {'format': name, 'items': [objects]}")
 
 
 _StoredBlocks = Annotated[SkipValidation[Blocks] | None, BeforeValidator(_blocks)]
 
 
 class Message(_Model):
-    """One entry of a conversation, as it is stored.
+    """One entry of a conversation, as a history stores it.
 
     Attributes:
         content: text, or content parts in the format's own shape (images and the like), passed
             through.
         tool_calls: an assistant message's calls.
-        tool_call_id: which call a tool message answers.
+        tool_call_id: the call that a tool message answers.
         is_error: a tool message that reports a failure.
         blocks: an assistant message's content in the format's own shape; wins over `content` when
             sent to that format.
@@ -185,7 +179,7 @@ class Request(_Model):
         format: the answer's JSON Schema, or {"type": "json_object"}; None for text.
         token: a native continuation token from the response that this request continues.
         previous_id: the response that the provider should build on.
-        retrieve: the id of a response that is still being made: fetch it, send nothing.
+        retrieve: the id of a running response, to fetch in place of a new call.
         extra: further members of the provider's own body, merged in last.
     """
 
@@ -209,9 +203,9 @@ def _stops() -> TypeAdapter[Stop]:
 
 
 def _stop(value: Any) -> Stop:
-    """Read a Stop: as it is, as JSON has it, or from a reason of ours.
+    """Return a Stop, also from its JSON or from a StopReason.
 
-    A raw value needs its table.
+    A raw value is refused: its meaning depends on the provider's table.
     """
     if isinstance(value, Stop | dict):
         return _stops().validate_python(value)
@@ -232,16 +226,16 @@ def _stop(value: Any) -> Stop:
 
 
 class ChatResponse(_Model):
-    """One response of a model, whole or cut.
+    """One response of a model, complete or not.
 
     Attributes:
         text: the visible text. The empty string when there is none.
-        reasoning: the visible thinking, where the provider shows it.
-        stop: why it stopped, a Stop (as `endturn.normalize` gives one) or a StopReason;
-            `stop_reason` and `raw_stop_reason` are views of it.
+        reasoning: the visible thinking, if the provider shows it.
+        stop: a Stop, such as the result of `endturn.normalize`, or a StopReason; `stop_reason` and
+            `raw_stop_reason` are views of it.
         blocks: the content in the format's own shape, verbatim.
         token: a native continuation token.
-        quota: what the answer's headers say of limits, e.g. {"remaining_tokens": "1990"}.
+        quota: the limits in the response's headers, e.g. {"remaining_tokens": "1990"}.
     """
 
     text: str = ""
@@ -268,12 +262,12 @@ class ChatResponse(_Model):
     def message(self, *, include_cut: bool = False) -> Message:
         """Return the assistant message that stores this response in a history.
 
-        Tool calls that were cut off (all of a truncated response, and any that was not closed) are
-        left out, and with them the blocks, which hold them too: sent back, they could be taken for
-        calls that were made.
+        Incomplete tool calls (all of a truncated response, and any that was not closed) are left
+        out, and with them the blocks, which hold them too: a model could take them for calls that
+        were run.
 
         Args:
-            include_cut: keep them.
+            include_cut: keep the incomplete calls.
         """
         calls, blocks = self.tool_calls, self.blocks
         if calls and not include_cut:
@@ -298,8 +292,8 @@ class CallFragment:
     """A piece of a streamed tool call.
 
     Attributes:
-        index: the call's place in the response.
-        id, name: given with the call's first fragment.
+        index: the call's position in the response.
+        id, name: come with the call's first fragment.
         arguments: the next piece of the arguments' JSON text.
     """
 
@@ -315,8 +309,7 @@ class Delta:
 
     Visible text, thinking, a piece of a call, or a restart mark.
 
-    `restart` says that the response began anew (its whole text follows) after the text emitted so
-    far.
+    `restart` means that the response starts over: its whole text follows the text so far.
     """
 
     text: str = ""

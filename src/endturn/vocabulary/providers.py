@@ -17,7 +17,7 @@ from endturn.vocabulary.tsv import shipped
 
 
 class Auth(StrEnum):
-    """How a provider is told who asks."""
+    """The way in which a provider authenticates a request."""
 
     BEARER = "authorization"
     """`Authorization: Bearer …`"""
@@ -25,26 +25,25 @@ class Auth(StrEnum):
     API_KEY = "api-key"
     X_GOOG_API_KEY = "x-goog-api-key"
     SIGV4 = "sigv4"
-    """A signature over the request, made with the credentials that AWS's SDKs find."""
+    """A signature over the request, with the credentials that AWS's SDKs find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderEndpoint:
-    """Where a provider answers, in which format, and how it is asked.
+    """A provider's address, format and authentication.
 
     Attributes:
-        base_url: up to the format's own path; may contain `{region}`. None: a client has to be
-            given one.
+        base_url: up to the format's own path; may contain `{region}`. None: a client needs a
+            `base_url`.
         key_variable: the environment variable that its own SDK reads the key from.
-        dialect: its stop reasons, in each format that knows it by this name.
-        format: the format in which clients ask it, unless told another.
+        dialect: its stop reasons, in each format that has a dialect of this name.
+        format: the default format of clients.
         base_url_variable: the environment variable that its own SDK reads another base URL from.
-        base_path: what stands between a host that is given alone and the format's path.
-        headers: those that every request in its format has, whoever answers.
-        hosts: where else it answers, on this host and all below it; the host of `base_url` is
-            known.
+        base_path: the path between a bare host and the format's path.
+        headers: headers of every request in its format, with any provider.
+        hosts: further hosts, each with all hosts below it, besides that of `base_url`.
         paths: parts of paths that no other provider has.
-        aliases: what frameworks call it, in lower case with underscores.
+        aliases: the names that frameworks have for it, in lower case with underscores.
     """
 
     base_url: str | None = None
@@ -65,7 +64,7 @@ def _endpoint(name: str, row: Mapping[str, Any]) -> ProviderEndpoint:
         raise ValueError(f"providers.toml: [{name}] has {sorted(unknown)}, which are unknown keys")
     if row.get("auth", Auth.BEARER) not in list(Auth):
         raise ValueError(
-            f"providers.toml: [{name}] auth is one of {', '.join(Auth)}, not {row['auth']}"
+            f"providers.toml: [{name}] auth must be one of {', '.join(Auth)}, not {row['auth']}"
         )
     return ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
 
@@ -78,62 +77,64 @@ PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {
     name: _endpoint(name, row)
     for name, row in tomllib.loads(shipped().joinpath("providers.toml").read_text("utf-8")).items()
 }
-"""The providers known by name; names of the conventions where they have one. A client asks others
-too, by address.
+"""The providers that clients know by name, under the conventions' names where there are any. Other
+providers need a base URL.
 
-One that speaks several formats is asked in the first of them; `format` chooses another: OpenAI's
+A provider with several formats has the first as the default; `format` selects another: OpenAI's
 `openai_responses`, Gemini's `gemini_interactions`, Bedrock's `bedrock_invoke`, Ollama's
 `openai_chat` with its own base URL.
 """
 
-ALIASES: Final = {alias: name for name, known in PROVIDERS.items() for alias in known.aliases}
-"""What frameworks call a provider → its name."""
+ALIASES: Final = {alias: name for name, endpoint in PROVIDERS.items() for alias in endpoint.aliases}
+"""A framework's name of a provider → the provider."""
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHARED_ADDRESSES: Final = ("", "localhost:8000")
 """Servers of every kind listen on port 8000."""
 
-_HOSTS: Final = {
+_PROVIDERS_BY_HOST: Final = {
     host: name
-    for name, known in PROVIDERS.items()
-    for host in (urlsplit(known.base_url or "").netloc, *known.hosts)
+    for name, endpoint in PROVIDERS.items()
+    for host in (urlsplit(endpoint.base_url or "").netloc, *endpoint.hosts)
     if host not in _SHARED_ADDRESSES
 }
-_PATHS: Final = {part: name for name, known in PROVIDERS.items() for part in known.paths}
+_PROVIDERS_BY_PATH: Final = {
+    part: name for name, endpoint in PROVIDERS.items() for part in endpoint.paths
+}
 
 
 def provider_at(host: str, port: int | None = None) -> str:
-    """Who answers at a host; "" for a host that is not known."""
+    """Return the provider at a host; "" for an unknown host."""
     name = host.lower().rstrip(".")
     if name in _LOOPBACK:
         name = f"localhost:{port}"
     elif name.endswith("-aiplatform.googleapis.com"):
-        return "gcp.vertex_ai"  # the region stands before it
+        return "gcp.vertex_ai"  # the region precedes it
     elif name.startswith("aws-external-anthropic."):
         return "anthropic"  # Anthropic's own service, within AWS
     elif name.endswith("amazonaws.com") and "bedrock" not in name:
-        return ""  # most of what AWS answers is no model's
-    while name and name not in _HOSTS:
+        return ""  # most services of AWS serve no models
+    while name and name not in _PROVIDERS_BY_HOST:
         name = name.partition(".")[2]
-    return _HOSTS.get(name, "")
+    return _PROVIDERS_BY_HOST.get(name, "")
 
 
 def provider_of_path(path: str) -> str:
-    """Who alone has such a path, at an unknown host (a gateway keeps it).
+    """Return the only provider with such a path, for an unknown host (gateways keep the path).
 
-    "" where others have it too.
+    "" if no provider has it alone.
     """
-    return next((name for part, name in _PATHS.items() if part in path), "")
+    return next((name for part, name in _PROVIDERS_BY_PATH.items() if part in path), "")
 
 
 def canonical(name: str) -> str:
-    """Return the provider's name, by what a framework calls it ("google_genai", "xai.chat").
+    """Return the provider for a framework's name ("google_genai", "xai.chat").
 
-    Unknown ones stay as they are.
+    Unknown names are returned in lower case with underscores.
     """
     name = name.strip().lower().replace("-", "_")
-    for said in (name, name.partition(".")[0]):
-        known = ALIASES.get(said, said)
-        if known in PROVIDERS:
-            return known
+    for candidate in (name, name.partition(".")[0]):
+        provider = ALIASES.get(candidate, candidate)
+        if provider in PROVIDERS:
+            return provider
     return name

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 COMPATIBLE: Final = "compatible"
-"""The dialect of a server that nobody named."""
+"""The dialect of a server of an unknown provider."""
 
 CHAT: Final = "openai_chat"
-"""The format whose words are borrowed in all others: most compatible servers speak it first."""
+"""The format whose words count in all others: most compatible servers support it first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API as people know it, for one dialect of a format.
+    """The name of an API, and the paths of its stop reason, for one dialect of a format.
 
     Attributes:
         name: as `endturn reasons` prints it, "openai.chat".
-        path: where a body says why it stopped, "choices[i].finish_reason".
-        stream_path: where a stream does.
+        path: of the stop reason in a body, "choices[i].finish_reason".
+        stream_path: of the stop reason in a stream.
     """
 
     name: str
@@ -40,8 +40,8 @@ class Tables(NamedTuple):
 
     Attributes:
         rows: format → dialect → raw value → row. The dialect "" is the format's own provider.
-        apis: format → dialect → API; a dialect that is nobody's in particular has none.
-        shared: format → raw value → row: what servers of the format say whatever their name.
+        apis: format → dialect → API; a dialect without a provider has none.
+        shared: format → raw value → row, for any server of the format.
     """
 
     rows: Mapping[str, Mapping[str, Mapping[str, Row]]]
@@ -49,18 +49,15 @@ class Tables(NamedTuple):
     shared: Mapping[str, Mapping[str, Row]]
 
     def fallback(self, format_: str) -> Mapping[str, Row]:
-        """Return what a raw value means that a dialect of the format has no row of."""
-        own = self.shared.get(format_, {})
-        return {**own, **self.shared.get(CHAT, {}), **own}
+        """Return the rows for raw values that a dialect of the format has no row of."""
+        format_rows = self.shared.get(format_, {})
+        return {**format_rows, **self.shared.get(CHAT, {}), **format_rows}
 
     def lookup(self, format_: str, dialect: str) -> Mapping[str, Row]:
-        """Return the table by which a reply in a dialect is read.
-
-        Its own rows before all others.
-        """
-        known = self.rows[format_]
-        own = known.get(dialect) or known.get(COMPATIBLE) or known[""]
-        return {**own, **self.fallback(format_), **own}
+        """Return the table for replies in a dialect; its own rows win over shared ones."""
+        dialects = self.rows[format_]
+        dialect_rows = dialects.get(dialect) or dialects.get(COMPATIBLE) or dialects[""]
+        return {**dialect_rows, **self.fallback(format_), **dialect_rows}
 
 
 def tables(format_: str) -> Mapping[str, Mapping[str, Row]]:
@@ -69,7 +66,7 @@ def tables(format_: str) -> Mapping[str, Mapping[str, Row]]:
 
 
 def shared(format_: str) -> Mapping[str, Row]:
-    """Return the rows by raw value that servers of a format share, whatever their name."""
+    """Return the rows by raw value that all servers of a format share."""
     return _shipped().shared.get(format_, {})
 
 
@@ -80,63 +77,63 @@ def apis(format_: str) -> Mapping[str, Api]:
 
 @cache
 def rows_of(format_: str, dialect: str) -> Mapping[str, Row]:
-    """Return the table by which a reply is read.
+    """Return the table for replies in a dialect: its own rows, then shared ones.
 
-    The dialect's own rows, then those that compatible servers share.
-
-    An unknown dialect is that of a server nobody named, or else of the format's own provider.
+    An unknown dialect is read as that of a compatible server, or else of the format's own provider.
     """
     return _shipped().lookup(format_, dialect)
 
 
 @cache
 def private(format_: str, dialect: str) -> Mapping[str, Row]:
-    """Return the words of a dialect that nobody else says."""
-    found = _shipped()
+    """Return the rows of a dialect that no other server has."""
+    package_tables = _shipped()
     return {
         raw: row
-        for raw, row in found.rows[format_].get(dialect, {}).items()
-        if raw not in found.shared[format_]
+        for raw, row in package_tables.rows[format_].get(dialect, {}).items()
+        if raw not in package_tables.shared[format_]
     }
 
 
 def with_fallback(format_: str, rows: Mapping[str, Row]) -> Mapping[str, Row]:
-    """Return a table of a format, and what compatible servers share after it."""
+    """Return a table of a format with the shared rows of compatible servers after it."""
     return {**rows, **_shipped().fallback(format_), **rows}
 
 
 @cache
 def _shipped() -> Tables:
-    return read(shipped())
+    return read_tables(shipped())
 
 
-def read(folder: Traversable) -> Tables:
+def read_tables(folder: Traversable) -> Tables:
     """Read the tables of a folder.
 
     Raises:
-        ValueError: a line is wrong; the message begins with its file and number.
+        ValueError: a line is invalid; the message begins with its file and number.
     """
-    own, shared = _own(folder)
+    own_rows, shared = _declared_rows(folder)
     rows: dict[str, dict[str, Mapping[str, Row]]] = {}
     apis: dict[str, dict[str, Api]] = {}
-    for place, (format_, dialect, includes, *api) in lines(folder, "dialects.tsv", range(3, 7)):
-        known, named = rows.setdefault(format_, {}), apis.setdefault(format_, {})
-        if dialect in known:
-            raise ValueError(f"{place}: {format_!r} already has a dialect {dialect!r}")
-        found: dict[str, Row] = {}
-        for each in includes.split():
-            source, _, part = each.partition("/")
+    for location, (format_, dialect, includes, *api) in lines(folder, "dialects.tsv", range(3, 7)):
+        dialect_rows, dialect_apis = rows.setdefault(format_, {}), apis.setdefault(format_, {})
+        if dialect in dialect_rows:
+            raise ValueError(f"{location}: {format_!r} already has a dialect {dialect!r}")
+        inherited: dict[str, Row] = {}
+        for include in includes.split():
+            source, _, part = include.partition("/")
             if part not in rows.get(source, {}):
-                raise ValueError(f"{place}: no row of {each!r} above it")
-            found |= {raw: row for raw, row in rows[source][part].items() if raw not in found}
-        known[dialect] = found | own.get(format_, {}).get(dialect, {})
+                raise ValueError(f"{location}: no row of {include!r} above it")
+            inherited |= {
+                raw: row for raw, row in rows[source][part].items() if raw not in inherited
+            }
+        dialect_rows[dialect] = inherited | own_rows.get(format_, {}).get(dialect, {})
         if api:
-            home = named.get("")
+            home = dialect_apis.get("")
             paths = api[1:] + ([home.path, home.stream_path][len(api) - 1 :] if home else [])
             if len(paths) != 2:
-                raise ValueError(f"{place}: path or stream_path is missing")
-            named[dialect] = Api(api[0], *paths)
-    for format_, dialects in own.items():
+                raise ValueError(f"{location}: path or stream_path is missing")
+            dialect_apis[dialect] = Api(api[0], *paths)
+    for format_, dialects in own_rows.items():
         if unknown := dialects.keys() - rows.get(format_, {}).keys():
             raise ValueError(
                 f"stop_reasons.tsv: {format_!r} has rows of {sorted(unknown)}, which "
@@ -148,38 +145,40 @@ def read(folder: Traversable) -> Tables:
 _Rows = dict[str, dict[str, dict[str, Row]]]
 
 
-def _own(folder: Traversable) -> tuple[_Rows, dict[str, dict[str, Row]]]:
-    """Return format → dialect → raw value → row, as they stand in the file.
+def _declared_rows(folder: Traversable) -> tuple[_Rows, dict[str, dict[str, Row]]]:
+    """Return the file's rows, format → dialect → raw value → row, and the shared rows.
 
-    And format → raw value → shared row.
+    The latter by format and raw value.
     """
-    found: _Rows = {}
+    rows_by_format: _Rows = {}
     shared: dict[str, dict[str, Row]] = {}
-    for place, (format_, dialect, raw, *cells) in lines(folder, "stop_reasons.tsv", range(8, 10)):
-        rows = found.setdefault(format_, {}).setdefault(dialect, {})
+    for location, (format_, dialect, raw, *cells) in lines(
+        folder, "stop_reasons.tsv", range(8, 10)
+    ):
+        rows = rows_by_format.setdefault(format_, {}).setdefault(dialect, {})
         if raw in rows:
-            raise ValueError(f"{place}: {raw!r} already has a row")
+            raise ValueError(f"{location}: {raw!r} already has a row")
         try:
             row = rows[raw] = _row(*cells[:5])
             is_shared = _is_shared(*cells[5:])
         except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
-        # The empty word says what an end without a reason means: to who says it alone.
+            raise ValueError(f"{location}: {error}") from error
+        # The empty word, an end without a reason, is never shared.
         if raw and (is_shared or dialect in ("", COMPATIBLE)):
             shared.setdefault(format_, {}).setdefault(raw, row)
-    return found, shared
+    return rows_by_format, shared
 
 
 def _is_shared(cell: str = "") -> bool:
     if cell not in ("", "shared"):
-        raise ValueError(f"shared is 'shared' or nothing, not {cell!r}")
+        raise ValueError(f"shared must be 'shared' or empty, not {cell!r}")
     return cell == "shared"
 
 
 @cache  # many values have one meaning: it halves the time of loading
 def _row(normalized: str, incomplete: str, resume: str, detail: str, source: str) -> Row:
     if incomplete not in ("yes", "no"):
-        raise ValueError(f"incomplete is 'yes' or 'no', not {incomplete!r}")
+        raise ValueError(f"incomplete must be 'yes' or 'no', not {incomplete!r}")
     terminal = normalized != "skip"
     reason = StopReason(normalized) if terminal else StopReason.MISSING
     return Row(reason, incomplete == "yes", Resume(resume), detail or None, source, terminal)

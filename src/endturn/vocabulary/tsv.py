@@ -1,6 +1,6 @@
 """Tables of the package's `data` folder.
 
-A line each row, a tab between two cells, `#` before what is for people.
+One row per line, a tab between two cells; lines with `#` are comments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lines(folder: Traversable, name: str, widths: range) -> Iterator[tuple[str, 
     """Yield each row's file and line number, then its cells. The first line names the columns.
 
     Args:
-        widths: how many cells a row may have.
+        widths: the numbers of cells that a row may have.
 
     Raises:
         ValueError: a row has another number of cells.

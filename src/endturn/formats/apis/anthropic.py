@@ -1,4 +1,4 @@
-"""The Messages API of Anthropic, and of those who speak it."""
+"""The Messages API of Anthropic and compatible servers."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class AnthropicReader:
         self._has_reason = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
-        """The parts of an event or a body."""
+        """Yield the parts of an event or a body."""
         # GitHub Copilot's proxy sends `[DONE]` in place of `message_stop`, older vLLM after it.
         if event == DONE:
             if self._has_reason:
@@ -166,14 +166,14 @@ class AnthropicReader:
                 self._block_types[offset] = "text"
                 yield Text(plain_text)
             else:
-                finished = (
+                plain_calls = (
                     ()
                     if self._keep or kind != _CLIENT_CALL
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
-                if finished:
-                    yield FinishedCalls(finished)
-                for index, block in enumerate(run[len(finished) :], offset + len(finished)):
+                if plain_calls:
+                    yield FinishedCalls(plain_calls)
+                for index, block in enumerate(run[len(plain_calls) :], offset + len(plain_calls)):
                     yield from self._block(index, block)
                     if kind == _CLIENT_CALL:
                         yield ToolCallPart(index, closed=True)
@@ -228,10 +228,15 @@ class AnthropicReader:
             )
 
     def _reason(self, holder: Any) -> Iterator[Part]:
-        raw, matched = member(holder, "stop_reason"), text_or_none(member(holder, "stop_sequence"))
+        raw, stop_sequence = (
+            member(holder, "stop_reason"),
+            text_or_none(member(holder, "stop_sequence")),
+        )
         self._has_reason = self._has_reason or raw_text(raw) is not None
         yield Reason(
-            raw, detail=matched or text_or_none(member(member(holder, "stop_details"), "category"))
+            raw,
+            detail=stop_sequence
+            or text_or_none(member(member(holder, "stop_details"), "category")),
         )
 
     def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
@@ -254,12 +259,12 @@ def _plain_call(block: Json) -> tuple[Any, Any, Any]:
 
 
 def _piece(value: Any) -> Any:
-    """Return a piece of a block; a number stands for the text that it was."""
+    """Return a piece of a block; a number is turned back into its text."""
     return as_text(value) if isinstance(value, bool | int | float) else value
 
 
 def _rows_of(ctx: Context) -> Mapping[str, Row]:
-    # Anthropic's own client for Bedrock speaks InvokeModel too.
+    # Anthropic's own client for Bedrock uses InvokeModel too.
     dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
     rows = rows_of(NAME, dialect)
     return {**rows, **_COMPACTION_ROWS} if ctx.request.compaction else rows
@@ -328,37 +333,39 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
     Tool results that follow each other are one message.
     """
-    written: list[Json] = []
+    api_messages: list[Json] = []
     results: list[Json] | None = None  # the content of the last message, where it holds results
-    for message, own in conversation(messages, NAME):
+    for message, native_blocks in conversation(messages, NAME):
         if message.role == "tool":
-            content = [*own] if own else [_result(message)]
+            content = [*native_blocks] if native_blocks else [_result(message)]
             if results is None:
                 results = content
-                written.append({"role": "user", "content": results})
+                api_messages.append({"role": "user", "content": results})
             else:
                 results += content
         elif message.role == "assistant":
-            blocks = _answer(message, own)
-            is_text = isinstance(message.content, str) and not own and not message.tool_calls
+            blocks = _answer(message, native_blocks)
+            is_text = (
+                isinstance(message.content, str) and not native_blocks and not message.tool_calls
+            )
             if blocks:
-                written.append(
+                api_messages.append(
                     {"role": "assistant", "content": message.content if is_text else blocks}
                 )
                 results = None
-        elif own:
-            written += own
+        elif native_blocks:
+            api_messages += native_blocks
             results = None
         elif message.role == "user" and message.content != []:
-            written.append({"role": "user", "content": message.content})
+            api_messages.append({"role": "user", "content": message.content})
             results = None
-    return written
+    return api_messages
 
 
-def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
     """The blocks of an assistant's message."""
-    if own:
-        return replayable_blocks(own, message.tool_calls)
+    if native_blocks:
+        return replayable_blocks(native_blocks, message.tool_calls)
     calls = [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
         for call in message.tool_calls
@@ -416,7 +423,7 @@ def _message(response: ChatResponse, stop: str | None) -> Json:
 
 
 def _usage(usage: Usage | None) -> Json:
-    """Return the figures of a response; the API always says how much was used."""
+    """Return the usage of a response, which the API always reports."""
     usage = usage or Usage()
     thinking = present({"thinking_tokens": usage.reasoning_tokens})
     return present(

@@ -69,7 +69,7 @@ NAME: Final = "bedrock_converse"
 
 
 class ConverseReader:
-    """Reads events, each an object of one member, or one whole body. boto3 gives blobs as bytes."""
+    """Reads events, each an object of one member, or one whole body. In boto3, blobs are bytes."""
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
@@ -77,13 +77,15 @@ class ConverseReader:
         self._client_blocks: dict[int, bool] = {}
 
     def __call__(self, event: Any) -> Iterator[Part]:
-        """The parts of an event or a body."""
+        """Yield the parts of an event or a body."""
         for name, payload in event.items() if isinstance(event, dict) else ():
             match name:
                 case "contentBlockDelta":
                     yield from self._delta(_index(payload), member(payload, "delta"))
                 case "contentBlockStart":
-                    yield from self._start(_index(payload), member(payload, "start"), closed=False)
+                    yield from self._start(
+                        _index(payload), member(payload, "start"), is_closed=False
+                    )
                 case "contentBlockStop":
                     if self._client_blocks.get(index := _index(payload)):
                         yield ToolCallPart(index, closed=True)
@@ -107,14 +109,14 @@ class ConverseReader:
             if plain_text is not None:
                 yield Text(plain_text)
             else:
-                finished = (
+                plain_calls = (
                     ()
                     if self._keep or kind != "toolUse"
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
-                if finished:
-                    yield FinishedCalls(finished)
-                yield from self._blocks(run[len(finished) :], offset + len(finished))
+                if plain_calls:
+                    yield FinishedCalls(plain_calls)
+                yield from self._blocks(run[len(plain_calls) :], offset + len(plain_calls))
             offset += len(run)
 
     def _blocks(self, blocks: Sequence[Any], first_index: int) -> Iterator[Part]:
@@ -130,9 +132,9 @@ class ConverseReader:
                 yield Text(block_text)
             if (reasoning := member(block, "reasoningContent")) is not None:
                 yield Reasoning(as_text(member(member(reasoning, "reasoningText"), "text")))
-            yield from self._start(index, block, closed=True)
+            yield from self._start(index, block, is_closed=True)
 
-    def _start(self, index: int, block: Any, *, closed: bool) -> Iterator[Part]:
+    def _start(self, index: int, block: Any, *, is_closed: bool) -> Iterator[Part]:
         """A block begins, or is there: an object with one member, named after its kind."""
         tool_use = call_in(block)
         self._client_blocks[index] = tool_use is not None
@@ -146,7 +148,7 @@ class ConverseReader:
                 tool_use["toolUseId"],
                 name,
                 "" if call_input is None else call_input,
-                closed=closed,
+                closed=is_closed,
             )
             block = {**block, "toolUse": tool_use}
         if self._keep and isinstance(block, dict):
@@ -201,24 +203,24 @@ def _reason(holder: Any) -> Part:
     # The stop sequence is reported only if the request asked for it:
     # additionalModelResponseFieldPaths ["/stop_sequence"], and for streams
     # ["/delta/stop_sequence"], since the fields are those of the model's own last event.
-    matched, fields = None, member(holder, "additionalModelResponseFields")
+    stop_sequence, fields = None, member(holder, "additionalModelResponseFields")
     if fields is not None:
-        matched = text_or_none(
+        stop_sequence = text_or_none(
             member(fields, "stop_sequence") or member(member(fields, "delta"), "stop_sequence")
         )
-    return Reason(member(holder, "stopReason"), detail=matched)
+    return Reason(member(holder, "stopReason"), detail=stop_sequence)
 
 
 def _figures(holder: Any) -> Iterator[Part]:
     if (totals := usage_in(NAME, member(holder, "usage"))) is not None:
         yield Tokens(totals)
-    # Where a prompt router was asked, the model that it chose; the API names no other.
+    # The model that a prompt router chose; the API names no other.
     if (router := member(member(holder, "trace"), "promptRouter")) is not None:
         yield Head(model=text_or_none(member(router, "invokedModelId")))
 
 
 def error_event(name: str, payload: Any) -> Json | None:
-    """An exception event as an error, its type beside its message; None for any other event."""
+    """Return an exception event as an error with its type; None for any other event."""
     if not name.endswith("Exception") and not text(member(payload, "message")):
         return None
     return {**(payload if isinstance(payload, dict) else {}), "type": name}
@@ -245,7 +247,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
 
 
 def _failed(data: Any) -> Any:
-    """The exception that stands where an answer should."""
+    """Return the exception in place of an answer; None if there is none."""
     errors = (error_event(*event) for event in (data.items() if isinstance(data, dict) else ()))
     return next(filter(None, errors), None)
 
@@ -256,7 +258,7 @@ def _failed(data: Any) -> Any:
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """Write the body of POST /model/…/converse.
 
-    The path names the model, and says whether to stream.
+    The path has the model, and requests a stream or not.
     """
     system = [
         part
@@ -312,38 +314,40 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
     Messages of one role that follow each other are one.
     """
-    written: list[Json] = []
+    api_messages: list[Json] = []
     role = ""  # of the last message
-    for message, own in conversation(messages, NAME):
+    for message, native_blocks in conversation(messages, NAME):
         if message.role == "system":
-            if own:
-                written += own
+            if native_blocks:
+                api_messages += native_blocks
                 role = ""
             continue
         if message.role == "assistant":
-            blocks = _answer(message, own)
+            blocks = _answer(message, native_blocks)
         elif message.role == "tool":
-            blocks = [*own] if own else [_result(message)]
+            blocks = [*native_blocks] if native_blocks else [_result(message)]
         else:
             blocks = content_parts(message.content, _text_block)
         if not blocks:
             continue
         next_role = "assistant" if message.role == "assistant" else "user"
         if next_role == role:
-            written[-1]["content"] += blocks
+            api_messages[-1]["content"] += blocks
         else:
-            written.append({"role": next_role, "content": blocks})
+            api_messages.append({"role": next_role, "content": blocks})
         role = next_role
-    return written
+    return api_messages
 
 
-def _answer(message: Message, own: Iterable[Json] | None) -> list[Json]:
+def _answer(message: Message, native_blocks: Iterable[Json] | None) -> list[Json]:
     """The blocks of an assistant's message.
 
-    A type that some models give a call is none that the API takes.
+    Some models add a type to a call, which the API refuses.
     """
-    if own:
-        return [_untyped(block) for block in replayable_blocks(own, message.tool_calls)]
+    if native_blocks:
+        return [
+            _without_type(block) for block in replayable_blocks(native_blocks, message.tool_calls)
+        ]
     calls = [
         {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
         for call in message.tool_calls
@@ -357,7 +361,7 @@ def _result(message: Message) -> Json:
     return {"toolResult": {**result, "status": "error"} if message.is_error else result}
 
 
-def _untyped(block: Json) -> Json:
+def _without_type(block: Json) -> Json:
     tool_use = call_in(block)
     return (
         block

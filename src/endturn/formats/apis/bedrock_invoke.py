@@ -141,8 +141,8 @@ REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
     "": _undisputed_rows(_TABLES.values()),
     **_TABLES,
 }
-"""family → raw value → row; under "" what no two families dispute. A response is judged by its
-family's own table."""
+"""family → raw value → row; under "" the rows on which all families agree. A response is read with
+its family's own table."""
 
 _ROWS: Final = with_fallback(NAME, REASONS[""])
 
@@ -150,7 +150,7 @@ _ROWS: Final = with_fallback(NAME, REASONS[""])
 def _family_name(model: str) -> str | None:
     """The family of a model's id, also of an inference profile's and an ARN.
 
-    Of a dialect, that; None: not known.
+    The name of a dialect is returned as it is. None for an unknown model.
     """
     if model in _FAMILIES:
         return model
@@ -233,7 +233,7 @@ _METRICS: Final = "amazon-bedrock-invocationMetrics"
 """The member that Bedrock adds to a stream's last event, whatever the family."""
 
 _GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
-"""The member by which a body, or a stream's last event, says what a guardrail did: NONE or
+"""The member by which a body, or a stream's last event, reports a guardrail's action: NONE or
 INTERVENED."""
 
 _GUARDRAIL_ROW: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
@@ -250,7 +250,7 @@ _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-to
 class InvokeReader:
     """The reader of Bedrock's envelope around a family's events.
 
-    It passes what is inside on to the reader of the family's format.
+    It passes the content to the reader of the family's format.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
@@ -259,7 +259,7 @@ class InvokeReader:
         self._reader: Reader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
-        """The parts of an event, of a body, or of a body with its headers."""
+        """Yield the parts of an event, of a body, or of a body with its headers."""
         payload = _payload_of(event)
         if (
             self._reader is not None
@@ -303,7 +303,7 @@ class InvokeReader:
     def _family(self, payload: Json) -> _Family | None:
         """Return the family of a response: by its shape, else by the model's id.
 
-        Some models speak two formats, so the shape wins; between text formats the id is the better
+        Some models have two formats, so the shape wins; between text formats the id is the better
         evidence.
         """
         by_model, by_shape = (
@@ -318,7 +318,7 @@ class InvokeReader:
 def _payload_of(event: Any) -> Any:
     """Return the JSON that an event or a body wraps.
 
-    Boto3 gives a chunk's bytes as they are, JSON has them in base64.
+    Boto3 has a chunk's bytes, JSON has them in base64.
     """
     if member(event, "ResponseMetadata") is not None:
         return member(event, "body")
@@ -336,7 +336,7 @@ def _payload_of(event: Any) -> Any:
 
 
 def _error_event(payload: Json) -> Json | None:
-    """An exception as an error, its type beside its message."""
+    """Return an exception as an error with its type; None if the payload is none."""
     name = next(iter(payload), "")
     return bedrock_converse.error_event(name, payload[name]) if name.endswith("Exception") else None
 
@@ -385,10 +385,10 @@ def _shape_error(data: Any, is_body: bool) -> str | None:
         return family.inner.shape_error(payload, is_body)
     if isinstance(payload, dict) and not is_body:
         return None
-    expected = "the body of an invoked model is an object of its family's format"
+    message = "the body of an invoked model is an object of its family's format"
     if not is_body:
-        expected = "an event of an invoked model's stream is a chunk that holds one JSON object"
-    return f"{expected}, not {shortened(repr(data), 80)}"
+        message = "an event of an invoked model's stream is a chunk that holds one JSON object"
+    return f"{message}, not {shortened(repr(data), 80)}"
 
 
 def _failed(data: Any) -> Any:

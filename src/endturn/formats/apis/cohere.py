@@ -1,9 +1,9 @@
-"""Cohere's chat API: v2, which our client speaks and a scripted server answers.
+"""Cohere's chat API: v2, of our client and of scripted servers.
 
 V1's requests, bodies and events too.
 
 A v2 reply is a message of content (text, thinking), a plan and calls; v1's holds a text and calls.
-Events tell them in pieces. Over HTTP, v1 streams lines of JSON where v2 streams server-sent events;
+Events hold them in pieces. Over HTTP, v1 streams lines of JSON, v2 server-sent events;
 Bedrock's Command R speaks v1 within AWS's messages. Whoever has v1's events, each as an object,
 reads them here: the dialect "v1" is its words.
 """
@@ -81,7 +81,7 @@ class CohereReader:
         self._has_text = False
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
-        """The parts of an event or a body."""
+        """Yield the parts of an event or a body."""
         delta = member(event, "delta")
         message = member(delta, "message")
         match member(event, "type") or member(event, "event_type"):
@@ -133,7 +133,7 @@ class CohereReader:
                 yield from self._body(event)
 
     def _body(self, body: Any) -> Iterator[Part]:
-        """A body of either version, or an error in its place."""
+        """Yield the parts of a body of either version, or of an error in its place."""
         message = member(body, "message")
         is_v2 = isinstance(message, Mapping)
         if not is_v2 and (error := member(body, "error") or (body if text(message) else None)):
@@ -159,10 +159,10 @@ class CohereReader:
         is_closed = None if raw_text(reason) is None else True
         tool_calls = items(member(holder, "tool_calls"))
         if is_closed and not self._keep and len(tool_calls) > 1:
-            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
-            self._call_count += len(finished)
-            yield FinishedCalls(finished)
-            tool_calls = tool_calls[len(finished) :]
+            plain_calls = finished_calls(map(_plain_call, tool_calls[:-1]))
+            self._call_count += len(plain_calls)
+            yield FinishedCalls(plain_calls)
+            tool_calls = tool_calls[len(plain_calls) :]
         for raw in tool_calls:
             call = self._call(raw, is_closed)
             if is_closed is None:
@@ -207,12 +207,12 @@ class CohereReader:
             yield Block("message", {"tool_plan": piece})
 
     def _citations(self, citations: Any) -> Iterator[Part]:
-        """Citations of a body, or the one of an event."""
+        """Yield the citations of a body, or the one of an event."""
         if entries := [entry for entry in _as_list(citations) if isinstance(entry, Mapping)]:
             yield Block("message", {"citations": entries})
 
-    def _call(self, call: Any, closed: bool | None = None) -> ToolCallPart:
-        """A call that begins.
+    def _call(self, call: Any, is_closed: bool | None = None) -> ToolCallPart:
+        """Return a call at its start.
 
         V2's is a `function` with `arguments` in JSON, v1's has `parameters` and no id.
         """
@@ -225,7 +225,7 @@ class CohereReader:
             id_,
             text(member(function, "name")),
             "" if call_arguments is None else call_arguments,
-            closed=closed,
+            closed=is_closed,
         )
 
     def _head(self, holder: Any) -> Part:
@@ -261,7 +261,7 @@ def _first_entry(value: Any) -> Any:
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
-    """The one message, in v2's shape whatever the version."""
+    """Yield the one message, in v2's shape for both versions."""
     blocks = fold.blocks
     message_members = blocks.pop("message", {})
     calls = []
@@ -284,7 +284,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
 
 
 def _failed(data: Any) -> Any:
-    """The error that stands where an answer should; `message-end` has it in its delta."""
+    """Return the error in place of an answer; `message-end` has it in its delta."""
     message, kind = member(data, "message"), member(data, "type")
     if (
         kind == "error"

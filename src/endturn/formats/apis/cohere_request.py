@@ -1,4 +1,4 @@
-"""Requests of Cohere's chat API, v2 and v1, and what of an answer they send back."""
+"""Requests of Cohere's chat API, v2 and v1, and the parts of an answer that they send back."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def _body(request: Request, stream: bool) -> Json:
 
 
 def _tools(request: Request) -> tuple[list[Json], str | None]:
-    """The tools that are offered, and the choice.
+    """Return the tools, and the choice.
 
-    A tool that is chosen by its name is offered alone.
+    A tool that the choice names is the only one.
     """
     choice = request.tool_choice
-    offered = [tool for tool in request.tools if tool.name == choice] or request.tools
-    if choice == "auto" or not offered:
-        return [function_tool(tool) for tool in offered], None
-    return [function_tool(tool) for tool in offered], "NONE" if choice == "none" else "REQUIRED"
+    tools = [tool for tool in request.tools if tool.name == choice] or request.tools
+    if choice == "auto" or not tools:
+        return [function_tool(tool) for tool in tools], None
+    return [function_tool(tool) for tool in tools], "NONE" if choice == "none" else "REQUIRED"
 
 
 def _response_format(format_: Json | None) -> Json | None:
@@ -76,43 +76,43 @@ def _response_format(format_: Json | None) -> Json | None:
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
-    written: list[Json] = []
-    for message, own in conversation(messages, _NAME):
+    api_messages: list[Json] = []
+    for message, native_blocks in conversation(messages, _NAME):
         if message.role == "assistant":
-            written += _answer(message, own)
-        elif own:
-            written += own
+            api_messages += _answer(message, native_blocks)
+        elif native_blocks:
+            api_messages += native_blocks
         elif message.role == "tool":
             id_ = message.tool_call_id or ""
-            written.append({"role": "tool", "tool_call_id": id_, "content": message.content})
+            api_messages.append({"role": "tool", "tool_call_id": id_, "content": message.content})
         else:
-            written.append({"role": message.role, "content": message.content})
-    return written
+            api_messages.append({"role": message.role, "content": message.content})
+    return api_messages
 
 
-def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
-    """An assistant's message; nothing where it says nothing."""
-    if own and replays_message(message, own):
-        return _replay_message(message, own)
+def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
+    """Return an assistant's message in a list, which is empty if the message is."""
+    if native_blocks and replays_message(message, native_blocks):
+        return _replay_message(message, native_blocks)
     calls = [function_call(call, written_arguments(call)) for call in message.tool_calls]
     content = message.content if message.text.strip() else None
-    written = present({"role": "assistant", "content": content, "tool_calls": calls or None})
-    return [written] if len(written) > 1 else []
+    api_message = present({"role": "assistant", "content": content, "tool_calls": calls or None})
+    return [api_message] if len(api_message) > 1 else []
 
 
-def _replay_message(message: Message, own: Sequence[Json]) -> list[Json]:
-    written = without_lost_calls(message, own[0])
-    content = written.get("content")
+def _replay_message(message: Message, native_blocks: Sequence[Json]) -> list[Json]:
+    api_message = without_lost_calls(message, native_blocks[0])
+    content = api_message.get("content")
     if isinstance(content, list):
-        content = written["content"] = [part for part in content if _has_content(part)]
+        content = api_message["content"] = [part for part in content if _has_content(part)]
     visible = text(content).strip() or any(
         member(part, "type") != "thinking" for part in items(content)
     )
     if not content:
-        written.pop("content", None)
-    if "tool_calls" not in written:
-        written.pop("tool_plan", None)
-    return [written] if "tool_calls" in written or visible else []
+        api_message.pop("content", None)
+    if "tool_calls" not in api_message:
+        api_message.pop("tool_plan", None)
+    return [api_message] if "tool_calls" in api_message or visible else []
 
 
 def _has_content(part: Any) -> bool:
@@ -145,7 +145,7 @@ def unfinished(message: Json, answer_text: str | None) -> Json:
 
 
 def _body_v1(request: Request, stream: bool) -> Json:
-    """The body of v1, which has no choice of tools at all."""
+    """Write the body of v1, which has no tool choice."""
     tools = () if request.tool_choice == "none" else request.tools
     members = {
         "model": request.model or None,
@@ -218,11 +218,11 @@ def _conversation_v1(messages: tuple[Message, ...]) -> Json:
 
 
 def _tool_v1(tool: Tool) -> Json:
-    """A tool with its parameters one by one: v1 knows no schema of the whole."""
+    """Return a tool with its parameters one by one: v1 has no schema for all of them."""
     required, properties = items(tool.parameters.get("required")), tool.parameters.get("properties")
-    written: Json = {"name": tool.name, "description": tool.description}
+    api_tool: Json = {"name": tool.name, "description": tool.description}
     if isinstance(properties, dict) and properties:
-        written["parameter_definitions"] = {
+        api_tool["parameter_definitions"] = {
             name: {
                 "description": text(member(value, "description")),
                 "type": _TYPES_V1.get(text(member(value, "type")), "str"),
@@ -230,4 +230,4 @@ def _tool_v1(tool: Tool) -> Json:
             }
             for name, value in properties.items()
         }
-    return written
+    return api_tool

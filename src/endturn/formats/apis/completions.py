@@ -3,8 +3,8 @@
 OpenAI's legacy completions, and a dialect for every service with its own.
 
 A reply is an answer, or lists several: each with a text, and a reason once it stops. Beside them
-stand figures of usage, or an error. An event of a stream is read as a body is. `SHAPES` says where
-a service has what.
+are figures of usage, or an error. An event of a stream is read like a body. `SHAPES` has the
+members of each service.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Shape:
     Of several paths the first counts that holds a value.
 
     Attributes:
-        markers: members by any of which a reply of this shape is known.
+        markers: members of which a reply of this shape has at least one.
         answers: the member that lists the answers; "" where the reply is the answer.
-        index: an answer's member that says which it is; "" where its place does.
+        index: an answer's member with its index; "" if its position is the index.
         text, reason, stop_sequence: an answer's text, its stop reason, and the stop sequence that
             matched.
-        usage: field of Usage → where its figure stands, first from the answer, then from the reply.
+        usage: field of Usage → paths of its figure, first from the answer, then from the reply.
         id, model: the response's id and model.
     """
 
@@ -79,7 +79,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         index="index",
         text="text",
         reason="finish_reason",
-        # vLLM: the stop string, or a token's number, which says nothing to a reader
+        # vLLM: the stop string, or a token's number, which is left out
         stop_sequence="stop_reason",
         usage={
             "input_tokens": ("usage.prompt_tokens",),
@@ -187,13 +187,13 @@ def _path_reader(path: str) -> Callable[[Any], Any]:
 
 
 def _text(answer: Any) -> Any:
-    """A choice's text, or an event of Writer's, which is nothing but its `value`."""
+    """Return a choice's text, or the `value` of an event of Writer's."""
     value = member(answer, "text")
     return member(answer, "value") if value is None else value
 
 
 def _tgi_text(answer: Any) -> Any:
-    """A body's whole text, or an event's token.
+    """Return a body's whole text, or an event's token.
 
     Special ones, such as the end's, are no part of the text.
     """
@@ -280,7 +280,7 @@ class CompletionsReader:
         )
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
-        """The parts of an event or a body."""
+        """Yield the parts of an event or a body."""
         head = next(iter(event), None) if isinstance(event, list) else event
         dialect = (
             self._dialect if _has(head, self._shape.markers) else shape_of(head, self._ctx.dialect)
@@ -356,7 +356,7 @@ def error_in(reply: Any) -> Any:
 
 
 def _failed(data: Any) -> Any:
-    """The error that stands where an answer should."""
+    """Return the error in place of an answer; None if there is none."""
     first = next(iter(data), None) if isinstance(data, list) else data
     error = error_in(first)
     return (

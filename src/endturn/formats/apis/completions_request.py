@@ -53,7 +53,7 @@ _MEMBERS: Final[Mapping[str, _Members]] = {
 """dialect → its members, in the order in which a request of an unknown dialect is tried."""
 
 _PATH_STREAMS: Final = frozenset({"tgi", "watsonx"}) | (BEDROCK - {"command"})
-"""The dialects in which the path says whether to stream."""
+"""The dialects whose path requests a stream or not."""
 _CLAUDE_LIMIT: Final = 4_096
 """The limit of a request that has none, for Claude's text format, which demands one."""
 
@@ -80,7 +80,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if stream and dialect not in _PATH_STREAMS:
         body["stream"] = True
         if is_openai:
-            # Without usage, a used-up budget cannot be told from an answer that fits.
+            # Without usage, an answer that filled its limit looks like a complete one.
             body["stream_options"] = {"include_usage": True}
     return with_extra(body, request.extra)
 
@@ -159,7 +159,7 @@ def dialect_of(body: Mapping[str, Any]) -> str:
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """Return what a call of an SDK, or a request body of any dialect, asks for.
+    """Summarize a call of an SDK, or a request body of any dialect.
 
     Of several prompts, the first text counts. Token numbers are no text.
     """

@@ -66,7 +66,7 @@ NAME: Final = "gemini"
 
 _TEXT_MEMBERS: Final = frozenset({"text", "thought"})
 _PLAIN_CALL: Final = frozenset({"id", "name", "args"})
-"""The members of a call that comes whole."""
+"""The members of a call that comes in one piece."""
 _RESPONSE_MEMBERS: Final = (
     "candidates",
     "promptFeedback",
@@ -74,7 +74,7 @@ _RESPONSE_MEMBERS: Final = (
     "modelVersion",
     "responseId",
 )
-"""The members of a response: what has none of them is something else."""
+"""The members of a response, of which it has at least one."""
 _SDK_MEMBERS: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
 """Members that show that the SDK has dumped a response by its own names."""
 _TOKEN_COUNTS: Final = (
@@ -184,18 +184,18 @@ class GeminiReader:
             if plain_text is not None:
                 yield Text(plain_text)
                 continue
-            finished = []
+            plain_calls = []
             if kind == "functionCall" and self._open_call is None:
-                finished = finished_calls(
+                plain_calls = finished_calls(
                     map(self._plain_call, run[:-1], count_from(self._call_count))
                 )
-                self._call_count += len(finished)
-                yield FinishedCalls(finished)
-            for part in run[len(finished) :]:
+                self._call_count += len(plain_calls)
+                yield FinishedCalls(plain_calls)
+            for part in run[len(plain_calls) :]:
                 yield from self._part(part, first=False)
 
     def _plain_call(self, part: Json, number: int) -> tuple[Any, Any, Any]:
-        """Return the id, name and arguments of a call that comes whole."""
+        """Return the id, name and arguments of a call that comes in one piece."""
         call = part["functionCall"]
         name, call_args = call["name"], call["args"]
         is_plain = call_args.__class__ is dict and call.keys() <= _PLAIN_CALL
@@ -253,13 +253,17 @@ class GeminiReader:
                 call.block.setdefault(member_name, value)
         is_closed = piece.get("willContinue") is not True
         self._open_call = None if is_closed else call
-        assembled = _arguments(call) if is_closed else None
+        full_arguments = _arguments(call) if is_closed else None
         # Pieces that cannot be assembled leave the call open: it did have arguments.
         yield ToolCallPart(
-            call.key, call.id, call.name, assembled, closed=is_closed and assembled is not None
+            call.key,
+            call.id,
+            call.name,
+            full_arguments,
+            closed=is_closed and full_arguments is not None,
         )
-        if self._keep and call.pieces and assembled is not None:
-            full_call = {**call.block["functionCall"], "args": assembled}
+        if self._keep and call.pieces and full_arguments is not None:
+            full_call = {**call.block["functionCall"], "args": full_arguments}
             yield Block(call.key, {**call.block, "functionCall": full_call}, begins=True)
         elif self._keep:
             yield Block(call.key, part)
@@ -279,9 +283,9 @@ _JSON_PATH: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
 
 
 def _arguments(call: _StreamedCall) -> Json | None:
-    """A call's arguments; None where they are no object, or a piece of them has no place.
+    """Assemble a call's arguments; None if they are no object, or a piece of them has no path.
 
-    Each piece names its place (`$.foo.bar[0]`) and holds one value there. A text comes in several,
+    Each piece has its path (`$.foo.bar[0]`) and one value. A text comes in several pieces,
     one after the other.
     """
     root: Json = {"$": call.arguments_object}
@@ -304,7 +308,7 @@ def _arguments(call: _StreamedCall) -> Json | None:
 
 
 def _put(holder: Any, path: str, value: Any, texts: _Texts) -> None:
-    """Put a value at its place. A text goes on there; a list grows by one at most."""
+    """Put a value at its path. A text is continued; a list grows by one at most."""
     if _JSON_PATH.fullmatch(path) is None:
         raise LookupError(path)
     key: str | int = "$"
@@ -324,10 +328,10 @@ def _put(holder: Any, path: str, value: Any, texts: _Texts) -> None:
 
 
 def _with_json_names(node: Any) -> Any:
-    """A response as JSON has it, of one that the SDK has dumped by its own names."""
+    """Return a response with JSON's names, from one that the SDK has dumped by its own names."""
     if not isinstance(node, dict):
         return [*map(_with_json_names, node)] if isinstance(node, list) else node
-    opaque = ("args", "response")  # what tools are given, and answer
+    opaque = ("args", "response")  # a tool's input and output
     return {
         _camel_case(name): value if name in opaque else _with_json_names(value)
         for name, value in node.items()
@@ -352,11 +356,11 @@ def _word(value: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _usage(figures: Any) -> Usage | None:
-    """Tokens as Google counts them.
+    """Return the usage as Google counts it.
 
     Cached ones are part of the prompt's, a server tool's results are input too.
 
-    Read one by one, for they stand in every chunk.
+    The members are read one by one for speed, since every chunk has them.
     """
     if not isinstance(figures, dict):
         return None
@@ -375,7 +379,7 @@ def _usage(figures: Any) -> Usage | None:
 
 
 def _failed(data: Any) -> Any:
-    """The error that stands where an answer should."""
+    """Return the error in place of an answer; None if there is none."""
     chunks = [
         chunk for chunk in (data if isinstance(data, list) else [data]) if isinstance(chunk, dict)
     ]
@@ -387,7 +391,7 @@ def _failed(data: Any) -> Any:
     )
 
 
-# --- Where a request goes ---
+# --- Paths ---
 
 _PATH: Final = (
     rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?:models/)?(?P<model>(?:(?<=/models/)|tunedModels/"
@@ -398,11 +402,11 @@ _TYPED_MODEL: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|pr
 
 
 def _in_path(model: str) -> str:
-    """A model may be named with what it is: "tunedModels/mine", "endpoints/123"."""
+    """Return a model's path; its name may have a type: "tunedModels/mine", "endpoints/123"."""
     return quote(model) if _TYPED_MODEL.match(model) else f"models/{quote(model, safe='')}"
 
 
-# --- What a request says ---
+# --- Reading requests ---
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -431,13 +435,13 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     )
 
 
-# --- How a request is written ---
+# --- Writing requests ---
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """Write the body of POST …:generateContent.
 
-    The path names the model, and says whether to stream.
+    The path has the model, and requests a stream or not.
     """
     system = [
         part
@@ -494,35 +498,35 @@ def _contents(messages: Iterable[Message]) -> list[Json]:
 
     Tool results that follow each other are one content.
     """
-    written: list[Json] = []
+    contents: list[Json] = []
     references: dict[str, _CallReference] = {}
     after_result = False
-    for message, own in conversation(messages, NAME):
+    for message, native_blocks in conversation(messages, NAME):
         if message.role == "system":
             continue
         if message.role == "assistant":
-            references |= _references_in(message, own)
-            parts = _answer(message, own)
+            references |= _references_in(message, native_blocks)
+            parts = _answer(message, native_blocks)
         elif message.role == "tool":
-            parts = [*own] if own else [_result(message, references)]
+            parts = [*native_blocks] if native_blocks else [_result(message, references)]
         else:
             parts = content_parts(message.content, _text_block)
         if not parts:
             continue
         if after_result and message.role == "tool":
-            written[-1]["parts"] += parts
+            contents[-1]["parts"] += parts
         else:
-            written.append(
+            contents.append(
                 {"role": "model" if message.role == "assistant" else "user", "parts": parts}
             )
         after_result = message.role == "tool"
-    return written
+    return contents
 
 
-def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
     """The parts of an assistant's message."""
-    if own:
-        return replayable_blocks(own, message.tool_calls)
+    if native_blocks:
+        return replayable_blocks(native_blocks, message.tool_calls)
     calls = [
         {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}}
         for call in message.tool_calls
@@ -537,20 +541,24 @@ class _CallReference(NamedTuple):
     id: str | None
 
 
-def _references_in(message: Message, own: Sequence[Json] | None) -> dict[str, _CallReference]:
+def _references_in(
+    message: Message, native_blocks: Sequence[Json] | None
+) -> dict[str, _CallReference]:
     ids = {
         text(first_member(call, "call_id", "toolUseId", "id"))
-        for part in own or ()
+        for part in native_blocks or ()
         if (call := call_in(part))
     }
     return {
-        call.id: _CallReference(call.name, call.id if own is None or call.id in ids else None)
+        call.id: _CallReference(
+            call.name, call.id if native_blocks is None or call.id in ids else None
+        )
         for call in message.tool_calls
     }
 
 
 def _result(message: Message, references: Mapping[str, _CallReference]) -> Json:
-    """The part that is a tool's result; what is no text stands beside it."""
+    """Return a tool result's part, with content other than text in `parts`."""
     id_ = message.tool_call_id or ""
     call = references.get(id_, _CallReference("", id_))
     media = [part for part in items(message.content) if "text" not in part]
@@ -570,7 +578,7 @@ def _text_block(text: str) -> Json:
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
-    # A call of a tool is told by the part, beside a STOP; the full window by a MAX_TOKENS.
+    # A tool call has the reason STOP and a part of its own; a full window has MAX_TOKENS.
     voice=Voice(
         "response-",
         "function-call-",

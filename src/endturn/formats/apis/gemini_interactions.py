@@ -1,6 +1,6 @@
 """The Interactions API of Google.
 
-Models and agents, whose answers are steps, and which the server may keep.
+For models and agents. An answer is a list of steps, and the server may store it.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from endturn.vocabulary import (
 )
 
 NAME: Final = "gemini_interactions"
-# --- Replies: an answer is a list of steps, and one status says what became of it -----------------
+# --- Replies: an answer is a list of steps with one status ----------------------------------------
 
-# A job of the server's goes on when nobody listens; anything else that ends in such a status was
-# cut.
+# A background job continues without a client; any other stream that ends with such a status was
+# truncated.
 _ROWS: Final = rows_of(NAME, "")
 _FOREGROUND: Final = {
     raw: replace(row, terminal=False) if row.resume is Resume.RETRIEVE_SAME_ID else row
@@ -75,7 +75,7 @@ _FOREGROUND: Final = {
 _CLIENT_CALL: Final = "function_call"
 """Steps of other types that end in `_call` are calls of tools that the server runs."""
 _CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "video", "document"})
-"""Types of content: what stands in a step of output, or of the user's input."""
+"""Types of content in a step of output, or of the user's input."""
 _RESUMABLE: Final = (Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN)
 """Ways of resuming that the server offers: a status with one of them is no end."""
 _CONTENT_MEMBERS: Final = {"model_output": "content", "thought": "summary"}
@@ -93,7 +93,7 @@ class InteractionsReader:
     """Reads events, or one whole interaction, of any revision.
 
     The SDK follows continuation tokens by itself, and hands out the streams of all hops as one: an
-    interaction that is created after steps goes on where they stopped.
+    interaction that is created after steps continues them.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
@@ -110,7 +110,7 @@ class InteractionsReader:
         self._has_status = self._is_over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
-        """The parts of an event or a body."""
+        """Yield the parts of an event or a body."""
         kind, place = member(event, "event_type"), self._base + (count(member(event, "index")) or 0)
         if kind == "error":
             if not self._is_over:
@@ -197,17 +197,17 @@ class InteractionsReader:
     def _end(self, interaction: Any, *, is_body: bool) -> Iterator[Part]:
         """The interaction that ends a stream, or that a body is."""
         yield from self._head(interaction)
-        if not self._kinds:  # A body; or a stream whose end alone tells what was said.
+        if not self._kinds:  # A body; or a stream whose end alone has the steps.
             place = 0
             for kind, run in runs(_answer(interaction), lambda step: member(step, "type")):
-                finished = (
+                plain_calls = (
                     []
                     if self._keep or kind != _CLIENT_CALL
                     else finished_calls(map(_plain_call, run[:-1]))
                 )
-                if finished:
-                    yield parts.FinishedCalls(finished)
-                for number, step in enumerate(run[len(finished) :], place + len(finished)):
+                if plain_calls:
+                    yield parts.FinishedCalls(plain_calls)
+                for number, step in enumerate(run[len(plain_calls) :], place + len(plain_calls)):
                     yield from self._start(number, step, is_body=True)
                 place += len(run)
         status, errors = (
@@ -282,7 +282,7 @@ class InteractionsReader:
         # Its positions count from the start of the step's text.
         elif delta_type == "text_annotation_delta":
             piece = {_PIECES: [{"annotations": items(member(delta, "annotations"))}]}
-        else:  # `thought_signature`, or what a server's tool gave
+        else:  # `thought_signature`, or the result of a server's tool
             piece = (
                 {name: delta[name] for name in delta if name != "type"}
                 if isinstance(delta, dict)
@@ -320,7 +320,7 @@ def _answer(interaction: Any) -> Sequence[Any]:
     """
     steps = items(member(interaction, "steps"))
     if member(interaction, "steps") is None:
-        # Before revision 2026-05-20 they are `outputs`: the same, but content stands in no step.
+        # Before revision 2026-05-20 they are `outputs`: the same, but content is not in steps.
         steps = []
         outputs = items(member(interaction, "outputs"))
         for is_content, group in groupby(
@@ -333,7 +333,7 @@ def _answer(interaction: Any) -> Sequence[Any]:
 
 
 def _blocks(fold: Fold) -> Iterator[Json]:
-    """The steps, with what a stream added to each."""
+    """Yield the steps, each with the additions of a stream."""
     for step in fold.blocks.values():
         pieces = [piece for piece in items(step.pop(_PIECES, None)) if isinstance(piece, dict)]
         content_member = _CONTENT_MEMBERS.get(text(step.get("type")))
@@ -345,7 +345,7 @@ def _blocks(fold: Fold) -> Iterator[Json]:
 
 
 def _contents(content: list[Any], pieces: list[Json]) -> list[Any]:
-    """A step's content with what a stream added: text goes on where text stood last."""
+    """Return a step's content with the additions of a stream: a text continues a last text."""
     for is_text, group in groupby(pieces, key=lambda piece: piece.get("type", "text") == "text"):
         last = (
             [content.pop()] if is_text and content and member(content[-1], "type") == "text" else []
@@ -375,9 +375,9 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     if response.text:
         steps.append(output_step(response.text))
     for call in response.tool_calls:
-        written = written_arguments(call) if call.arguments is None else call.arguments
+        arguments = written_arguments(call) if call.arguments is None else call.arguments
         steps.append(
-            {"type": "function_call", "id": call.id, "name": call.name, "arguments": written}
+            {"type": "function_call", "id": call.id, "name": call.name, "arguments": arguments}
         )
     return {**_interaction(response, stop), "steps": steps}
 
@@ -472,7 +472,7 @@ def script_error(
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
-    # One word for an answer that is cut, whatever cut it.
+    # One word for a truncated answer, whatever the cause.
     voice=Voice("v1_", "call_", "x-request-id"),
     paths={"": "/interactions"},
     match_path=routed_by(

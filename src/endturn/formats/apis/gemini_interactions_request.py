@@ -89,12 +89,12 @@ def _input(messages: Iterable[Message]) -> list[Json]:
     """The conversation as steps, without system messages."""
     steps: list[Json] = []
     names: dict[str, str] = {}  # of the calls so far, by their ids
-    for message, own in conversation(messages, _NAME):
+    for message, native_blocks in conversation(messages, _NAME):
         if message.role == "assistant":
             names |= {call.id: call.name for call in message.tool_calls}
-            steps += _answer(message, own)
-        elif own:
-            steps += own
+            steps += _answer(message, native_blocks)
+        elif native_blocks:
+            steps += native_blocks
         elif message.role == "tool":
             steps.append(_result(message, names))
         elif message.role == "user":
@@ -104,10 +104,10 @@ def _input(messages: Iterable[Message]) -> list[Json]:
     return steps
 
 
-def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
+def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
     """The steps of an assistant's message."""
-    if own:
-        return replayable_blocks(own, message.tool_calls)
+    if native_blocks:
+        return replayable_blocks(native_blocks, message.tool_calls)
     content = content_parts(message.content, _text_part)
     output = [{"type": "model_output", "content": content}] if message.text.strip() else []
     calls = [

@@ -42,7 +42,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
 
 
 def _call(call: ToolCall, *, is_open: bool) -> Json:
-    """A part that is a call; one that is open goes on in a chunk that does not come."""
+    """Return a part with a call; an open one announces a chunk that does not come."""
     rest: Json = {"willContinue": True} if is_open else {"args": call.arguments or {}}
     return {"functionCall": {"id": call.id, "name": call.name, **rest}}
 
@@ -67,9 +67,9 @@ def _chunks(response: ChatResponse, stop: str | None) -> Iterator[Json]:
             is_open = block.breaks_off or block.call.arguments is None
             yield of_part(_call(block.call, is_open=is_open))
             continue
-        thought: Json = {"thought": True} if block.is_reasoning else {}
+        thought_member: Json = {"thought": True} if block.is_reasoning else {}
         for word in words(block.text):
-            yield of_part({"text": word, **thought})
+            yield of_part({"text": word, **thought_member})
     if response.stop.terminal_seen:
         yield _end(response, stop, {"role": "model"})
 

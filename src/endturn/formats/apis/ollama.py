@@ -73,7 +73,7 @@ class OllamaReader:
         self._call_count = 0
 
     def __call__(self, line: Any) -> Iterator[Part]:
-        """The parts of a line."""
+        """Yield the parts of a line."""
         if error := member(line, "error"):
             yield ErrorPart(error)
             return
@@ -92,10 +92,10 @@ class OllamaReader:
             and len(tool_calls) > 1
             and isinstance(member(tool_calls[-1], "function"), Mapping)
         ):
-            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
-            self._call_count += len(finished)
-            yield FinishedCalls(finished)
-            tool_calls = tool_calls[len(finished) :]
+            plain_calls = finished_calls(map(_plain_call, tool_calls[:-1]))
+            self._call_count += len(plain_calls)
+            yield FinishedCalls(plain_calls)
+            tool_calls = tool_calls[len(plain_calls) :]
         for call in tool_calls:
             if isinstance(function := member(call, "function"), Mapping):
                 # Each call comes complete, in one line. A minted id is of this response alone, and
@@ -162,14 +162,14 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
-    written: list[Json] = []
+    api_messages: list[Json] = []
     names: dict[str, str] = {}  # of the calls so far, by their ids
-    for message, own in conversation(messages, NAME):
+    for message, native_blocks in conversation(messages, NAME):
         if message.role == "assistant":
             names |= {call.id: call.name for call in message.tool_calls}
-            written += _answer(message, own)
-        elif own:
-            written += own
+            api_messages += _answer(message, native_blocks)
+        elif native_blocks:
+            api_messages += native_blocks
         elif message.role == "tool":
             id_ = message.tool_call_id or ""
             result = {
@@ -178,20 +178,20 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
                 "tool_call_id": id_,
                 "tool_name": names.get(id_),
             }
-            written.append(present(result))
+            api_messages.append(present(result))
         else:
-            written.append({"role": message.role, "content": message.text})
-    return written
+            api_messages.append({"role": message.role, "content": message.text})
+    return api_messages
 
 
-def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
-    """An assistant's message; nothing where it says nothing."""
-    if own and replays_message(message, own):
-        replay = without_lost_calls(message, own[0])
+def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
+    """Return an assistant's message in a list, which is empty if the message is."""
+    if native_blocks and replays_message(message, native_blocks):
+        replay = without_lost_calls(message, native_blocks[0])
         return [replay] if "tool_calls" in replay or text(replay.get("content")).strip() else []
     calls = [_written_call(call) for call in message.tool_calls]
-    written = {"role": "assistant", "content": message.text, "tool_calls": calls or None}
-    return [present(written)] if calls or message.text.strip() else []
+    api_message = {"role": "assistant", "content": message.text, "tool_calls": calls or None}
+    return [present(api_message)] if calls or message.text.strip() else []
 
 
 def _unfinished(message: Json, answer_text: str | None) -> Json:
@@ -227,11 +227,11 @@ def _written_call(call: ToolCall) -> Json:
 
 def _line(response: ChatResponse, message: Json) -> Json:
     """A line that is not the last."""
-    written = {"role": "assistant", "content": "", **present(message)}
+    api_message = {"role": "assistant", "content": "", **present(message)}
     return {
         "model": scripted_model(response),
         "created_at": "2026-01-01T00:00:00Z",
-        "message": written,
+        "message": api_message,
         "done": False,
     }
 

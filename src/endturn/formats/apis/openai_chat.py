@@ -1,8 +1,8 @@
-"""The chat completions format, as OpenAI wrote it and as everyone else speaks it.
+"""The chat completions format of OpenAI and all compatible servers.
 
 A reply is a list of choices: whole, each with a `message`, or streamed, with a `delta` in each
 chunk. A message holds text (or parts of content), thinking, a refusal, calls, and what a server
-adds, which a replay sends back. Beside the choices stand id, model, usage, and an error.
+adds, which a replay sends back. Beside the choices are id, model, usage, and an error.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ChatReader:
         self._is_named = self._is_streamed = self._has_content_parts = False
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
-        """The parts of a chunk or a body."""
+        """Yield the parts of a chunk or a body."""
         if not isinstance(event, dict):
             return
         get = event.get
@@ -124,14 +124,14 @@ class ChatReader:
             self._is_named = id_ is not None and model is not None
             self._id_seed = self._id_seed or id_ or get("created")
             yield Head(id_, model)
-        is_body, choices, finished = False, items(get("choices")), 0
+        is_body, choices, answer_count = False, items(get("choices")), 0
         may_finish = not (self._keep or self._is_streamed or self._started_choices)
         if may_finish and "stats" not in event and (answers := plain_answers(choices)):
-            is_body, finished = True, len(answers)
-            self._started_choices.update(range(finished))
+            is_body, answer_count = True, len(answers)
+            self._started_choices.update(range(answer_count))
             yield End(is_body)
             yield FinishedAnswers(answers)
-        for position, choice in enumerate(islice(choices, finished, None), finished):
+        for position, choice in enumerate(islice(choices, answer_count, None), answer_count):
             if not isinstance(choice, dict):
                 continue
             index = count(choice.get("index"))
@@ -142,7 +142,7 @@ class ChatReader:
             ):
                 self._is_streamed = True
             elif isinstance(message, dict) and not self._is_streamed:
-                # In Perplexity's bodies an empty delta stands beside it.
+                # Perplexity's bodies have an empty delta beside it.
                 part = message
                 if not is_body:
                     is_body = True
@@ -168,7 +168,7 @@ class ChatReader:
             yield from _chunk_parts(event)
 
     def _message(self, index: int, part: Json) -> Iterator[Part]:
-        """A delta, or a message."""
+        """Yield the parts of a delta, or of a message."""
         visible, thinking, refusal = _message_texts(part)
         if thinking:
             yield Reasoning(thinking, index)
@@ -182,10 +182,10 @@ class ChatReader:
         legacy_calls = [{"index": -1, "function": legacy}] if _holds(legacy) else ()
         may_finish = not (self._keep or self._is_streamed)
         if may_finish and len(tool_calls) > 1 and isinstance(tool_calls[-1], dict):
-            finished = finished_calls(map(_plain_call, tool_calls[:-1]))
-            self._call_count += len(finished)
-            yield FinishedCalls(finished, index)
-            tool_calls = tool_calls[len(finished) :]
+            plain_calls = finished_calls(map(_plain_call, tool_calls[:-1]))
+            self._call_count += len(plain_calls)
+            yield FinishedCalls(plain_calls, index)
+            tool_calls = tool_calls[len(plain_calls) :]
         for fragment in (*tool_calls, *legacy_calls):
             if isinstance(fragment, dict):
                 yield (call := self._call(index, fragment))
@@ -226,15 +226,15 @@ class ChatReader:
         return members
 
     def _call(self, choice: int, fragment: Json) -> ToolCallPart:
-        """A call, or a piece of one."""
+        """Return a call, or a piece of one."""
         body = fragment.get("function") or fragment.get("custom")
         id_, name = id_text(fragment.get("id")), text(member(body, "name"))
         # Mistral's API once sent "null" for a missing id, and its SDK still does
         id_ = "" if id_ == "null" else id_
-        # older servers of Hugging Face's give an object
+        # older servers of Hugging Face send an object
         piece = _as_json_text(first_member(body, "arguments", "input"))
         is_custom = bool(fragment.get("custom")) and not fragment.get("function")
-        if not self._is_streamed:  # a message has each call once, and whole
+        if not self._is_streamed:  # a message has each call once, and complete
             number, self._call_count = self._call_count, self._call_count + 1
             id_ = id_ or mint_id(self._id_seed, number)
             return ToolCallPart(number, id_, name, piece, choice, free_text=is_custom)
@@ -288,8 +288,10 @@ class ChatReader:
         if index == 0:
             native = member(event.get("stats"), "stop_reason") or native
         # vLLM, SGLang: the stop string that matched. A number is a token's, and is left out.
-        matched = choice.get("stop_reason") or choice.get("matched_stop") or member(raw, "matched")
-        detail = text_or_none(matched) or text_or_none(member(raw, "message"))
+        stop_sequence = (
+            choice.get("stop_reason") or choice.get("matched_stop") or member(raw, "matched")
+        )
+        detail = text_or_none(stop_sequence) or text_or_none(member(raw, "message"))
         reason = _effective_reason(choice_reason, raw_text(native), self._rows)
         return Reason(reason, index, detail, choice_reason)
 
@@ -309,7 +311,7 @@ def _holds(part: Any) -> bool:
 
 
 def _as_json_text(value: Any) -> str:
-    """Return the text of a call's arguments, whatever JSON a server made of it."""
+    """Return a call's arguments as text, also those that a server sends as other JSON."""
     parsed = as_arguments(value)
     return json.dumps(parsed, ensure_ascii=False) if isinstance(parsed, dict) else parsed or ""
 
@@ -335,7 +337,7 @@ def _message_texts(part: Json) -> tuple[str, str, str]:
         visible = content if isinstance(content, str) else _content_text(content)
         return visible or text(member(part.get("audio"), "transcript")), thinking, refusal
     words = []
-    for piece in content:  # Mistral answers, and everyone is asked, in parts.
+    for piece in content:  # of Mistral's answers, and of any request
         match member(piece, "type"):
             case "text" | "output_text":
                 words.append(as_text(member(piece, "text")))
@@ -380,7 +382,7 @@ def _chunk_parts(event: Json) -> Iterator[Part]:
 def _error_in(event: Any) -> Any:
     """The error that a body or a chunk reports.
 
-    OpenAI's, Groq's beside it, the first of watsonx', MiniMax' status.
+    OpenAI's `error`, Groq's `x_groq.error`, the first of watsonx' `errors`, MiniMax' status.
     """
     base_response, errors = member(event, "base_resp"), items(member(event, "errors"))
     code = count(member(base_response, "status_code"))
@@ -396,7 +398,7 @@ def _error_in(event: Any) -> Any:
 
 
 def _failed(data: Any) -> Any:
-    """The error that stands where an answer should.
+    """Return the error in place of an answer; None if there is none.
 
     Flat ones too: Cerebras', Mistral's, older vLLM's.
     """
@@ -446,13 +448,13 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         kind, holder = (
             ("custom", "input") if extra.pop("kind") == "custom" else ("function", "arguments")
         )
-        written = {
+        api_call = {
             "id": call.id,
             "type": kind,
             kind: {"name": call.name, holder: "".join(call.pieces)},
             **extra,
         }
-        message.setdefault("tool_calls", []).append(written)
+        message.setdefault("tool_calls", []).append(api_call)
     if fold.text or fold.reasoning or "tool_calls" in message or holds_media(message):
         yield message
 
@@ -469,7 +471,7 @@ def _entries(pieces: Iterable[Any]) -> list[Any]:
     The parts of a content, or OpenRouter's reasoning details.
     """
     entries: list[list[Any]] = []
-    last: Json = {}  # what decides on the next piece, of the entry so far
+    last: Json = {}  # the members of the entry so far that the next piece must match
     for piece in pieces:
         is_same_entry = bool(entries) and _continues_entry(last, piece)
         last = last if is_same_entry else {}
@@ -490,11 +492,13 @@ def _continues_entry(last: Any, piece: Any) -> bool:
     """
     kind, id_ = text(member(piece, "type")), member(piece, "id")
     has_words = kind in _PIECE_KINDS or kind.startswith("reasoning.")
-    alike = all(member(last, name) == member(piece, name) for name in ("type", "index"))
-    alike = alike and (id_ is None or member(last, "id") in (None, id_))
+    is_same_entry = all(member(last, name) == member(piece, name) for name in ("type", "index"))
+    is_same_entry = is_same_entry and (id_ is None or member(last, "id") in (None, id_))
     # Encrypted data can be matched to its entry by index alone.
-    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
-    return has_words and alike and not alone
+    is_separate = member(last, "signature") or (
+        member(piece, "data") and member(piece, "index") is None
+    )
+    return has_words and is_same_entry and not is_separate
 
 
 # --- Declaration ----------------------------------------------------------------------------------

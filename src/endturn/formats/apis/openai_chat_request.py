@@ -28,7 +28,7 @@ _NAME: Final = "openai_chat"
 _OLD_LIMIT: Final = frozenset(
     {"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"}
 )
-"""The dialects whose servers know the limit as `max_tokens` alone."""
+"""The dialects whose servers have the limit as `max_tokens` only."""
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -81,52 +81,55 @@ def _response_format(format_: Json | None) -> Json | None:
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
-    written: list[Json] = []
-    for message, own in conversation(messages, _NAME):
+    api_messages: list[Json] = []
+    for message, native_blocks in conversation(messages, _NAME):
         if message.role == "assistant":
-            written += _answer(message, own)
-        elif own:
-            written += own
+            api_messages += _answer(message, native_blocks)
+        elif native_blocks:
+            api_messages += native_blocks
         elif message.role == "tool":
             id_ = message.tool_call_id or ""
-            written.append({"role": "tool", "tool_call_id": id_, "content": message.content})
+            api_messages.append({"role": "tool", "tool_call_id": id_, "content": message.content})
         else:
-            written.append({"role": message.role, "content": message.content})
-    for earlier in written[:-1]:
+            api_messages.append({"role": message.role, "content": message.content})
+    for earlier in api_messages[:-1]:
         # A prefill that was answered is a message like any other: marked, it may only be the last.
         earlier.pop("prefix", None)
-    return written
+    return api_messages
 
 
-def _answer(message: Message, own: Sequence[Json] | None) -> list[Json]:
-    """An assistant's message; nothing where it says nothing."""
-    if own and replays_message(message, own):
-        return _replay_message(message, own)
+def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
+    """Return an assistant's message in a list, which is empty if the message is."""
+    if native_blocks and replays_message(message, native_blocks):
+        return _replay_message(message, native_blocks)
     has_text = message.text.strip()
-    written = {"role": "assistant", "content": message.content if has_text else None}
+    api_message = {"role": "assistant", "content": message.content if has_text else None}
     if calls := [function_call(call, written_arguments(call)) for call in message.tool_calls]:
-        return [{**written, "tool_calls": calls}]
-    return [written] if has_text else []
+        return [{**api_message, "tool_calls": calls}]
+    return [api_message] if has_text else []
 
 
-def _replay_message(message: Message, own: Sequence[Json]) -> list[Json]:
-    written = without_lost_calls(message, own[0])
-    audio = written.pop("audio", None)
+def _replay_message(message: Message, native_blocks: Sequence[Json]) -> list[Json]:
+    api_message = without_lost_calls(message, native_blocks[0])
+    audio = api_message.pop("audio", None)
     if id_ := text(member(audio, "id")):
-        written["audio"] = {"id": id_}  # All that OpenAI takes back of an answer that was spoken.
-    elif not written.get("content"):
-        written["content"] = text(member(audio, "transcript")) or written.get("content")
-    content = written.get("content")
-    # Thinking alone says nothing.
+        api_message["audio"] = {"id": id_}  # OpenAI takes back no more of a spoken answer
+    elif not api_message.get("content"):
+        api_message["content"] = text(member(audio, "transcript")) or api_message.get("content")
+    content = api_message.get("content")
+    # Thinking alone is no visible content.
     has_visible = (
         any(member(part, "type") != "thinking" for part in content)
         if isinstance(content, list)
         else content
     )
     has_content = (
-        "tool_calls" in written or has_visible or written.get("refusal") or holds_media(written)
+        "tool_calls" in api_message
+        or has_visible
+        or api_message.get("refusal")
+        or holds_media(api_message)
     )
-    return [written] if has_content else []
+    return [api_message] if has_content else []
 
 
 # --- Continuation ---------------------------------------------------------------------------------
@@ -216,5 +219,5 @@ def unfinished(message: Json, answer_text: str | None) -> Json:
 
 
 def holds_media(message: Json) -> bool:
-    """Tell whether a message holds sound (OpenAI) or pictures (OpenRouter)."""
+    """Return whether a message holds audio (OpenAI) or images (OpenRouter)."""
     return bool(message.get("audio") or message.get("images"))

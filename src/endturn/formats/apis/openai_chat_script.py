@@ -22,7 +22,7 @@ from endturn.vocabulary import ChatResponse, Json, StopReason, Usage
 
 _NAME: Final = "openai_chat"
 _WHOLE_CALL_DIALECTS: Final = frozenset({"mistral"})
-"""The dialects that send a call whole; Mistral's SDK takes nothing else."""
+"""The dialects that send a call in one piece; Mistral's SDK accepts nothing else."""
 
 
 def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:

@@ -1,4 +1,4 @@
-"""The Responses API of OpenAI, and of those who speak it."""
+"""The Responses API of OpenAI and compatible servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """Write the body of POST /responses. The API has no seed: it is left out.
 
-    A system message that stands first is the instructions; any other keeps its place among the
+    A system message at the start is the instructions; any other keeps its position among the
     items.
     """
     messages, instructions = request.messages, None
@@ -99,21 +99,25 @@ def _input(messages: Iterable[Message], *, is_stored: bool) -> list[Json]:
     Args:
         is_stored: the server keeps responses.
     """
-    written: list[Json] = []
+    api_items: list[Json] = []
     types: dict[str, str] = {}  # of the calls so far, by their ids
-    for message, own in conversation(messages, NAME):
+    for message, native_blocks in conversation(messages, NAME):
         if message.role == "assistant":
-            types |= _types_of_calls(message, own)
-            written += _replay_items(message, own, is_stored=is_stored) if own else _answer(message)
-        elif own:
-            written += own
+            types |= _types_of_calls(message, native_blocks)
+            api_items += (
+                _replay_items(message, native_blocks, is_stored=is_stored)
+                if native_blocks
+                else _answer(message)
+            )
+        elif native_blocks:
+            api_items += native_blocks
         elif message.role == "tool":
             id_ = message.tool_call_id or ""
             type_ = f"{types.get(id_, 'function_call')}_output"
-            written.append({"type": type_, "call_id": id_, "output": message.content})
+            api_items.append({"type": type_, "call_id": id_, "output": message.content})
         else:
-            written.append({"role": message.role, "content": message.content})
-    return written
+            api_items.append({"role": message.role, "content": message.content})
+    return api_items
 
 
 def _answer(message: Message) -> list[Json]:
@@ -131,11 +135,11 @@ def _answer(message: Message) -> list[Json]:
     return [*messages, *calls]
 
 
-def _types_of_calls(message: Message, own: Iterable[Json] | None) -> dict[str, str]:
+def _types_of_calls(message: Message, native_blocks: Iterable[Json] | None) -> dict[str, str]:
     """The types of a message's calls, by their ids: a result is of the same type."""
     calls_by_id = {
         text(first_member(call, "call_id", "toolUseId", "id")): call
-        for part in own or ()
+        for part in native_blocks or ()
         if (call := call_in(part))
     }
     return {
@@ -220,11 +224,11 @@ def resume(
     request = request.but(retrieve=None)
     if (resend_request := resend(request, response, strategy)) is not None:
         return resend_request
-    own = own_blocks(response, NAME)
+    native_blocks = own_blocks(response, NAME)
     text_messages = (
         [{"role": "assistant", "content": response.text}] if response.text.strip() else []
     )
-    blocks = text_messages if own is None else _unfinished(own)
+    blocks = text_messages if native_blocks is None else _unfinished(native_blocks)
     answer = (
         response.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks)))
         if blocks

@@ -46,7 +46,7 @@ _ROWS: Final = rows_of(NAME, "")
 _FOREGROUND: Final = {**_ROWS, **dict.fromkeys(RUNNING, _INTERRUPTED)}
 BACKGROUND: Final = {**_ROWS, **{raw: REASONS[""][f"{raw}(background)"] for raw in RUNNING}}
 """The table of a response that runs as a background job, which continues without a client."""
-DECLARED: Final = {**REASONS[""], **{raw: BACKGROUND[raw] for raw in RUNNING}}
+API_REASONS: Final = {**REASONS[""], **{raw: BACKGROUND[raw] for raw in RUNNING}}
 """The API's own reasons, without the words that compatible servers share."""
 _UNMAPPED_ROWS: Final = {
     "failed": REASONS[""]["failed"],
@@ -54,7 +54,7 @@ _UNMAPPED_ROWS: Final = {
 }
 """The rows of a status with a code or a reason that no table has."""
 
-# The last two are not in the SDK: what a cancelled job's stream would say, and what OpenRouter says
+# The last two are not in the SDK: the end of a cancelled job's stream, and OpenRouter's event
 # for all the others.
 ENDS: Final = {
     "response.completed": COMPLETED,
@@ -63,7 +63,7 @@ ENDS: Final = {
     "response.cancelled": "cancelled",
     "response.done": None,
 }
-"""The types of the events that end a response, and the status that each stands for."""
+"""The types of the events that end a response → the status of each."""
 _START_EVENTS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
 
@@ -166,7 +166,7 @@ class ResponsesReader:
         self._is_body = False  # one whole response, as a body: no event belongs to it
 
     def __call__(self, event: Any) -> Iterator[Part]:
-        """The parts of an event or a body."""
+        """Yield the parts of an event or a body."""
         if self._is_body:
             return iter(())
         kind = text(member(event, "type"))
@@ -224,7 +224,7 @@ class ResponsesReader:
             yield parts.Vocabulary(BACKGROUND)
 
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
-        """The response that a terminal event carries, or that a body is."""
+        """Yield the parts of a terminal event's response, or of a body."""
         yield from self._head(response)
         if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
             yield parts.Tokens(usage)
@@ -284,7 +284,7 @@ class ResponsesReader:
         if len(output) < 2:
             return output
         typed_runs = [*runs(output, _kind)]
-        # Other calls may be among them, or what says that the server runs one.
+        # There may be other calls, or an item that shows that the server runs one.
         are_calls_alone = sum(kind.endswith(_CALL_SUFFIXES) for kind, _ in typed_runs) <= 1
         rest: list[Any] = []
         is_begun = False
@@ -299,11 +299,11 @@ class ResponsesReader:
                 yield parts.Text("".join(texts))
                 run = run[len(texts) :]
             elif kind == "function_call" and are_calls_alone:
-                finished = finished_calls(map(_plain_call, run[:-1]))
-                ids = {text(member(run[-1], "call_id")), *(call.id for call in finished)}
-                if len(ids) > len(finished) > 0:
-                    self._finished += len(finished)
-                    yield parts.FinishedCalls(finished)
+                plain_calls = finished_calls(map(_plain_call, run[:-1]))
+                ids = {text(member(run[-1], "call_id")), *(call.id for call in plain_calls)}
+                if len(ids) > len(plain_calls) > 0:
+                    self._finished += len(plain_calls)
+                    yield parts.FinishedCalls(plain_calls)
                     run = run[-1:]
             is_begun = is_begun or kind == "message" or kind.endswith(_CALL_SUFFIXES)
             rest += run
@@ -312,8 +312,8 @@ class ResponsesReader:
     def _less_safe(self, event: str | None, inner_status: str | None) -> str | None:
         """Return the status that counts: the event's or the response's, whichever claims less.
 
-        vLLM ends with `response.completed` whatever the response says; others copy "completed" into
-        an event that says that the response is cut. A running status is no end beside an event's.
+        vLLM ends with `response.completed` whatever the status; others copy "completed" into
+        an event for a truncated response. A running status never wins over an event's.
         """
         if event is None or inner_status is None or inner_status in RUNNING:
             return event or inner_status
@@ -323,7 +323,7 @@ class ResponsesReader:
         return rank_of(_UNMAPPED_ROWS.get(status) or find_row(status, self._rows))
 
     def _reason(self, response: Any, status: str | None) -> Iterator[Part]:
-        """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
+        """Yield the reason: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
         error = member(response, "error") if status == "failed" else None
         details = (
             member(response, "incomplete_details")
@@ -447,7 +447,7 @@ class ResponsesReader:
 
 
 def _plain_text(item: Any) -> str | None:
-    """Return the text of a message that is whole, and nothing but text; None of any other item."""
+    """Return the text of a complete message that holds only text; None for any other item."""
     if (
         item.__class__ is not dict
         or "summary" in item
@@ -511,13 +511,13 @@ def _call(item: _Item, raw: Any, is_start: bool) -> Part:
         if isinstance(call_input, dict)
         else text(call_input)
     )
-    closed = None if is_start else not item.is_unfinished
+    is_closed = None if is_start else not item.is_unfinished
     return parts.ToolCallPart(
         item.call_id,
         item.call_id,
         text(member(raw, "name")),
         arguments_text,
-        closed=closed,
+        closed=is_closed,
         builtin=item.kind not in CALL_INPUTS,
         replaces=not is_start,
         free_text=item.kind == "custom_tool_call",
@@ -530,7 +530,7 @@ def rows(ctx: Context) -> Mapping[str, Row]:
 
 
 _OUTPUT: Final = -1
-"""Begins the keys of the blocks of a whole response's items."""
+"""The first part of the block keys of a final response's items."""
 
 
 def output_of(fold: Fold) -> list[Json]:
@@ -577,7 +577,8 @@ def shape_error(data: Mapping[str, Any], is_body: bool) -> str | None:
     """Return a sentence on the error of a body that is no response; None if it is one."""
     if is_body and not is_response(data):
         return (
-            f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
+            f"a response must have `object`, `status` and `output`; this has "
+            f"{sorted(map(str, data))[:8]}"
         )
     return None
 

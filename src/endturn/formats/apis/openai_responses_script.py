@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from endturn.formats.apis.openai_responses_reader import COMPLETED, DECLARED, NAME, RUNNING
+from endturn.formats.apis.openai_responses_reader import API_REASONS, COMPLETED, NAME, RUNNING
 from endturn.formats.encoding import written_arguments
 from endturn.formats.errors import error_words
 from endturn.formats.scripting import (
@@ -43,7 +43,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     Raises:
         UsageError: the API has no word for the stop reason.
     """
-    status, _, code = (raw_reason(response.stop, DECLARED) or "").partition(":")
+    status, _, code = (raw_reason(response.stop, API_REASONS) or "").partition(":")
     if not stream:
         return _body(response, status, code)
     events = scripted_events(_events(response, status, code), "type")
@@ -68,7 +68,7 @@ def _body(response: ChatResponse, status: str, code: str) -> Json:
 
 
 def _head(response: ChatResponse, status: str | None) -> Json:
-    """A response of which nothing is said yet."""
+    """Return a response before its output."""
     head: Json = {
         "id": response.id,
         "object": "response",
@@ -107,7 +107,7 @@ def _item_id(response: ChatResponse, prefix: str, position: int | None = None) -
 
 
 def _output(response: ChatResponse) -> list[Json]:
-    """The items of a whole response."""
+    """Return the items of a whole response."""
     output: list[Json] = []
     if response.reasoning:
         output.append(_reasoning_item(response))
@@ -158,7 +158,7 @@ def _events(response: ChatResponse, status: str, code: str) -> Iterator[Json]:
     start_status = status if status in RUNNING else "in_progress"
     yield {"type": "response.created", "response": _head(response, start_status)}
     yield {"type": f"response.{start_status}", "response": _head(response, start_status)}
-    if not status or status in RUNNING:  # nothing says that it ended
+    if not status or status in RUNNING:  # it has no end
         response = response.with_stop(terminal_seen=False)
     for block in scripted_blocks(response):
         if block.call is not None:
