@@ -123,18 +123,16 @@ class Service:
 
 def service(poisson: Poisson, traffic: Traffic, quality: Callable[[int], Quality], length: int) -> Service:
     """Return a simulated service."""
-    whole, truncated, unfinished = [], [], []
+    turns, truncated, unfinished = [], [], []
     for minute in range(length):
-        rate, now = traffic(minute), quality(minute)
-        left = poisson(rate * now.unfinished)
-        continued = poisson(rate * (now.truncated - now.unfinished))
-        unfinished.append(left)
-        truncated.append(left + continued)
-        whole.append(left + continued + poisson(rate * (1 - now.truncated)))
+        rate, shares = traffic(minute), quality(minute)
+        unfinished.append(poisson(rate * shares.unfinished))
+        truncated.append(unfinished[-1] + poisson(rate * (shares.truncated - shares.unfinished)))
+        turns.append(truncated[-1] + poisson(rate * (1 - shares.truncated)))
     assert RESPONSES.whole is not None
     # A truncated turn that is continued has one more response, which ends it.
-    responses = [turns + cut - left for turns, cut, left in zip(whole, truncated, unfinished, strict=True)]
-    counts = {TURNS: whole, TRUNCATED_TURNS: truncated, UNFINISHED_TURNS: unfinished}
+    responses = [sum(counts) for counts in zip(turns, map(sub, truncated, unfinished), strict=True)]
+    counts = {TURNS: turns, TRUNCATED_TURNS: truncated, UNFINISHED_TURNS: unfinished}
     return Service(counts | {RESPONSES.count: truncated, RESPONSES.whole: responses})
 
 

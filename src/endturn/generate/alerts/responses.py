@@ -107,8 +107,7 @@ RESPONSES_TRUNCATED: Final = Alert(
             ),
         ),
         recovery=(
-            "*Truncation rate by model* falls below its limit within half an hour of the change. "
-            "The alert goes on for a day, so that a rate near the limit opens one ticket."
+            "*Truncation rate by model* falls below its limit within half an hour of the change."
         ),
     ),
     fires=(

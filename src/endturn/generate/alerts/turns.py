@@ -273,8 +273,8 @@ BUDGET_BURNING: Final = Alert(
             "days."
         ),
         impact=(
-            "Users occasionally receive truncated answers. It is not urgent, but it will not end "
-            "by itself."
+            "Some users receive truncated answers. It does not end by itself, and pages if the "
+            "budget goes faster."
         ),
         diagnosis=DIAGNOSE_UNFINISHED_TURNS,
         actions=(
@@ -283,8 +283,7 @@ BUDGET_BURNING: Final = Alert(
         ),
         recovery=(
             "*Unfinished turns by outcome* shows fewer bars than before the change, for at least "
-            "an hour. The alert itself ends a day after the last window in which too many turns "
-            "ended unfinished."
+            "an hour."
         ),
     ),
     fires=(
@@ -356,8 +355,7 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
             ),
         ),
         recovery=(
-            "*Truncation without continuation, trend* falls. The condition looks back on six "
-            "hours, and the alert goes on for a day."
+            "*Truncation without continuation, trend* falls. The condition looks back on six hours."
         ),
     ),
     fires=(
