@@ -14,7 +14,7 @@ from endturn.scan.source import Source
 SOURCES: Final = (
     "qwen_code", "claude_code", "codex", "opencode", "otlp", "pi", "openai_batch",
     "anthropic_batch", "gemini_batch", "litellm", "inspect_ai", "mini_swe_agent", "openhands",
-    "hermes", "gemini_cli", "bedrock_log", "cline", "copilot", "har",
+    "hermes", "gemini_cli", "bedrock_log", "cline", "copilot", "har", "langsmith",
 )  # fmt: skip
 """The names of the sources, which are those of their modules. The first that recognises a file
 reads it, so a source that is strict stands before one that takes many files."""
