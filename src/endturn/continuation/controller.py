@@ -93,14 +93,15 @@ class _Controller:
     ) -> None:
         if policy is not None and not isinstance(policy, ContinuationPolicy):
             raise UsageError(f"policy must be a ContinuationPolicy(…), not {describe(policy)}")
-        self._declared, self._tools = _tools(tools)
+        self._tools: Mapping[str, ToolFunction] | None
+        self._declared, self._tools = _split_tools(tools)
         self._policy = policy if policy is not None else ContinuationPolicy.load()
         if callable(provider):
             sdk_client.refuse_method(provider)
         else:
             provider = sdk_client.provider(provider, format=format or None, dialect=dialect)
         self._provider = provider
-        kind = formats.format_of(format or _declares(provider, "format") or "openai_chat")
+        kind = formats.format_of(format or _declared_value(provider, "format") or "openai_chat")
         mode = self._policy.mode
         if mode is not None and self._tools is not None:
             names = {tool.name for tool in self._declared}
@@ -112,12 +113,12 @@ class _Controller:
         self._setup = Setup(
             policy=self._policy,
             format=kind,
-            provider=provider_name or _declares(provider, "provider") or kind.provider,
+            provider=provider_name or _declared_value(provider, "provider") or kind.provider,
             runnable=None if self._tools is None else self._tools.keys(),
-            dialect=_declares(provider, "dialect") or "" if dialect is None else dialect,
-            retrieves=_declares(provider, "retrieves") is True,
-            follows_tokens=_declares(provider, "follows_tokens") is True,
-            endpoint=str(_declares(provider, "endpoint") or ""),
+            dialect=_declared_value(provider, "dialect") or "" if dialect is None else dialect,
+            retrieves=_declared_value(provider, "retrieves") is True,
+            follows_tokens=_declared_value(provider, "follows_tokens") is True,
+            endpoint=str(_declared_value(provider, "endpoint") or ""),
         )
         path = self._policy.transcript
         self._transcript = None if path is None else Transcript(path)
@@ -189,10 +190,7 @@ class _Controller:
         yield result
 
     def _warn(self, request: Request) -> None:
-        """Log once what cannot work.
-
-        Functions that the model never learns of, a mode that it cannot end.
-        """
+        """Log configuration errors once: functions without a tool, a mode that cannot end."""
         declared, mode, tools = tool_schemas(request).keys(), self._policy.mode, self._tools
         ends = termination.FUNCTIONS[mode].keys() if mode else set()
         functions = set() if tools is None else tools.keys() - ends
@@ -223,7 +221,7 @@ class _Controller:
 
 
 class ContinuationController(_Controller):
-    """Finishes cut answers, and runs tool calls once they are known to be whole.
+    """Continues truncated answers, and runs tool calls that are known to be complete.
 
     Args:
         provider: the provider function. Its attributes `format` and `provider`, where it has them
@@ -252,19 +250,18 @@ class ContinuationController(_Controller):
     _slept = staticmethod(time.sleep)
 
     def run(self, start: Request | Resumption) -> TurnResult:
-        """One turn, to its end.
+        """Run one turn to its end.
 
         Args:
-            start: a request; or what `TurnResult.resume()` gave, to go on with an unfinished turn.
+            start: a request; or the result of `TurnResult.resume()`, to resume an unfinished turn.
 
         Returns:
-            How the turn went. What the provider raises ends a turn as `provider_error`, with what
-            had come before and the exception in `error`; on the first call, with nothing to keep,
-            it is raised.
+            The result. An exception of the provider ends a turn as `provider_error`, with the
+            messages so far and the exception in `error`; on the first call, without any text, it is
+            raised.
 
         Raises:
-            BaseException: an interrupt, with what there is of the turn in its attribute
-                `turn_result`.
+            BaseException: an interrupt, with the partial result in its attribute `turn_result`.
         """
         item: StreamItem | None = None
         for item in self.stream(start):  # noqa: B007 - the last item is the result
@@ -273,7 +270,7 @@ class ContinuationController(_Controller):
         return item
 
     def stream(self, start: Request | Resumption) -> Iterator[StreamItem]:
-        """One turn as it comes: the answer's deltas, continuations joined on.
+        """Stream one turn: the answer's deltas, with those of its continuations.
 
         The last item is the TurnResult.
 
@@ -306,7 +303,7 @@ class AsyncContinuationController(_Controller):
     _slept = staticmethod(asyncio.sleep)
 
     async def run(self, start: Request | Resumption) -> TurnResult:
-        """One turn, to its end; see `ContinuationController.run`. Cancelling it is an interrupt."""
+        """Run one turn; see `ContinuationController.run`. Cancelling it is an interrupt."""
         item: StreamItem | None = None
         async for item in self.stream(start):  # noqa: B007 - the last item is the result
             pass
@@ -314,9 +311,9 @@ class AsyncContinuationController(_Controller):
         return item
 
     async def stream(self, start: Request | Resumption) -> AsyncIterator[StreamItem]:
-        """One turn as it comes; see `ContinuationController.stream`.
+        """Stream one turn; see `ContinuationController.stream`.
 
-        Who leaves it early closes it: `aclosing`.
+        A consumer that stops early must close it: `aclosing`.
         """
         turn = TurnRunner(self._turn(start))
         for item in turn:
@@ -333,12 +330,12 @@ class AsyncContinuationController(_Controller):
                 turn.fail(item, error)
 
 
-def _tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] | None]:
+def _split_tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] | None]:
     """Return the declarations that came with functions, and the functions by name.
 
     Anything else is refused.
     """
-    how = (
+    advice = (
         "give functions by name, {'search': search}, or each Tool with its function, "
         "[(Tool(name='search'), search)]"
     )
@@ -353,22 +350,22 @@ def _tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] 
             if not (
                 isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Tool)
             ):
-                raise UsageError(f"tools holds {describe(pair)}: {how}")
+                raise UsageError(f"tools holds {describe(pair)}: {advice}")
         declared, functions = (
             tuple(tool for tool, _ in tools),
             {tool.name: function for tool, function in tools},
         )
     else:
-        raise UsageError(f"tools is {describe(tools)}: {how}")
+        raise UsageError(f"tools is {describe(tools)}: {advice}")
     for function in functions.values():
         if not callable(function):
             raise UsageError(
-                f"a tool's function is {describe(function)}, which is not callable: {how}"
+                f"a tool's function is {describe(function)}, which is not callable: {advice}"
             )
     return declared, functions
 
 
-def _declares(provider: Provider, name: str) -> Any:
+def _declared_value(provider: Provider, name: str) -> Any:
     """Return an attribute of a provider function, or of the object of a bound method.
 
     None unless it is set.

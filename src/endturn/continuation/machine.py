@@ -72,12 +72,11 @@ class Signal(StrEnum):
     """The gate passed the batch, and the host runs its tools itself."""
     GATE_REFUSED = "gate_refused"
     REPAIR_REFUSED = "repair_refused"
-    """Asked for the payload again, the model declined, or a filter did. It is not asked a third
-    time."""
+    """The model or a filter refused the repair. It is not requested again."""
     MAX_TOKENS = "max_tokens"
     WORTHLESS = "worthless"
-    """Cut so that no continuation helps, but the same question may: half a JSON text, nothing but
-    thinking, a full window that the host has made room in."""
+    """Truncated so that no continuation helps, but the same request may: half a JSON text, nothing
+    but thinking, a full context window that the host has shortened."""
     INVALID_JSON = "invalid_json"
     PAUSED = "paused"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
@@ -184,12 +183,13 @@ class Machine:
         """
         target = TRANSITIONS.get((self.state, signal))
         if target is None:
-            known = (
+            signal_names = (
                 ", ".join(repr(row.value) for state, row in TRANSITIONS if state is self.state)
                 or "no signal"
             )
             raise IllegalTransition(
-                f"{self.state.value!r} has no transition for {signal.value!r}; it has: {known}"
+                f"{self.state.value!r} has no transition for {signal.value!r}; "
+                f"it has: {signal_names}"
             )
         self.state = target
         return target

@@ -75,12 +75,12 @@ class Unrecorded:
         """
         current = self.superseded
         if current is not None:
-            kept = (
+            is_replaced = (
                 response.text.strip()
                 if current.is_discarded
                 else len(current.response.text) <= len(response.text)
             )
-            if not kept:
+            if not is_replaced:
                 return self
         return replace(self, superseded=Superseded(response))
 

@@ -1,4 +1,4 @@
-"""LangChain: where its integrations keep the stop reason of a response."""
+"""LangChain: the places in which its integrations keep the stop reason of a response."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     Raises:
         UsageError: the value is no response of LangChain, or a state without one.
     """
-    response = _checked(answer)
+    response = _require_response(answer)
     generation = _first_generation(response)
     message = member(generation, "message") or generation
     reason = _stop_reason(response, generation)
@@ -79,7 +79,7 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
 # --- What is a response -----------------------------------------------------------------------
 
 
-def _checked(answer: Any) -> Any:
+def _require_response(answer: Any) -> Any:
     """Return the response, or the last AI message of a graph's state; raise for anything else."""
     reject_plain_value("langchain", _EXPECTED, answer)
     if text(member(answer, "type")).lower().removesuffix("messagechunk") in _OTHER_MESSAGES:
@@ -110,8 +110,8 @@ def _last_ai_message(history: list[Any] | tuple[Any, ...]) -> Any:
     for message in reversed(history):
         if member(message, "type") in ("ai", "AIMessageChunk"):
             return message
-    found = f"this state has no AI message among its {len(history)}"
-    raise UsageError(f"langchain() reads {_EXPECTED}; {found}")
+    problem = f"this state has no AI message among its {len(history)}"
+    raise UsageError(f"langchain() reads {_EXPECTED}; {problem}")
 
 
 def _first_generation(response: Any) -> Any:

@@ -156,7 +156,7 @@ def announce_end(
         beside: as in `Content`.
     """
     if takes_content():
-        call.said(request, response, beside=beside)
+        call.attach_content(request, response, is_system_separate=beside)
     facts = ResponseFacts(
         stop=stop,
         id=response.id,

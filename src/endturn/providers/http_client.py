@@ -263,7 +263,7 @@ class _HttpCall:
                     server_address=where.hostname,
                     server_port=where.port,
                 ),
-                asked=asked,
+                summary=asked,
             )
 
     def send(self) -> Any:
@@ -347,7 +347,7 @@ class _HttpCall:
             DecodeError: the stream is not in the provider's format; `partial` is what came before.
         """
         if self._scope is not None and self._streaming:
-            self._scope.chunk()
+            self._scope.record_chunk()
         if not self._begun and chunk.strip():
             self._begun = True
             # Asked for a stream, some servers and proxies answer with one document: JSON, or a
