@@ -63,13 +63,13 @@ class Fact:
     """The declaration of one attribute.
 
     Attributes:
-        key: the attribute's name; type: its type; unit: as in UCUM, "" where it has none.
+        key: the attribute's name; type: its type; unit: as in UCUM, "" if it has none.
         doc: its meaning, for the reference page.
-        example: a value, for the reference page; values: the closed set of its values, where it has
+        example: a value, for the reference page; values: the closed set of its values, if it has
             one.
         on: the signals on which it is recorded.
         omit: values that are not recorded, the field's default among them as a rule.
-        opt_in: it is recorded only where the host asked for content.
+        opt_in: it is recorded only if the host enabled content.
         default: the field's default.
         convert: returns the attribute's value for the field's; None records the value itself.
         least, most: limits of a number; one outside is not recorded. Without `most` there are none.
@@ -136,15 +136,15 @@ def _tokens(key: str, doc: str, example: int) -> Fact:
     )
 
 
-def members_of(kind: type, name: str) -> dict[str, Fact]:
+def members_of(cls: type, name: str) -> dict[str, Fact]:
     """Return the facts that are declared of the members of a field, by their names."""
     declared: dict[str, Fact] = next(
-        member for member in fields(kind) if member.name == name
+        member for member in fields(cls) if member.name == name
     ).metadata[_MEMBERS]
     return declared
 
 
-def facts_in(kind: type) -> dict[str, Fact]:
+def facts_in(cls: type) -> dict[str, Fact]:
     """Return the facts that a dataclass declares, by the names of their fields.
 
     For use at import: it is slow.
@@ -153,7 +153,7 @@ def facts_in(kind: type) -> dict[str, Fact]:
         member.name: replace(
             member.metadata[_FACT], type=_TYPES[str(member.type).removesuffix(" | None")]
         )
-        for member in fields(kind)
+        for member in fields(cls)
         if _FACT in member.metadata
     }
 

@@ -141,11 +141,11 @@ def next_id() -> int:
 def strict() -> Iterator[None]:
     """Re-raise a listener's exception within the block. For tests."""
     global _is_strict
-    before, _is_strict = _is_strict, True
+    previous, _is_strict = _is_strict, True
     try:
         yield
     finally:
-        _is_strict = before
+        _is_strict = previous
 
 
 def is_strict() -> bool:

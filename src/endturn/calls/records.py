@@ -254,7 +254,7 @@ class TurnEnded(NamedTuple):
 class ContinuationAttempted(NamedTuple):
     """A continuation is about to be requested.
 
-    The remaining figures are None where the turn has no such limit.
+    The remaining figures are None if the turn has no such limit.
     """
 
     turn: Turn
@@ -302,7 +302,7 @@ class UsageEstimated(NamedTuple):
 
 
 class DispatchBlocked(NamedTuple):
-    """Tool calls were not run. `names` are recorded only where the host opted in."""
+    """Tool calls were not run. `names` are recorded only if the host opted in."""
 
     turn: Turn
     provider: str

@@ -26,9 +26,7 @@ def new_id() -> str:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One turn in progress: from the user's input to the answer handed back.
-
-    Tallies the calls that are made in it.
+    """One turn in progress, from the user's input to the answer, with the totals of its calls.
 
     Attributes:
         continuation: of the next call, if it is a continuation.
@@ -44,8 +42,8 @@ class Turn:
             response that the provider had paused.
         estimated: some of the token figures are estimates, because a provider gave none.
         open_streams: responses that are still being read.
-        answer_tokens: generated tokens of the turn's longest answer: a response, and what was
-            continued of it.
+        answer_tokens: generated tokens of the turn's longest answer: a response with its
+            continuations.
         answer_parts: of answers that may be continued, by the number of the call to continue:
             tokens before that call, and with it. None while all answers were finished.
         pending_end: the end of an observed turn whose function returned an open stream; the turn

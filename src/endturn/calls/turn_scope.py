@@ -95,13 +95,13 @@ class Step:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_class: type[BaseException] | None,
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         while self._entered:
             try:
-                self._entered.pop().__exit__(kind, value, trace)
+                self._entered.pop().__exit__(error_class, value, trace)
             except Exception:
                 log_internal_error("leaving a span")
         try:

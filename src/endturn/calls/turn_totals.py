@@ -41,14 +41,14 @@ def _measure_answer(turn: Turn, ended: CallEnded) -> None:
     """Measure the answer that the call is a part of: a token limit applies to one call only."""
     continuation, usage = ended.started.continuation, ended.response.usage
     tokens = (usage and usage.output_tokens) or 0
-    before = 0
+    base_tokens = 0
     if continuation is not None:
         tokens_before, tokens_with = (turn.answer_parts or {}).get(continuation.of or 0, (0, 0))
         is_replacing = continuation.strategy in REPLACING_STRATEGIES or (
             continuation.strategy is Strategy.RESEND and continuation.of in turn.truncated_calls
         )
-        before = tokens_before if is_replacing else tokens_with
-    turn.answer_tokens = max(turn.answer_tokens, before + tokens)
+        base_tokens = tokens_before if is_replacing else tokens_with
+    turn.answer_tokens = max(turn.answer_tokens, base_tokens + tokens)
     if not ended.whole:
         turn.answer_parts = turn.answer_parts or {}
         if (
@@ -57,7 +57,7 @@ def _measure_answer(turn: Turn, ended: CallEnded) -> None:
             and ended.error is not None
         ):
             # what a retry of this call goes on from
-            turn.answer_parts[continuation.of] = before, turn.answer_parts[continuation.of][1]
-        turn.answer_parts[ended.started.number] = before, before + tokens
+            turn.answer_parts[continuation.of] = base_tokens, turn.answer_parts[continuation.of][1]
+        turn.answer_parts[ended.started.number] = base_tokens, base_tokens + tokens
         if len(turn.answer_parts) > MAX_TRUNCATED_CALLS:
             del turn.answer_parts[next(iter(turn.answer_parts))]

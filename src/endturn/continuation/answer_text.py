@@ -38,10 +38,10 @@ class _Discarded:
 
 
 class AnswerText:
-    """The text of one turn, given out piece by piece. Each response adds a part.
+    """The text of one turn, released piece by piece. Each response adds a part.
 
     Args:
-        shown: text that was given out before; answer: the part of it that is the present answer.
+        shown: text that was released before; answer: the part of it that is the present answer.
         discarded: the part of it that the next response replaces.
         restarted: as in TurnResult.
         min_overlap, max_overlap: as in ContinuationPolicy.
@@ -78,7 +78,7 @@ class AnswerText:
         min_overlap: int = 16, max_overlap: int = 1_024,
     ) -> None:  # fmt: skip
         self._shown, self._answer = [shown], [answer]
-        self._hidden: list[str] = []  # end of the answer that was not given out
+        self._hidden: list[str] = []  # end of the answer that was not released
         self._hidden_size = 0
         self._part = len(answer)  # start of the latest part
         self._discarded = _Discarded(len(answer), discarded) if discarded.strip() else None
@@ -93,7 +93,7 @@ class AnswerText:
 
     @property
     def shown(self) -> str:
-        """All text that was given out, and what is held back."""
+        """All released text, and the text that is held back."""
         self._shown = ["".join(self._shown)]
         return self._shown[0] + "".join(self._hidden)
 
@@ -128,7 +128,7 @@ class AnswerText:
 
         Args:
             room: characters that the part may add.
-            hold: visible characters that must have arrived before text is given out; NO_LIMIT holds
+            hold: visible characters that must have arrived before text is released; NO_LIMIT holds
                 all of it back.
         """
         if not self._is_again:
@@ -152,7 +152,7 @@ class AnswerText:
     def expect_repetition(self, part: str) -> None:
         """Take what arrives next as the latest part from its beginning.
 
-        `part` is what had arrived of it.
+        `part` is the text of it so far.
         """
         stripped_part, answer = part.rstrip(HALF), self.answer.rstrip(HALF)
         self._is_again, self._follows_seam = True, self._follows_seam or stripped_part != part
@@ -203,7 +203,7 @@ class AnswerText:
     # --- Pieces -----------------------------------------------------------------------------------
 
     def pass_through(self, text: str) -> bool:
-        """Take the next piece if it can be given out unchanged. Returns whether it was taken."""
+        """Take the next piece if it can be released unchanged. Returns whether it was taken."""
         if self._seam is not None or self._hidden or self._min_held or self._follows_seam:
             return False
         if (
@@ -219,17 +219,17 @@ class AnswerText:
         return True
 
     def feed(self, text: str, *, restart: bool = False) -> list[Delta]:
-        """Take the next piece; return what can be given out now.
+        """Take the next piece; return the text that can be released now.
 
-        `restart`: the response begins anew with it.
+        `restart`: the response starts again with it.
         """
-        before: list[Delta] = []
+        deltas: list[Delta] = []
         if restart:
-            before = [*self.close(), *self._release(everything=not self._min_held)]
+            deltas = [*self.close(), *self._release(everything=not self._min_held)]
             self.discard_latest()
         if self._seam is None:
-            return before + self._take(text)
-        return before + self._take_decided(self._seam.feed(text))
+            return deltas + self._take(text)
+        return deltas + self._take_decided(self._seam.feed(text))
 
     def close(self) -> list[Delta]:
         """End the part; return what its seam still held."""
@@ -301,17 +301,17 @@ class AnswerText:
 class IncomingResponse:
     """Collects a response's deltas, and returns those that the consumer may have.
 
-    Pieces of tool calls are not given out: until the gate has passed them, nobody may act on them.
+    Pieces of tool calls are held back: they may not be used before the gate has passed them.
 
     Args:
         text: the text of the turn.
         strategy: how the call asks for a continuation; None for an ordinary call.
 
     Attributes:
-        response: None until `close` was called. If the response never ended, what had arrived, with
-            the stop reason `missing`.
-        is_overlong: the response was cut, or continues one that was, and is longer than its room;
-            `response` has what was kept.
+        response: None until `close` was called. If the response never ended, its part that arrived,
+            with the stop reason `missing`.
+        is_overlong: the response was truncated, or continues one that was, and is longer than its
+            room; `response` has the part that was kept.
     """
 
     __slots__ = (
@@ -402,7 +402,7 @@ class IncomingResponse:
         return out
 
     def _unfinished(self, text: str) -> ChatResponse:
-        """Return what had arrived of a response that never ended."""
+        """Return the part that arrived of a response that never ended."""
         calls = tuple(
             ToolCall(id=id_ or f"call_{index}", name=name, arguments_raw=raw, closed=False)
             for index, (id_, name, raw) in sorted(self._calls.items())

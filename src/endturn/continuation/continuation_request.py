@@ -77,10 +77,10 @@ def _after_refused_payload(state: TurnState, latest: Responded, issue: str) -> D
     outcome = state.limits.before_repair()
     if outcome is None:
         return Signal.UNDER_LIMITS, _announce_call(state, latest, _next_call(state, latest, issue))
-    ended = _end_at_limit(state, latest, outcome, issue)
+    end = _end_at_limit(state, latest, outcome, issue)
     if latest.call.strategy is not Strategy.REPAIR:
         report_repair(state, issue, latest.call.repair_calls, attempted=False, succeeded=False)
-    return Signal.LIMIT_REACHED, ended
+    return Signal.LIMIT_REACHED, end
 
 
 def _after_pause(state: TurnState, latest: Responded) -> Decision:
@@ -200,7 +200,7 @@ def _next_call(state: TurnState, latest: Responded, issue: str | None = None) ->
     strategy = _choose_strategy(state, response) if issue is None else Strategy.REPAIR
     if strategy is None:
         return None
-    # whatever its row says: what follows is asked for
+    # whatever its row: the rest is requested
     truncated = response.with_stop(resume=Resume.PROMPT)
     if strategy is Strategy.PREFILL and truncated.text.endswith(HALF):
         text = truncated.text.rstrip(HALF)
@@ -213,7 +213,7 @@ def _next_call(state: TurnState, latest: Responded, issue: str | None = None) ->
     request = format.resume(
         base, truncated, prompt=prompt, strategy=request_strategy, dialect=dialect
     )
-    if is_repair:  # a forced choice of tool stays: a call is what is asked for
+    if is_repair:  # a forced choice of tool stays: a call is requested
         request = request.but(
             tool_choice=state.terms.base.tool_choice, extra=state.terms.base.extra
         )
@@ -259,7 +259,7 @@ def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
 
 
 def announce(state: TurnState, strategy: Strategy) -> None:
-    """Count and announce a call that is made because of what the last response was."""
+    """Count and announce a call that follows from the last response."""
     turn, record = state.terms.turn, state.record
     record.counters.count(strategy)
     turn.resumes += strategy in RESUME_STRATEGIES.values()
@@ -286,7 +286,7 @@ def announce(state: TurnState, strategy: Strategy) -> None:
 
 
 def is_prefill_refused(call: Requesting, error: Exception) -> bool:
-    """Return whether a call was a prefill that the provider rejected for what it is."""
+    """Return whether a call was a prefill that the provider rejected as such."""
     is_rejected = isinstance(error, RequestRejected) and error.status in (400, 422)
     return is_rejected and call.strategy is Strategy.PREFILL and call.previous is not None
 

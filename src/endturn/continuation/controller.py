@@ -58,9 +58,9 @@ __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption"
 log = logging.getLogger("endturn")
 
 Provider = Callable[[Request], Any]
-"""A provider function: a Request gives a ChatResponse, or an iterator of Delta whose last item is
-the ChatResponse (one that ends without it was cut: `missing`); for the async controller also a
-coroutine, or an async iterator."""
+"""A provider function: takes a Request, returns a ChatResponse, or an iterator of Delta whose last
+item is the ChatResponse (one that ends without it is truncated: `missing`); for the async
+controller also a coroutine, or an async iterator."""
 
 ToolFunction = Callable[[ToolCall], Any]
 Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
@@ -101,7 +101,7 @@ class _Controller:
         else:
             provider = sdk_client.provider(provider, format=format or None, dialect=dialect)
         self._provider = provider
-        kind = formats.format_of(format or _declared_value(provider, "format") or "openai_chat")
+        format_ = formats.format_of(format or _declared_value(provider, "format") or "openai_chat")
         mode = self._policy.mode
         if mode is not None and self._tools is not None:
             names = {tool.name for tool in self._declared}
@@ -112,8 +112,8 @@ class _Controller:
         self._warned = False
         self._setup = Setup(
             policy=self._policy,
-            format=kind,
-            provider=provider_name or _declared_value(provider, "provider") or kind.provider,
+            format=format_,
+            provider=provider_name or _declared_value(provider, "provider") or format_.provider,
             runnable=None if self._tools is None else self._tools.keys(),
             dialect=_declared_value(provider, "dialect") or "" if dialect is None else dialect,
             retrieves=_declared_value(provider, "retrieves") is True,
@@ -224,27 +224,27 @@ class ContinuationController(_Controller):
     """Continues truncated answers, and runs tool calls that are known to be complete.
 
     Args:
-        provider: the provider function. Its attributes `format` and `provider`, where it has them
-            (our clients do), say how a cut answer is taken up again, and what the provider is
-            called. An SDK's client is made one by `endturn.providers.sdk_client.provider`, for
-            whole answers.
-        tools: the functions, see Tools; None where the host runs tools itself: a turn then ends
-            with the calls that passed the gate in `TurnResult.calls`. A function gets the ToolCall
-            and returns text, content parts, or what JSON can say; what it raises is told to the
-            model, as is a result that is none of these. Where the policy has a mode, the tool that
-            ends a turn is added and run; a function or a declaration of the host's, under its name,
-            wins. {} where there is no other.
+        provider: the provider function. Its attributes `format` and `provider`, if it has them
+            (our clients do), determine how a truncated answer is continued, and how the provider is
+            called. An SDK's client is converted by `endturn.providers.sdk_client.provider`, without
+            streaming.
+        tools: the functions, see Tools; None if the host runs tools itself: a turn then ends with
+            the calls that passed the gate in `TurnResult.calls`. A function takes the ToolCall and
+            returns text, content parts, or a value that JSON can represent; the model gets its
+            exception as an error, also for a result of another type. If the policy has a mode, the
+            tool that ends a turn is added and run; a function or a declaration of the host with its
+            name takes precedence. Pass {} if there are no other tools.
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
-        format: the format that the provider function speaks; `openai_chat` where nobody says.
-        dialect: whose variant of the format; what the provider function says, where not given.
-        agent, conversation_id: for what is announced.
-        clock: gives seconds; sleep: lets some pass, between two looks at a response that is still
-            being made; new_id: gives a turn's id.
+        format: the format of the provider function, by default `openai_chat`.
+        dialect: the dialect of the format, by default that of the provider function.
+        agent, conversation_id: for the turn's records.
+        clock: returns seconds; sleep: waits for seconds, between two requests for a response in
+            progress; new_id: returns a turn's id.
 
     Raises:
         UsageError: there is no such format, the environment holds no usable policy, its transcript
-            cannot be opened, or an argument is something else.
+            cannot be opened, or an argument has the wrong type.
     """
 
     _slept = staticmethod(time.sleep)
@@ -331,9 +331,10 @@ class AsyncContinuationController(_Controller):
 
 
 def _split_tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] | None]:
-    """Return the declarations that came with functions, and the functions by name.
+    """Return the declarations of tools with functions, and the functions by name.
 
-    Anything else is refused.
+    Raises:
+        UsageError: `tools` is something else.
     """
     advice = (
         "give functions by name, {'search': search}, or each Tool with its function, "

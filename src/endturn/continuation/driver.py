@@ -123,10 +123,10 @@ class TurnRunner:
 
 
 def call_provider(
-    provider: Callable[[Request], Any], name: str, step: CallProvider, scope: TurnScope
+    provider: Callable[[Request], Any], name: str, effect: CallProvider, scope: TurnScope
 ) -> Generator[HostCall | Delta, Any, Exception | None]:
     """Make one call to the provider. Returns the exception that it raised, if any."""
-    request, incoming = step.request, step.incoming
+    request, incoming = effect.request, effect.incoming
     call = open_call(Layer.WRAPPER, RequestFacts.of(request), EndpointFacts(provider=name))
     final_response: ChatResponse | None = None
     close: Callable[[], Any] | None = None
@@ -154,9 +154,9 @@ def call_provider(
         error = value.error if isinstance(value, HostCallFailed) else None
         if error is not None:
             final_response = error.partial if isinstance(error, ProviderError) else None
-        rest = incoming.close(final_response)
+        deltas = incoming.close(final_response)
         _end_call(call, scope, request, incoming.response, error)
-        yield from rest
+        yield from deltas
         return error
     except BaseException as error:
         incoming.close(None)
@@ -172,11 +172,11 @@ def _steps(scope: TurnScope, call: Call | None) -> tuple[Step, AbstractContextMa
 
 
 def make_room(
-    hook: Callable[..., Any], step: MakeRoom, scope: TurnScope
+    hook: Callable[..., Any], effect: MakeRoom, scope: TurnScope
 ) -> Generator[HostCall, Any, Request | None]:
     """Ask the host's function for a request that fits. Returns None if it gives up."""
     value = yield HostCall(
-        partial(hook, step.request, step.response), scope.step(), name="on_context_exceeded"
+        partial(hook, effect.request, effect.response), scope.step(), name="on_context_exceeded"
     )
     if isinstance(value, HostCallFailed):
         raise value.error
@@ -241,8 +241,8 @@ def _open_stream(value: Any) -> tuple[Callable[[], Any], Callable[[], Any] | Non
             f"{describe(value)}: "
             "convert it, or use endturn.Client"
         )
-    plain = iter(value)
-    return partial(next, plain, _STREAM_END), getattr(plain, "close", None)
+    iterator = iter(value)
+    return partial(next, iterator, _STREAM_END), getattr(iterator, "close", None)
 
 
 def _end_call(

@@ -1,4 +1,4 @@
-"""Evaluation of a response: its signal to the machine, and what of it enters the turn."""
+"""Evaluation of a response: its signal to the machine, and its part of the turn's history."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def evaluate(state: TurnState, latest: Responded) -> Decision:
         unrecorded = state.record.enter(unrecorded, response, _recorded_calls(verdict), text=text)
     repair_calls = call.repair_calls
     if signal is Signal.GATE_REFUSED:
-        repair_calls = tuple(call_.name for call_ in response.tool_calls) or repair_calls
+        repair_calls = tuple(tool_call.name for tool_call in response.tool_calls) or repair_calls
     latest = replace(
         latest, call=replace(call, issue=None, unrecorded=unrecorded, repair_calls=repair_calls)
     )
@@ -155,7 +155,7 @@ def _judge(state: TurnState, latest: Responded) -> tuple[Signal, Verdict | None]
         return Signal.LIMIT_REACHED, Refused("truncated") if response.tool_calls else None
     is_empty_promise = isinstance(verdict, Repair) and verdict.issue == "no_calls"
     if is_empty_promise and not policy.continuation_tool_repair_attempts:
-        # Calls were announced, none came, and none may be requested: the text is all there is.
+        # Calls were announced, none arrived, and none may be requested: only the text counts.
         return Signal.END_TURN if _answer(state, response).strip() else Signal.EMPTY, verdict
     signal = classify(
         response.stop,
@@ -202,12 +202,12 @@ def classify(
         case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
             return Signal.GATE_REFUSED
         case Refused() if stop.promoted_from is not None:
-            reason = stop.promoted_from  # the calls do not count, and without them it said this
+            reason = stop.promoted_from  # the reason without the calls, which do not count
         case Repair() | Refused() | None:
             pass
         case _:
             assert_never(verdict)
-    if reason is StopReason.TOOL_CALL:  # calls were promised, none came
+    if reason is StopReason.TOOL_CALL:  # calls were announced, none arrived
         return Signal.GATE_REFUSED
     if repairing and reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
         return Signal.GATE_REFUSED
@@ -237,7 +237,7 @@ def _meaning(
     verdict: Verdict | None,
     stall: TurnOutcome | None,
 ) -> _Meaning:
-    """Return what a response means, given what was asked for and what it added."""
+    """Return the meaning of a response, by its request and the text that it added."""
     if signal is Signal.END_TURN:
         return _meaning_of_ended(state, latest, stall)
     if signal is Signal.MAX_TOKENS:
@@ -269,7 +269,7 @@ def _meaning_of_ended(state: TurnState, latest: Responded, stall: TurnOutcome | 
 def _is_prefill_ignored(
     state: TurnState, latest: Responded, signal: Signal, stall: TurnOutcome | None
 ) -> bool:
-    """Return whether the model did not go on from the prefill, and has to be asked in another way.
+    """Return whether the model did not continue the prefill, so that another strategy is needed.
 
     A response that repeats the prefill before it goes on can be used. The model is remembered all
     the same.
@@ -292,8 +292,8 @@ def _is_prefill_ignored(
 def _is_torn(state: TurnState) -> bool:
     """Return whether the answer so far ended within a sentence or a code block."""
     text = state.record.text
-    before = text.answer.removesuffix(text.added)
-    return not ends_sentence(before) or open_fence(before) is not None
+    earlier_text = text.answer.removesuffix(text.added)
+    return not ends_sentence(earlier_text) or open_fence(earlier_text) is not None
 
 
 def _is_thinking(response: ChatResponse) -> bool:
@@ -315,7 +315,7 @@ def _meaning_of_truncated(
         and policy.continuation_max_attempts
     ):
         # Half a JSON text is continued badly, and the whole fits or does not.
-        if not terms.holds_json:  # it was given out
+        if not terms.holds_json:  # the consumer has received it
             return _Meaning(Signal.INVALID_JSON)
         return _Meaning(
             Signal.WORTHLESS, retry=(_with_all_tokens(state, request), TurnOutcome.INVALID_JSON)
@@ -374,7 +374,7 @@ def _meaning_without_signal(
 
 
 def _answer(state: TurnState, response: ChatResponse) -> str:
-    """Return the answer so far; of one that was not given out, the text of the latest response."""
+    """Return the answer so far; of one that was held back, the text of the latest response."""
     return state.record.text.answer or response.text
 
 

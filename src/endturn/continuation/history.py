@@ -80,14 +80,14 @@ def collapse(
         if message.synthetic:
             nudged = True
             continue
-        before = collapsed[-1] if collapsed else None
+        previous = collapsed[-1] if collapsed else None
         if (
-            before is not None
-            and before.role == message.role == "assistant"
-            and (nudged or _is_unfinished(before))
+            previous is not None
+            and previous.role == message.role == "assistant"
+            and (nudged or _is_unfinished(previous))
         ):
             collapsed[-1] = join_messages(
-                before,
+                previous,
                 message,
                 min_overlap=min_overlap,
                 max_overlap=max_overlap,
@@ -142,9 +142,9 @@ def join_messages(
         )
     if second.blocks is None and second.tool_calls:  # blocks without its calls would lose them
         return second.but(content=text, blocks=None)
-    # What is signed stands among the text: it stays, and what the seam took out goes.
+    # Signed content stands among the text and is kept; the text that the seam removed is not.
     head = first.text if text in (first.text, first.text + second.text) else first.text.rstrip(HALF)
-    rest = text[len(head) :]
-    before = with_text(sendable(first), head, first.text)
-    after = with_text(second.blocks, rest, second.text)
-    return second.but(content=text, blocks=together(before, after, (head, rest)))
+    added = text[len(head) :]
+    first_blocks = with_text(sendable(first), head, first.text)
+    second_blocks = with_text(second.blocks, added, second.text)
+    return second.but(content=text, blocks=together(first_blocks, second_blocks, (head, added)))

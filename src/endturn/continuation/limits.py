@@ -29,7 +29,7 @@ COUNTER_NAMES: Final[Mapping[Strategy | None, str]] = {
 BUDGETED_STRATEGIES: Final = frozenset(
     {Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR}
 )
-"""The calls whose output counts against the budgets, however they end."""
+"""The calls whose output counts against the budgets, whatever their end."""
 MIN_CONTINUATION_TOKENS: Final = 256
 """Output tokens that a continuation must be able to spend beyond its thinking budget to be worth a
 call."""
@@ -42,14 +42,13 @@ class Counters:
     Attributes:
         calls: every call to the model.
         iterations: ordinary calls: neither continuation nor resume nor repair.
-        attempts, resumes, repairs, again: the other four; `again` is the same question asked once
-            more.
+        attempts, resumes, repairs, again: the other four; `again` is the same request once more.
         tokens, chars: output of cut responses, their continuations and repairs.
         ceiling: the effective maximum of output tokens: the request's, else what the first cut
             response used.
         cost: USD that all calls of the turn have cost, by the policy's prices.
         iterations_made, continuations_made, repairs_made: the same calls since the turn began,
-            whatever limits have begun anew since.
+            even if limits have been reset since.
     """
 
     calls: int = 0

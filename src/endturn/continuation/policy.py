@@ -52,75 +52,74 @@ class ContinuationPolicy(BaseModel):
     not set.
 
     Attributes:
-        continuation_max_attempts: continuations of cut text in one turn, its tool iterations
+        continuation_max_attempts: continuations of truncated text in one turn, its tool iterations
             included.
-        continuation_attempts_per: what they are counted in: the `turn`; or the `answer`, which
-            begins anew when tools have run.
-        continuation_max_total_completion_tokens: output tokens of cut responses, their
+        continuation_attempts_per: the unit in which they are counted: the `turn`; or the `answer`,
+            which starts again when tools have run.
+        continuation_max_total_completion_tokens: output tokens of truncated responses, their
             continuations and repairs over the turn; None is four times the request's `max_tokens`,
-            else four times what the first cut response used; "none" is no limit. A call that could
-            not spend the thinking budget and 256 tokens beyond it (or one more `max_tokens`, if
-            that is less) is not made.
-        continuation_max_output_chars: the same responses, in characters. What passes it is cut
-            there.
-        continuation_strategies: the ways in which the rest may be asked for, the preferred first:
-            `native_token` and `resend` take up what a provider paused; `prefill` hands the model
-            its own words to go on with, where it takes that; `prompt` asks for the rest.
-        json_reask: a cut JSON answer is asked for once more as a whole, with what is left of the
-            tokens, where continuations are allowed; if not, its rest is asked for, as of any text.
-        continuation_tool_repair_attempts: how often a turn may ask again for a cut or unverified
-            tool payload.
-        continuation_max_resumes: how often a turn may take up what the provider paused.
+            else four times the tokens of the first truncated response; "none" is no limit. A call
+            that could not spend the thinking budget and 256 tokens beyond it (or one more
+            `max_tokens`, if that is less) is not made.
+        continuation_max_output_chars: the same responses, in characters. A longer text is cut.
+        continuation_strategies: the allowed strategies, the preferred first: `native_token` and
+            `resend` resume a response that the provider paused; `prefill` sends the model its own
+            text to continue, if it accepts that; `prompt` asks for the rest.
+        json_reask: a truncated JSON answer is requested once more completely, with the remaining
+            tokens, if continuations are allowed; if not, its rest is requested, as of any text.
+        continuation_tool_repair_attempts: repairs of a truncated or unverified tool payload in one
+            turn.
+        continuation_max_resumes: resumptions of paused responses in one turn.
         max_cost: USD after which no further call is made; needs a price for the model. Output
-            limits of continuations are lowered to what is left of it. Where the provider gives no
-            usage, tokens are estimated.
+            limits of continuations are lowered to the rest of it. If the provider reports no usage,
+            tokens are estimated.
         prices: USD per million input and output tokens, by model: {"gpt-5-mini": (0.25, 2.0)}.
         deadline_s: seconds from the turn's start after which no further call is made; None for no
             limit.
         max_iterations: calls of the tool loop, continuations, repairs and resumes not counted.
-        max_identical_calls: how often in a row the same tool calls, with the same arguments, are
-            run, or answered with what is wrong with them; None for no limit.
-        rerun_calls: whether a call that this turn has run already (the same random id; or the same
-            response id, call id and arguments, as from a cache that replays a response) is run
-            again; if not, it ends the turn.
-        dispatch: which tool calls are run. `verified_terminal`: a batch that the provider said is
-            complete, and that fits its declared tools; `tool_call_only`: the same without looking
-            at the schemas; `any_parsed`: also those calls of a cut response that parse.
-        suspect_full_budget: a `tool_call` that used the whole token budget counts as cut (not for
-            `any_parsed`).
-        promote: complete calls of a response that says that it is done (`stop`), or says nothing,
-            count as a `tool_call`; if not, they are not run, and such a response ends the turn.
-        on_cut_call: what becomes of a cut response whose calls may not run: `repair`: one complete
-            payload is asked for; `drop`: its text is continued, as if there had been no calls.
+        max_identical_calls: the number of times in a row that the same tool calls, with the same
+            arguments, are run, or answered with their errors; None for no limit.
+        rerun_calls: a call that this turn has run already (the same random id; or the same response
+            id, call id and arguments, as from a cache that replays a response) is run again; if
+            false, it ends the turn.
+        dispatch: the tool calls that are run. `verified_terminal`: a batch that the provider
+            reports as complete, and that fits its declared tools; `tool_call_only`: the same
+            without validation by the schemas; `any_parsed`: also those calls of a truncated
+            response that parse.
+        suspect_full_budget: a `tool_call` that used the complete token budget counts as truncated
+            (not for `any_parsed`).
+        promote: complete calls of a response that ends with `stop`, or without a reason, count as a
+            `tool_call`; if false, they are not run, and such a response ends the turn.
+        on_cut_call: the treatment of a truncated response whose calls may not run: `repair`: one
+            complete payload is requested; `drop`: its text is continued, as if there were no calls.
         prompt: the nudge that asks for the rest.
-        history: what `TurnResult.messages` makes of an answer in parts: `collapsed`: one message;
-            `segments`: a message for each part, with the nudges between them. Given back in a
-            request, they are joined before they are sent.
-        on_reasoning_only: what follows a response that was cut before it said anything: `stop`;
-            `escalate_once`: the same question with four times the output tokens, as far as the
-            budget allows; `reasoning_off_once`: the same question without thinking, where the model
-            is known to be able to.
-        on_context_exceeded: `abort`; or a function that is given the request and the response,
-            makes room, and returns the request to go on with (None gives up). It is asked once a
-            turn, and may be async.
-        stream_json: in a turn that asks for a JSON format, whether the answer is `held` back until
-            it is known to be JSON (or not), or streamed as it comes (`eager`): then it cannot be
-            asked for again.
-        mode: which tool of `endturn.continuation.termination` ends a turn on purpose: `response`:
-            finish_response; `task`: finish_task; None: neither. A controller that runs tools offers
-            it to the model.
-        text_signals: in a mode, whether that tool's name on a line of its own counts as a call in
-            the text of an answer too: where the answer ends with it, and an object behind it or
-            nothing; or begins with it, and a summary.
-        wallet_guard: in a mode, whether the turn of a model that does not call that tool ends by
-            the guard's rules; if not, an answer without calls ends it, as it does without a mode.
-        transcript: a file that every message of every turn is appended to; see
+        history: the form of a continued answer in `TurnResult.messages`: `collapsed`: one message;
+            `segments`: a message for each part, with the nudges between them. In a later request
+            they are joined before they are sent.
+        on_reasoning_only: the treatment of a response that was truncated before any text: `stop`;
+            `escalate_once`: the same request with four times the output tokens, as far as the
+            budget allows; `reasoning_off_once`: the same request without reasoning, if the model
+            is known to support that.
+        on_context_exceeded: `abort`; or a function that takes the request and the response, and
+            returns a shorter request (None gives up). It is called once a turn, and may be async.
+        stream_json: in a turn that requests a JSON format, the answer is `held` back until it is
+            known to be JSON (or not), or streamed as it arrives (`eager`): then it cannot be
+            requested again.
+        mode: the tool of `endturn.continuation.termination` that ends a turn on purpose:
+            `response`: finish_response; `task`: finish_task; None: neither. A controller that runs
+            tools offers it to the model.
+        text_signals: in a mode, that tool's name on a line of its own counts as a call in the text
+            of an answer too: at the answer's end, optionally with an object after it; or at its
+            start, with a summary after it.
+        wallet_guard: in a mode, the turn of a model that does not call that tool ends by the
+            guard's rules; if false, an answer without calls ends it, as it does without a mode.
+        transcript: a file to which every message of every turn is appended; see
             `endturn.continuation.transcript`.
-        min_overlap, max_overlap: characters that a repetition at a seam must have to be removed,
-            and that are looked at (and held back, when streaming) at most.
+        min_overlap, max_overlap: the characters that a repetition at a seam needs at least to be
+            removed, and the most that are compared (and held back, when streaming).
 
     Raises:
-        UsageError: a key that does not exist, or a value that makes no sense.
+        UsageError: an unknown key, or an invalid value.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -337,7 +336,7 @@ def _values_in_file(path: Path) -> dict[str, _Sourced]:
             )
     table = document.get("agent", {})
     if not isinstance(table, dict):
-        raise UsageError(f"`agent` in {file_label} is a table: write [agent]")
+        raise UsageError(f"`agent` in {file_label} must be a table: write [agent]")
     return {key: (value, file_label) for key, value in table.items()}
 
 

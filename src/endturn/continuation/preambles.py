@@ -219,8 +219,8 @@ _BRACKETS: Final = frozenset({"()", "[]", "**", "__", "（）", "【】"})
 
 def _is_marked(line: str) -> bool:
     """Return whether a line is marked as one about the text, by its end or by brackets."""
-    inner = line.strip(" \t\r#>")
-    return _MARKED.search(line) is not None or inner[:1] + inner[-1:].strip(".:") in _BRACKETS
+    content = line.strip(" \t\r#>")
+    return _MARKED.search(line) is not None or content[:1] + content[-1:].strip(".:") in _BRACKETS
 
 
 def _words(line: str) -> Words | None:

@@ -50,7 +50,7 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
     """
     try:
         errors = _validator(json.dumps(schema)).iter_errors(value)
-        worst = best_match(islice(errors, 100))  # a long list may be wrong all along
+        best_error = best_match(islice(errors, 100))  # a long list may be wrong all along
     except SchemaError as error:
         _ignore(
             tool,
@@ -71,7 +71,7 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
         reason = "it leads in a circle, or is nested too deeply"
         _ignore(tool, reason if out_of_stack else f"checking it raised {type(error).__name__}")
     else:
-        return None if worst is None else _describe(worst)
+        return None if best_error is None else _describe(best_error)
     return None
 
 
@@ -88,9 +88,9 @@ def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(_DEEP):
         children = (
-            value_.values() if isinstance(value_, dict) else value_
-            for value_ in level
-            if isinstance(value_, dict | list)
+            item.values() if isinstance(item, dict) else item
+            for item in level
+            if isinstance(item, dict | list)
         )
         level = [member for members in children for member in members]
     return bool(level)

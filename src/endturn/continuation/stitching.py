@@ -18,8 +18,8 @@ it;
 the line goes.
 
 An overlap has `min_overlap` characters at least, but for two kinds. A response that begins with the
-whole answer, how short it may be, says it again (`restated`): in quotation marks, emphasis or a
-code block too, where nothing follows. And a response that is nothing but the answer's last words,
+complete answer, even a short one, restates it (`restated`): in quotation marks, emphasis or a code
+block too, if nothing follows. And a response that is nothing but the answer's last words,
 on the same line and outside of a code block, adds nothing.
 
 What repeats by nature is kept, whatever it may be taken for: `ha ha ha`, rows of equal cells. The
@@ -82,10 +82,10 @@ def stitch(
     """Join a truncated text and its continuation; `prefilled` as in `Seam`."""
     if not text:
         return continuation
-    rest = Seam(text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled).feed(
+    added = Seam(text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled).feed(
         continuation, last=True
     )
-    return text.rstrip(HALF) + rest if rest else text
+    return text.rstrip(HALF) + added if added else text
 
 
 class Seam:

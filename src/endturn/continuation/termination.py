@@ -1,6 +1,4 @@
-"""Ending on purpose.
-
-The tools by which a model says that it is done, what calling them means, and the wallet guard.
+"""The end of a turn on purpose: terminator tools, their meaning, and the wallet guard.
 
 The rules:
 

@@ -184,9 +184,9 @@ def overlaps_by_nature(end: str, size: int) -> bool:
     Twice the same is one where the characters are one or more whole periods of it: so a text goes
     on that is cut there. Otherwise it takes three times. A blank may be missing at the end.
     """
-    for text, least in ((end, size), (f"{end} ", size + 1)):
+    for text, min_length in ((end, size), (f"{end} ", size + 1)):
         for period in range(1, len(text) // 2 + 1):
-            length = max(least, (3 if least % period else 2) * period)
+            length = max(min_length, (3 if min_length % period else 2) * period)
             if length <= len(text) and text[-length:-period] == text[period - length :]:
                 return True
     return False

@@ -43,11 +43,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The payload is cut or cannot be trusted: every call of the response is to be asked for again.
+    """The payload is truncated or suspected: every call of the response is requested again.
 
     Attributes:
         issue: what is wrong, as in `schema.ISSUE`.
-        reason: why nothing ran, as in `schema.BLOCK_REASON`.
+        reason: the reason for running nothing, as in `schema.BLOCK_REASON`.
     """
 
     issue: str
@@ -58,7 +58,7 @@ class Repair:
 class Refused:
     """The response is no tool call, although it holds calls.
 
-    They neither run nor are asked for again.
+    They are neither run nor requested again.
     """
 
     reason: str = "not_a_tool_call"
@@ -271,7 +271,7 @@ def _mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
 class Malformed(ValueError):
     """A text that is no strict JSON object.
 
-    `issue`: `incomplete_json` where it is the beginning of a longer text.
+    `issue`: `incomplete_json` if it is the beginning of a longer text.
     """
 
     def __init__(self, issue: str, message: str) -> None:

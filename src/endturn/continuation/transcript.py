@@ -1,6 +1,4 @@
-"""An append-only file of turns: requests, responses and messages as they happen.
-
-And turns read back from it.
+"""An append-only file of turns: writing their requests, responses and messages, and reading them.
 
     policy = ContinuationPolicy(transcript="turns.jsonl")
     controller = ContinuationController(provider, policy=policy)
@@ -9,30 +7,30 @@ And turns read back from it.
         if not turn.ended and not turn.damaged:
             result = controller.run(turn.resume())
 
-The loop can be run after each crash. A turn that had its answer gives it without a call; one that
-another turn has taken up has ended.
+The loop can be run after each crash. A turn that had its answer returns it without a call; one that
+another turn has resumed has ended.
 
-**The file holds what was said**: questions, answers, tools' arguments and results. It is therefore
-off unless the policy names a path, and a file that is made here can be read and written by its
-owner alone (0600; a file that exists keeps its own mode).
+**The file holds content**: questions, answers, tools' arguments and results. It is therefore off
+unless the policy names a path, and a file that is created here can be read and written by its owner
+alone (0600; a file that exists keeps its own mode).
 
 One line is one JSON object, in ASCII: `v` (the version, 1), `turn` (its id), `n` (the line's number
 within the turn, from 0) and one of these, defaults left out:
 
-    began     the request, tools included; of a turn that is taken up again also what it has, and
-              the paused response that it goes on with; what the provider function speaks and can do
+    began     the request, tools included; of a resumed turn also its messages, and the paused
+              response that it continues; the format and features of the provider function
     response  a call's response as it arrived, with its stop reason and usage; `raised`: the error
-              that came instead, or after a part of it
+              instead of it, or after a part of it
     message   a message that enters the turn: a nudge (before the call that it goes with), a tool's
               result, an answer; the word "response" for an answer that is all of the last response.
-              Beside an answer: `counters` and `usage`, of the turn until then; beside a nudge too
+              With an answer or a nudge: `counters` and `usage` of the turn so far
     ended     the outcome
 
 Each line is one write to a file opened for appending, so that turns, threads and processes may
 share a local file. A line is with the operating system at once, and survives the process; it is on
-the disk when the turn ends. A line that cannot be written is dropped, and that is said once: no
-turn fails because of its transcript. What follows such a hole is not trusted when the turn is read
-back. In an async controller the few writes of a turn block the loop, as logging does.
+the disk when the turn ends. A line that cannot be written is dropped, and that is logged once: no
+turn fails because of its transcript. Lines after a missing one are not used when the turn is read.
+In an async controller the few writes of a turn block the loop, as logging does.
 """
 
 from __future__ import annotations
@@ -130,7 +128,7 @@ class _Line(BaseModel):
     def of(cls, turn: str, number: int, entry: TranscriptEntry, last: ChatResponse | None) -> _Line:
         """Return an entry's line. `last`: the response before it."""
         values: dict[str, Any] = {
-            field_.name: getattr(entry, field_.name) for field_ in fields(TranscriptEntry)
+            field.name: getattr(entry, field.name) for field in fields(TranscriptEntry)
         }
         if entry.raised is not None:
             values["raised"] = _StoredError.of(entry.raised)
@@ -157,7 +155,7 @@ class _Line(BaseModel):
     def entry(self, last: ChatResponse | None) -> TranscriptEntry:
         """Return the line's entry. `last`: the response before it."""
         values: dict[str, Any] = {
-            field_.name: getattr(self, field_.name) for field_ in fields(TranscriptEntry)
+            field.name: getattr(self, field.name) for field in fields(TranscriptEntry)
         }
         if self.raised is not None and self.response is not None:
             values["raised"] = self.raised.error(self.response)
@@ -242,8 +240,8 @@ def _cause_of(error: Exception) -> str:
 # --- Reading --------------------------------------------------------------------------------------
 
 _APPENDING_PAUSES: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
-"""The pauses after which the rest comes: what had come enters the turn. After any other, all of it
-comes again."""
+"""The pauses after which only the rest is sent: the text before enters the turn. After any other,
+the complete response is sent again."""
 _UNFINISHED_REASONS: Final = frozenset(
     {
         StopReason.MAX_TOKENS,
@@ -253,8 +251,7 @@ _UNFINISHED_REASONS: Final = frozenset(
         StopReason.TOOL_CALL,
     }
 )
-"""The reasons of an answer without calls that leave something to be said. `tool_call`: its calls
-were not used."""
+"""The stop reasons of an unfinished answer without calls. `tool_call`: its calls were not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,18 +350,18 @@ class Recovered:
         return tuple(call.name for call in judged[-1].tool_calls)
 
     def resume(self, *, prompt: str = PROMPT) -> Resumption:
-        """Return what resumes the turn where its transcript ends.
+        """Return the resumption of the turn at the end of its transcript.
 
         Pass it to a controller with the same tools.
 
-        What was cut is asked for as it was, where a prompt for it had been written; else with
-        `prompt`, whatever else the model takes. After a limit the limits begin anew; else they go
-        on. A turn that was stopped when it had its answer, and before it could say so, asks for
-        nothing: the controller gives the answer.
+        The rest of a truncated answer is requested by the recorded prompt, if there is one; else by
+        `prompt`, whatever other strategies the model supports. After a limit the limits start
+        again; else they continue. A turn that was stopped after its answer, and before its end was
+        recorded, requests nothing: the controller returns the answer.
 
         Raises:
-            UsageError: there is nothing to take up: the answer is whole, asking again would not
-                help, or lines of the turn are missing.
+            UsageError: there is nothing to resume: the answer is complete, another request would
+                not help, or lines of the turn are missing.
         """
         if self.damaged:
             raise UsageError(
@@ -404,16 +401,16 @@ class Recovered:
             shown_segments = (*segments, *pending, *superseded_messages)
         elif strategy is not None:
             is_begun = last is not None and last.role == "assistant"
-            before = self.request.but(messages=history[:-1] if is_begun else history)
+            base_request = self.request.but(messages=history[:-1] if is_begun else history)
             truncated = _truncated_response(last if is_begun else None, pause.response)
             format, dialect = formats.format_of(self.began.format), self.began.dialect
             request_strategy = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
             next_request = format.resume(
-                before, truncated, prompt=prompt, strategy=request_strategy, dialect=dialect
+                base_request, truncated, prompt=prompt, strategy=request_strategy, dialect=dialect
             )
             pending = tuple(
                 message
-                for message in next_request.messages[len(before.messages) :]
+                for message in next_request.messages[len(base_request.messages) :]
                 if message.synthetic
             )
         counters, usage = self._totals
@@ -507,9 +504,9 @@ class _Pause:
     """The pause that a turn stopped in.
 
     Attributes:
-        response: what paused it; None where it is not.
-        superseded: the longest of what has come of a response that is to be fetched as a whole.
-        is_written: that is the turn's last message.
+        response: the paused response; None if the turn is not paused.
+        superseded: the longest version so far of a response that is fetched completely.
+        is_written: it is the turn's last message.
     """
 
     response: ChatResponse | None
@@ -669,8 +666,7 @@ def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
         answer = next(answers, None)
         if answer is None:
             raise UsageError(
-                f"the turn {turn.turn_id!r} made no further call: give its request, "
-                f"policy and tools"
+                f"the turn {turn.turn_id!r} made no further call: use its request, policy and tools"
             )
         if isinstance(answer, Exception):
             raise answer

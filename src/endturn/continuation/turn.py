@@ -147,7 +147,7 @@ def _already_answered(state: TurnState, first: Requesting, stop: Stop) -> Ended:
 
 
 def _decide(state: TurnState) -> Generator[result.Effect, result.Reply, Decision]:
-    """Do what the phase calls for, and return what follows."""
+    """Act by the phase, and return the decision."""
     match state.phase:
         case Requesting() as call:
             return (yield from _request(state, call))
@@ -206,7 +206,7 @@ def _request(
 
 
 def _receive(state: TurnState, receiving: Receiving, error: Exception | None = None) -> Responded:
-    """Return what the call that is out has come to, with what was raised beside it."""
+    """Return the response of the running call, with the exception that it raised."""
     incoming = receiving.incoming
     assert incoming.response is not None
     state.record.write(response=incoming.response, raised=error)
@@ -219,7 +219,7 @@ def _receive(state: TurnState, receiving: Receiving, error: Exception | None = N
 def _failed(
     state: TurnState, latest: Responded, signal: Signal, error: BaseException | None
 ) -> Ended:
-    """Return the end of a turn whose last call failed, with what is worth keeping of it."""
+    """Return the end of a turn whose last call failed, with the usable part of its response."""
     call, response = latest.call, latest.response
     count_unevaluated(state, latest)
     if isinstance(error, ProviderError) and error.retryable:
@@ -336,7 +336,7 @@ def _end_batch(state: TurnState, dispatching: Dispatching, *, is_last: bool = Fa
     Args:
         state: the turn.
         dispatching: the calls, all of them with their results.
-        is_last: the call is not made: what was said with the tool calls stays the answer.
+        is_last: the call is not made: the text with the tool calls stays the answer.
     """
     terms, record, latest = state.terms, state.record, dispatching.latest
     messages_before, answer = latest.call.request.messages, record.segments[-1]
@@ -413,9 +413,9 @@ def _interrupted(state: TurnState) -> Ended:
                 if isinstance(verdict, Answer)
                 else [(call, _STOPPED) for call in verdict.calls]
             )
-            done = {message.tool_call_id for message in dispatching.results}
+            answered_ids = {message.tool_call_id for message in dispatching.results}
             for call, error in errors:
-                if call.id not in done:
+                if call.id not in answered_ids:
                     dispatching = _with_result(state, dispatching, call, error, is_error=True)
             following = _end_batch(state, dispatching)
             return Ended.after(latest, cancelled, resumption=state.resumption(following))

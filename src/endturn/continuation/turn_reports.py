@@ -76,7 +76,9 @@ def report_calls(
     response, call, record = latest.response, latest.call, state.record
     is_repair = call.strategy is Strategy.REPAIR
     if is_repair:
-        missing = Counter(call.repair_calls) - Counter(call_.name for call_ in response.tool_calls)
+        missing = Counter(call.repair_calls) - Counter(
+            tool_call.name for tool_call in response.tool_calls
+        )
         if isinstance(verdict, Run) and missing:
             record.repair_notice = result.NOT_ALL_CALLS
             names = (
@@ -93,9 +95,9 @@ def report_calls(
         record.repair_notice = None
     blocked: Sequence[ToolCall] = response.tool_calls
     if isinstance(verdict, Run):  # of a cut response those run that arrived; see `any_parsed`
-        run_ids = {call_.id for call_ in verdict.calls}
+        run_ids = {tool_call.id for tool_call in verdict.calls}
         blocked, reason = (
-            [call_ for call_ in response.tool_calls if call_.id not in run_ids],
+            [tool_call for tool_call in response.tool_calls if tool_call.id not in run_ids],
             "truncated",
         )
     elif is_repair and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED):
@@ -104,7 +106,7 @@ def report_calls(
         reason = "not_a_tool_call" if verdict is None else verdict.reason
     if blocked:
         state.terms.emit(
-            DispatchBlocked, reason=reason, names=tuple(call_.name for call_ in blocked)
+            DispatchBlocked, reason=reason, names=tuple(tool_call.name for tool_call in blocked)
         )
 
 
@@ -123,5 +125,5 @@ def _reported_usage(turn: Turn, response: ChatResponse) -> Usage | None:
     usage, recorded = response.usage, turn.last_usage
     if usage is None or recorded is None:
         return usage or recorded
-    values = {field_.name: getattr(recorded, field_.name) for field_ in fields(recorded)}
+    values = {field.name: getattr(recorded, field.name) for field in fields(recorded)}
     return replace(usage, **{name: value for name, value in values.items() if value is not None})

@@ -63,8 +63,8 @@ def of_exception(error: BaseException) -> ResponseSummary | None:
         UsageError: the value is no exception.
     """
     if not isinstance(error, BaseException):
-        kind = type(error).__name__
-        raise UsageError(f"of_exception() reads an exception, not {kind} {error!r:.40}")
+        type_name = type(error).__name__
+        raise UsageError(f"of_exception() reads an exception, not {type_name} {error!r:.40}")
     for link in _chain(error):
         with suppress(Exception):  # attributes of unknown classes may be properties that raise
             summary = _summarize(link)
@@ -115,14 +115,14 @@ def _summarize(error: BaseException) -> ResponseSummary | None:
     return None if reason is None else sdk_exceptions.summarize_exception(error, reason)
 
 
-def _package(kind: type) -> str:
+def _package(error_class: type) -> str:
     """Return the top-level package of a class."""
-    return kind.__module__.partition(".")[0]
+    return error_class.__module__.partition(".")[0]
 
 
-def _reason_of_class(kind: type) -> StopReason | None:
+def _reason_of_class(error_class: type) -> StopReason | None:
     """Return the stop reason that an exception class or one of its base classes stands for."""
-    bases = ((_package(base), base.__name__) for base in kind.__mro__)
+    bases = ((_package(base), base.__name__) for base in error_class.__mro__)
     return next((REASON_BY_CLASS[base] for base in bases if base in REASON_BY_CLASS), None)
 
 

@@ -125,7 +125,7 @@ def _first_generation(response: Any) -> Any:
 
 
 class _Reason(NamedTuple):
-    """The stop reason as the provider wrote it, its row, and a detail beside it."""
+    """The stop reason as the provider wrote it, its row, and a detail."""
 
     raw: object
     row: Row | None = None
@@ -199,7 +199,7 @@ def _blocked_prompt(metadata: Any) -> _Reason | None:
     return _Reason(block_reason, BLOCKED_PROMPT) if block_reason else None
 
 
-# --- What else a message says -----------------------------------------------------------------
+# --- Other fields of a message ----------------------------------------------------------------
 
 
 def _is_unfinished_stream(message: Any) -> bool:

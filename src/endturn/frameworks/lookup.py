@@ -238,7 +238,7 @@ def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
         entries = [entry for entry in table() if is_of(entry, provider)]
         if not entries and format_ is None:
             raise UsageError(
-                f"unknown provider or API {provider!r}: give the format of its answers instead, "
+                f"unknown provider or API {provider!r}: give the format of its responses instead, "
                 f"format='openai_chat', or one of these: {', '.join(PROVIDERS)}"
             )
         format_entries = (

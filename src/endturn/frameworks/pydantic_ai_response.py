@@ -125,7 +125,7 @@ def _provider_reason(response: Any) -> tuple[object, Row | None]:
 
 
 def _adjust_to_state(stop: Stop, raw: object, response: Any) -> Stop:
-    """Return the stop with what the response's `state` and its refusal say."""
+    """Return the stop, adjusted to the response's `state` and its refusal."""
     state = member(response, "state")
     if state == "suspended" and stop.reason is not StopReason.PAUSED:
         # Anthropic's pause_turn has its own row. The other case is a background job: poll its id.

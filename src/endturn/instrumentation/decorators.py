@@ -393,7 +393,7 @@ def observe_turn(
     agent: str | None = None,
     conversation_id: str | Callable[..., str | None] | None = None,
 ) -> F | Callable[[F], F]:
-    """Announce each run of a function as one turn: from the user's input to the answer handed back.
+    """Announce each run of a function as one turn: from the user's input to the answer.
 
     The calls that are made within, by whatever means, belong to it; those that finish a truncated
     answer are recognised. The outcome is `completed`, or `not_continued` if a truncated response is

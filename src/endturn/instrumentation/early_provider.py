@@ -1,6 +1,6 @@
 """The tracer provider that records spans before it is installed.
 
-Import it only where the SDK is installed.
+Import it only if the SDK is installed.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class EarlySpans:
 
             self._provider = early_provider.begin()
         except ImportError:
-            pass  # no SDK; the first model call says so
+            pass  # no SDK; the first model call logs that
         except Exception:
             log_internal_error("recording the spans before the first model call")
         if self._provider is None:
@@ -111,7 +111,7 @@ class EarlySpans:
         return provider
 
     def discard(self) -> None:
-        """Forget the spans: somebody else's provider is installed, or nothing is recorded."""
+        """Forget the spans: another provider is installed, or nothing is recorded."""
         provider, self._provider = self._provider, None
         self._end()
         if provider is not None:

@@ -1,4 +1,4 @@
-"""Spans that ended before there was an exporter. Import it only where the SDK is installed."""
+"""Spans that ended before there was an exporter. Import it only if the SDK is installed."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def wrap(
     Args:
         owner: the client's class.
         name: the method's name.
-        adapter: reads what the library sends and receives.
+        adapter: reads the library's requests and responses.
         is_async: the method is awaited.
 
     Returns:
@@ -226,7 +226,7 @@ def wrap(
 
 
 def _put_back(owner: type, name: str) -> None:
-    """Undo the wrapping of a method, unless somebody has wrapped it since."""
+    """Undo the wrapping of a method, unless it has been wrapped again since."""
     method = owner.__dict__.get(name)
     if type(method) is _Wrapper:
         setattr(owner, name, method.__wrapped__)

@@ -62,7 +62,7 @@ def watch(response: Any, exchange: Exchange) -> None:
 def unwrap() -> None:
     """Restore the methods of every class.
 
-    A wrapper inside somebody else's stays, and lets calls through.
+    A wrapper inside another one stays, and only passes calls on.
     """
     with _lock:
         for (response_class, name), (wrapper, own_method) in list(_wrapped.items()):
@@ -76,7 +76,7 @@ def unwrap() -> None:
 
 
 def _is_wrapped(response_class: type, name: str) -> bool:
-    """Return whether a class's method is our wrapper, or somebody else's around it."""
+    """Return whether a class's method is our wrapper, or another one around it."""
     wrapper, _ = _wrapped.get((response_class, name), (None, None))
     method = response_class.__dict__.get(name)
     for _ in range(_MAX_WRAPPERS):

@@ -61,5 +61,5 @@ class AsyncTee:
             await aclose()
 
 
-# whoever reads a part of a generator closes it: so this can be closed like one
+# code that reads a part of an async generator closes it: so this can be closed like one
 AsyncGenerator.register(AsyncTee)

@@ -65,8 +65,8 @@ class Watch:
                 for turn, outcome in self._unfinished
             )
             pytest.fail(
-                f"cut off and handed over unfinished:{lines}\n"
-                "Ask for the rest where the stop reason says that it was cut off, raise "
+                f"truncated turns were returned unfinished:{lines}\n"
+                "Continue truncated answers, raise "
                 f"max_tokens, or mark the test @pytest.mark.{MARK}",
                 pytrace=False,
             )

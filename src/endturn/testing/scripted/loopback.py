@@ -140,8 +140,8 @@ def _response(reply: LoopbackReply, request: Any) -> Any:
     library = _library(request)
 
     def steps() -> Iterator[bytes | float]:
-        for number, chunk in enumerate(reply.chunks):
-            if number:
+        for index, chunk in enumerate(reply.chunks):
+            if index:
                 yield from _pause(reply.pace_s, request)
             yield chunk
         if reply.ending is Ending.BROKEN:
@@ -294,8 +294,8 @@ class _Handler(BaseHTTPRequestHandler):
             # One send for head and body: two would wait for the client's delayed acknowledgement.
             self.wfile.write(head + b"".join(reply.chunks))
             return
-        for number, chunk in enumerate(reply.chunks):
-            if number:
+        for index, chunk in enumerate(reply.chunks):
+            if index:
                 self._pause(reply.pace_s)
             self.wfile.write(head + b"%x\r\n%b\r\n" % (len(chunk), chunk))
             head = b""

@@ -189,7 +189,7 @@ class ScriptedProvider:
         try:
             body = {} if route.retrieve is not None else json.loads(http_request.body)
             path_fields = {"model": route.model, "stream": route.stream}
-            body |= {name_: value for name_, value in path_fields.items() if value is not None}
+            body |= {key: value for key, value in path_fields.items() if value is not None}
             if route.retrieve is not None:
                 request = Request(model="", messages=(), retrieve=route.retrieve)
             else:

@@ -122,8 +122,8 @@ class Rendering:
         yield float(http_reply.delay_s)
         self._check(http_reply)
         decoder, events = self._format.decoder(self._context), framing.decoder(self._format.framing)
-        for number, chunk in enumerate(http_reply.chunks):
-            if number and http_reply.pace_s:
+        for index, chunk in enumerate(http_reply.chunks):
+            if index and http_reply.pace_s:
                 yield float(http_reply.pace_s)
             for event in events.feed(chunk):
                 yield from decoder.feed(event)
@@ -178,7 +178,7 @@ class Rendering:
         if value not in available:
             raise UsageError(
                 f"the {name} format has no word for {value.value!r}, only for {listed(available)}; "
-                f"script what a server of it does say: reason('its own value'), or fail(status)"
+                f"use reason('a raw value') or fail(status)"
             )
         shown_by = {
             StopReason.TOOL_CALL: ("call", self.reply.calls),
@@ -187,8 +187,8 @@ class Rendering:
         function, is_shown = shown_by.get(value, ("", True))
         if value in words and not is_shown:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only what the reply says "
-                f"shows it: script it with {function}('…')"
+                f"the {name} format has no word for {value.value!r}, only content that "
+                f"implies it: use {function}('…')"
             )
         return Stop(value, words.get(value))
 

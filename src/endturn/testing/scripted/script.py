@@ -205,11 +205,11 @@ def partial_call(
 
     For one that a lost connection ends: `.but(ending=Ending.BROKEN)`.
     """
-    call_ = _call(name, arguments, id)
+    complete = _call(name, arguments, id)
     partial = (
-        call_
+        complete
         if after is None
-        else _truncated_call(call_, _first_tokens(call_.arguments_raw or "", after))
+        else _truncated_call(complete, _first_tokens(complete.arguments_raw or "", after))
     )
     return Reply(text=text, calls=(partial,), stop=StopReason.MAX_TOKENS, fit=after is None)
 
