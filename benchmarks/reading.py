@@ -28,7 +28,7 @@ from endturn.calls import RequestFacts
 from endturn.formats import FORMATS, Context, Event, Framing, RequestSummary, format_of, framing
 from endturn.formats.errors import MAX_ERROR_BYTES
 from endturn.formats.format import Format
-from endturn.instrumentation.body import Answer
+from endturn.instrumentation.body import BodyReader
 from endturn.vocabulary.messages import ChatResponse, ToolCall
 from endturn.vocabulary.stop import Stop, StopReason
 
@@ -64,7 +64,7 @@ def reading(speaks: Format, headers: dict[str, str], data: bytes, *, status: int
     chunks = [data[place : place + 65_536] for place in range(0, max(len(data), 1), 65_536)]
 
     def read() -> object:
-        answer = Answer(speaks, context, status, headers)
+        answer = BodyReader(speaks, context, status, headers)
         for chunk in chunks:
             if answer.feed(chunk):
                 break

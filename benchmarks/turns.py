@@ -146,8 +146,8 @@ class Sent:
         call = exchange.begin("POST", self._outgoing)
         assert call is not None
         with call.sending:
-            call.answered(200, _JSON)
-        call.whole(self._response)
+            call.on_response(200, _JSON)
+        call.feed_all(self._response)
         return call
 
 

@@ -31,7 +31,7 @@ def test_the_log_says_what_was_raised_and_where_but_not_its_text(caplog: pytest.
 def test_a_failing_listener_is_logged_without_the_text_of_its_exception(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "_failures", {})
+    monkeypatch.setattr(listeners, "_consecutive_failures", {})
 
     def listener(record: object) -> None:
         raise ValueError("what the model said")

@@ -190,7 +190,7 @@ def test_rejects_a_wrong_environment_variable(variable: str, value: str, message
             "has 'max_iterations' outside its table `agent`: write [agent]",
             id="a setting outside its table",
         ),
-        pytest.param("agent = 3", "is a table: write [agent]", id="a value in place of the table"),
+        pytest.param("agent = 3", "must be a table: write [agent]", id="a value in place of the table"),
         pytest.param("[agent", "is not TOML: ", id="no TOML"),
     ],
 )

@@ -140,8 +140,8 @@ def test_it_is_remembered_by_endpoint_and_model() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """The oldest is forgotten."""
-    for number in range(refused_prefills.MOST + 10):
+    for number in range(refused_prefills.MAX_TARGETS + 10):
         refused_prefills.remember(("openai_chat", str(number)))
     assert not refused_prefills.is_refused(("openai_chat", "9"))
     assert refused_prefills.is_refused(("openai_chat", "10"))
-    assert refused_prefills.is_refused(("openai_chat", str(refused_prefills.MOST + 9)))
+    assert refused_prefills.is_refused(("openai_chat", str(refused_prefills.MAX_TARGETS + 9)))

@@ -15,7 +15,7 @@ from endturn.continuation.answer_text import AnswerText
 from endturn.continuation.preambles import is_preamble
 from endturn.continuation.stitching import Seam, stitch
 from endturn.continuation.text_heuristics import (
-    LOOP_FROM,
+    MIN_LOOP_CHARS,
     is_blank,
     is_repeated,
     loop_start,
@@ -37,10 +37,10 @@ def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, held: int =
     for start in range(0, len(b), size):
         out += "".join(delta.text for delta in text.feed(b[start : start + size]))
         assert text.shown.rstrip(HALF) == out.rstrip(HALF)
-        assert text.held <= min(held, limits.get("max_overlap", held))
+        assert text.held_size <= min(held, limits.get("max_overlap", held))
     out += "".join(delta.text for delta in (*text.close(), *text.end_answer()))
     assert text.shown == out
-    assert text.held == 0
+    assert text.held_size == 0
     return text
 
 
@@ -131,7 +131,7 @@ def test_a_repetition_is_kept_wherever_it_was_cut(
 def test_no_more_waits_than_is_looked_at() -> None:
     text = AnswerText(max_overlap=10)
     assert text.feed("a" + HALF * 30) == [Delta(text="a" + HALF * 20)]
-    assert text.held == 10
+    assert text.held_size == 10
 
 
 @pytest.mark.behaviour(30)
@@ -240,19 +240,19 @@ def test_a_seam_is_decided_alike_however_the_continuation_comes(
     """In one piece or in many, empty ones too: the same text and the same marks. No more waits than is looked at."""
     (a, b), least, most = window
     is_kind = {"prefilled": kind == "prefilled", "again": kind == "again"}
-    at_once = Seam(a, least=least, most=most, **is_kind)
+    at_once = Seam(a, min_overlap=least, max_overlap=most, **is_kind)
     expected = at_once.feed(b, last=True)
-    seam, left, out = Seam(a, least=least, most=most, **is_kind), b, None
+    seam, left, out = Seam(a, min_overlap=least, max_overlap=most, **is_kind), b, None
     for size in itertools.chain(sizes, itertools.repeat(max(1, sizes[-1]))):
         if not left or out is not None:
             break
         out, left = seam.feed(left[:size]), left[size:]
-        assert out is not None or len(seam.held) <= most
+        assert out is not None or len(seam.buffer) <= most
     out = seam.feed("", last=True) if out is None else out + left
     assert out == expected
 
     def marks(seam: Seam) -> tuple[bool, bool, bool]:
-        return seam.restarted, seam.restated, seam.begun_anew
+        return seam.restarted, seam.restated, seam.is_restarted_prefill
 
     assert marks(seam) == marks(at_once)
     if kind != "again" and a:
@@ -369,7 +369,7 @@ def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, 
 )
 def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, more: int) -> None:
     """What is cut from a loop can be written again from what is kept: its last passage, over and over."""
-    size = max(5 * len(unit), len(before), LOOP_FROM) + more
+    size = max(5 * len(unit), len(before), MIN_LOOP_CHARS) + more
     text = before + (unit * size)[:size]
     start = loop_start(text)
     assert start is not None

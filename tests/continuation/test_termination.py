@@ -15,10 +15,10 @@ from endturn.continuation.termination import (
     Finish,
     Mode,
     WalletGuard,
+    finish_of,
     finish_response,
     finish_task,
     is_offered,
-    signal_of,
     status_in,
     status_of,
     tools,
@@ -49,7 +49,7 @@ def test_the_tools_of_a_mode(mode: Mode, name: str) -> None:
 def test_no_summary_fools_the_marker(summary: str, status: str) -> None:
     """Field and marker agree, whatever the summary says."""
     done = call("finish_task", {"summary": summary, "status": status})
-    finish = signal_of(done, "task")
+    finish = finish_of(done, "task")
     assert finish is not None
     assert status_in(finish_task(done)) == finish.status == status
 
@@ -164,7 +164,7 @@ def test_finish_task_rejects_an_unknown_status() -> None:
 )
 def test_the_tools_of_the_mode_end_the_turn(name: str, mode: Mode, status: str) -> None:
     fields = {"arguments": {"summary": "s", "status": "partial"}}
-    finish = signal_of(tool_call(name, fields), mode)
+    finish = finish_of(tool_call(name, fields), mode)
     assert finish is not None
     assert (finish.signal, finish.status, finish.summary) == (name, status, "s")
 
@@ -183,7 +183,7 @@ def test_the_tools_of_the_mode_end_the_turn(name: str, mode: Mode, status: str) 
     ],
 )
 def test_no_other_tool_ends_the_turn(name: str, fields: dict[str, Any], mode: Mode | None) -> None:
-    assert signal_of(tool_call(name, fields), mode) is None
+    assert finish_of(tool_call(name, fields), mode) is None
 
 
 @pytest.mark.behaviour(39)
@@ -195,7 +195,7 @@ def test_no_other_tool_ends_the_turn(name: str, fields: dict[str, Any], mode: Mo
     ],
 )
 def test_a_finish_without_a_summary_is_done(name: str, fields: dict[str, Any], mode: Mode) -> None:
-    finish = signal_of(tool_call(name, fields), mode)
+    finish = finish_of(tool_call(name, fields), mode)
     assert finish is not None
     assert (finish.status, finish.summary) == ("done", None)
 

@@ -338,7 +338,7 @@ def test_an_internal_failure_is_counted_where_it_happened(
         raise LookupError("secret")
 
     monkeypatch.setattr(exchange, "endpoint", failing)
-    monkeypatch.setattr(listeners, "_noted", set())
+    monkeypatch.setattr(listeners, "_logged_labels", set())
     http_clients.install(lambda: True)
     try:
         with serving(ThreadingHTTPServer, "127.0.0.1") as port, pytest.MonkeyPatch.context() as patch:
@@ -357,8 +357,8 @@ def test_an_internal_failure_is_counted_where_it_happened(
 
 def test_a_step_that_has_no_name_is_counted_as_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The label's values are a closed set."""
-    monkeypatch.setattr(listeners, "_failed", {})
-    monkeypatch.setattr(listeners, "_noted", set())
+    monkeypatch.setattr(listeners, "_failure_counts", {})
+    monkeypatch.setattr(listeners, "_logged_labels", set())
     try:
         raise LookupError
     except LookupError:

@@ -60,11 +60,11 @@ def begin(speaks: Format, context: Context, content_type: str) -> Exchange:
         Layer.CLIENT,
         replace(context.request.facts, stream=True),
         EndpointFacts(provider=speaks.provider),
-        asked=context.request,
+        summary=context.request,
     )
     assert call is not None
     made = Exchange(speaks, context, True, nullcontext(), call)
-    assert made.answered(200, {"content-type": content_type})
+    assert made.on_response(200, {"content-type": content_type})
     return made
 
 
@@ -79,11 +79,11 @@ def read(made: Exchange, chunks: list[bytes], how: str, clock: Clock) -> int | N
     clock.now_s += 1
     match how:
         case "lost":
-            made.cut(OSError("gone"))
+            made.on_read_error(OSError("gone"))
         case "left":
-            made.left()
+            made.on_close()
         case "abandoned":
-            made.abandoned()
+            made.abandon()
         case _:
             made.end()
     return over
@@ -135,10 +135,10 @@ def test_a_batch_of_any_size_says_the_same_at_the_same_time(
             "whole": pieces(raw, size),
         }
         for how, chunks in cuts.items():
-            monkeypatch.setattr(body, "HELD_CHUNKS", 1)
+            monkeypatch.setattr(body, "MAX_HELD_CHUNKS", 1)
             expected = record(clock, ended, recorded.format, context, chunks, how)
             for most in BATCHES:
-                monkeypatch.setattr(body, "HELD_CHUNKS", most)
+                monkeypatch.setattr(body, "MAX_HELD_CHUNKS", most)
                 found = record(clock, ended, recorded.format, context, chunks, how)
                 assert found == expected, (name, how, most)
 
@@ -174,23 +174,23 @@ def test_plain_chunks_wait_and_are_read_when_the_host_stops(ended: list[CallEnde
     made = chat()
     for _ in range(20):
         made.feed(WORD)
-    assert made._answer is not None
-    assert len(made._answer._held) == 20 - body.EAGER_CHUNKS
-    made.left()
+    assert made._reader is not None
+    assert len(made._reader._held_chunks) == 20 - body.EAGER_CHUNKS
+    made.on_close()
     assert (ended[0].output_chars, ended[0].stop.reason) == (20 * len("word "), StopReason.CANCELLED)
 
 
 def test_what_waits_is_bounded() -> None:
     """However many chunks come, and however long they are."""
     made = chat()
-    answer = made._answer
+    answer = made._reader
     assert answer is not None
-    long = WORD.replace(b"word ", b"w" * body.HELD_CHUNK_BYTES)
+    long = WORD.replace(b"word ", b"w" * body.MAX_HELD_CHUNK_BYTES)
     for number in range(1_000):
         made.feed(long if number % 7 == 0 else WORD)
-        assert len(answer._held) < body.HELD_CHUNKS
-        assert sum(map(len, answer._held)) <= body.HELD_CHUNKS * body.HELD_CHUNK_BYTES
-    made.abandoned()
+        assert len(answer._held_chunks) < body.MAX_HELD_CHUNKS
+        assert sum(map(len, answer._held_chunks)) <= body.MAX_HELD_CHUNKS * body.MAX_HELD_CHUNK_BYTES
+    made.abandon()
 
 
 @pytest.mark.parametrize("marks", [[b"data: [DONE]\n\n"], [b"data: [DO", b"NE]\n\n"], [b"data: [DONE]\n", b"\n"]])
@@ -222,7 +222,7 @@ def test_the_calls_of_a_stream_are_known_though_their_chunk_waits(ended: list[Ca
     thread.start()
     thread.join()
     assert [call.id for call in found] == ["call_Q7xPzR2kLm"]
-    made.left()
+    made.on_close()
     assert ended[0].stop.reason is StopReason.TOOL_CALL
 
 
@@ -239,5 +239,5 @@ def test_a_chunk_is_kept_as_it_came(ended: list[CallEnded]) -> None:
     for _ in range(10):
         made.feed(buffer)  # type: ignore[arg-type]
     buffer[:] = b"x" * len(buffer)
-    made.left()
+    made.on_close()
     assert ended[0].output_chars == 10 * len("word ")

@@ -23,7 +23,7 @@ from endturn.calls import listeners
 from endturn.instrumentation import exchange, http_clients
 from endturn.telemetry import attributes, cleanup
 from endturn.testing.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
-from endturn.testing.scripted.loopback import Answer, RequestSummary, Server
+from endturn.testing.scripted.loopback import LoopbackReply, ReceivedRequest, Server
 from endturn.vocabulary.stop import StopReason
 from tests.instrumentation.clients import CLIENTS, Client, Kind
 from tests.support.announced import Records
@@ -88,7 +88,7 @@ def settle(seen: Records, client: Client) -> None:
             return
 
 
-Change = Callable[[Answer], Answer]
+Change = Callable[[LoopbackReply], LoopbackReply]
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def asking(
     dialect = "mistral" if "Mistral" in kind.name else ""
     provider = ScriptedProvider(list(replies), format=kind.format, dialect=dialect, exhausted="last")
 
-    def respond(asked: RequestSummary) -> Answer:
+    def respond(asked: ReceivedRequest) -> LoopbackReply:
         return change(provider._respond(asked))
 
     with Server(respond).running() as url:
@@ -114,7 +114,7 @@ def asking(
 def packed(encoding: str) -> Change:
     """The body is compressed, each chunk flushed."""
 
-    def pack(answer: Answer) -> Answer:
+    def pack(answer: LoopbackReply) -> LoopbackReply:
         packer = zlib.compressobj(wbits={"gzip": 31, "deflate": 15}[encoding])
         chunks = [packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH) for chunk in answer.chunks]
         chunks.append(packer.flush())
@@ -182,7 +182,7 @@ def test_read_up_to_the_last_event(seen: Records, kind: Kind) -> None:
 def test_a_whole_answer_that_is_cut(seen: Records, kind: Kind) -> None:
     """It had begun: its end is missing, wherever its body is read."""
 
-    def halved(answer: Answer) -> Answer:
+    def halved(answer: LoopbackReply) -> LoopbackReply:
         (chunk,) = answer.chunks
         return replace(answer, chunks=(chunk[: len(chunk) // 2],), ending=Ending.BROKEN)
 
@@ -235,7 +235,7 @@ def test_cut_at_each_event(seen: Records, kind: Kind, way: Ending) -> None:
     """Wherever a stream is cut off, its end is never invented; a reason that had come counts."""
     counts: list[int] = []
 
-    def cut(answer: Answer) -> Answer:
+    def cut(answer: LoopbackReply) -> LoopbackReply:
         """The first is whole, each other one has a chunk more than the one before."""
         counts.append(len(answer.chunks))
         after = len(counts) - 1
@@ -337,7 +337,7 @@ def test_stopped_at_each_event(seen: Records, kind: Kind, monkeypatch: pytest.Mo
     """Wherever a cancelled task or Ctrl-C stops a host: a reason that had come counts, and the call has not failed."""
     feed, counts, sent, fed = exchange.Exchange.feed, list[int](), 0, 0
 
-    def held(answer: Answer) -> Answer:
+    def held(answer: LoopbackReply) -> LoopbackReply:
         """The first is whole, each other one has a chunk more than the one before, and no end."""
         nonlocal sent
         counts.append(len(answer.chunks))

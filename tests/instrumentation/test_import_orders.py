@@ -88,7 +88,7 @@ def test_first_requests_of_several_threads_are_all_recorded(provider: str) -> No
 def test_a_request_is_sent_where_what_reads_it_cannot_be_imported(
     provider: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listeners, "_noted", set())  # another test may have been warned already
+    monkeypatch.setattr(listeners, "_logged_labels", set())  # another test may have been warned already
     monkeypatch.setattr(http_clients, "_exchanges", None)
     monkeypatch.delattr(instrumentation, "exchange", raising=False)
     monkeypatch.setitem(sys.modules, "endturn.instrumentation.exchange", None)

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from endturn.calls import listeners as hooks
 from endturn.calls.call_scope import Layer, open_call
 from endturn.calls.facts import EndpointFacts, RequestFacts, ResponseFacts
-from endturn.calls.listeners import LOOK_S, Listener
+from endturn.calls.listeners import RECHECK_S, Listener
 from endturn.telemetry import otel_providers
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
@@ -127,7 +127,7 @@ def test_a_provider_is_seen_50_ms_after_a_call_that_nobody_recorded(clock: Clock
     with heard_by(Recorder()):
         assert not hooks.listening()
         installed["provider"] = TracerProvider()
-        clock.now_s += 1.1 * LOOK_S
+        clock.now_s += 1.1 * RECHECK_S
         assert hooks.listening()
 
 
@@ -227,7 +227,7 @@ def test_the_next_call_has_the_signal_of_a_provider_that_is_set_while_calls_are_
     with heard_by(*listeners):
         call(0)
         if not is_heard:
-            clock.now_s += 1.1 * LOOK_S
+            clock.now_s += 1.1 * RECHECK_S
         for number, signal in enumerate(order, 1):
             set_up[signal] = sdk.made[signal]
             call(number)

@@ -43,8 +43,8 @@ def test_requests(url: str, body: Any, expected: tuple[str, str, str] | None) ->
     where = address(url)
     assert where is not None
     found = endpoint("POST", where) if may_begin("POST", httpx.URL(url).raw_path.decode()) else None
-    found = found and found.of(body)
-    if found is not None and not found.is_asked(body):
+    found = found and found.with_body_format(body)
+    if found is not None and not found.asks_model(body):
         found = None
     assert (found and (found.format.name, found.provider, found.dialect)) == expected
 

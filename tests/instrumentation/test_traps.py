@@ -30,7 +30,7 @@ from endturn.instrumentation import exchange, http_clients
 from endturn.instrumentation.body import json_object
 from endturn.telemetry import cleanup
 from endturn.testing.scripted import Reply, ScriptedProvider, fail, say, truncate
-from endturn.testing.scripted.loopback import Answer, Server
+from endturn.testing.scripted.loopback import LoopbackReply, Server
 from endturn.vocabulary.messages import Usage
 from endturn.vocabulary.stop import StopReason
 from tests.instrumentation.clients import ASK, CLIENTS
@@ -200,7 +200,7 @@ async def test_aiohttp_by_every_way_of_asking_and_reading(seen: Records, auto: b
     provider = ScriptedProvider(replies)
     taken: list[Any] = []
 
-    def respond(asked: Any) -> Answer:
+    def respond(asked: Any) -> LoopbackReply:
         taken.append(asked.body)
         answer = provider._respond(asked)
         return answer if answer.length is None else packed("deflate")(answer)
@@ -236,7 +236,7 @@ def test_aiohttps_time_for_all_of_it_cuts_an_answer(seen: Records, stream: bool)
     body = json.dumps({"choices": [{"index": 0, "delta" if stream else "message": {"content": "Hi"}}]}).encode()
     half = b"data: " + body + b"\n\n" if stream else body[:-9]
     headers = {"content-type": "text/event-stream" if stream else "application/json"}
-    answer = Answer(headers=headers, chunks=(half, b" "), pace_s=5, length=None if stream else len(body))
+    answer = LoopbackReply(headers=headers, chunks=(half, b" "), pace_s=5, length=None if stream else len(body))
     with Server(lambda asked: answer).running() as url, pytest.raises(TimeoutError):
         asyncio.run(main(f"{url}/v1/chat/completions"))
     assert seen.only().stop.reason is StopReason.MISSING

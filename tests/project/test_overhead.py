@@ -192,7 +192,7 @@ def bare_methods() -> Iterator[None]:
 @pytest.mark.usefixtures("bare_methods")
 @pytest.mark.parametrize("situation", ["answer", "truncated answer"])
 def test_the_signals_by_hand_are_those_that_endturn_records(situation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "_failed", {})  # other tests of this process may have made listeners fail
+    monkeypatch.setattr(listeners, "_failure_counts", {})  # other tests of this process may have made listeners fail
     observed, by_hand = RecordingProviders(), RecordingProviders()
     endturn.instrument(**observed.arguments())
     make_call(SITUATIONS[situation])(1)

@@ -80,7 +80,7 @@ class Agent:
         """Make one call, which is answered with this text, else one of its own; others may come in before."""
         messages = list(self.messages)
         request = summarized(messages, model=self.model, max_tokens=maximum)
-        call = open_call(Layer.CLIENT, request.facts, EndpointFacts(provider="p"), asked=request)
+        call = open_call(Layer.CLIENT, request.facts, EndpointFacts(provider="p"), summary=request)
         assert call is not None
         yield
         stop = Stop(StopReason(reason or ("tool_call" if calls else "end_turn")))

@@ -24,7 +24,7 @@ def records() -> Iterator[Records]:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
     """Instruments, with these options: what a host's calls come to is on the stage that it gives."""
-    monkeypatch.setattr(listeners, "_failed", {})
+    monkeypatch.setattr(listeners, "_failure_counts", {})
 
     def begin(**options: Any) -> Stage:
         made = Stage()
@@ -39,6 +39,6 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A recorder over providers of its own, told by hand."""
-    monkeypatch.setattr(listeners, "_failed", {})
+    monkeypatch.setattr(listeners, "_failure_counts", {})
     with listeners.strict():
         yield Stage()

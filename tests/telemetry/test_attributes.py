@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from opentelemetry.sdk.metrics import Histogram
 
 from endturn.calls import listeners
-from endturn.calls.bounds import LONGEST_NAME, MOST_SEQUENCES
+from endturn.calls.bounds import MAX_NAME_LENGTH, MAX_STOP_SEQUENCES
 from endturn.continuation.controller import ContinuationController
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.telemetry.instruments import LOST
@@ -84,8 +84,8 @@ def test_what_is_told_is_bounded(recording: Recording, caplog: pytest.LogCapture
         "gen_ai.request.model": ASK["model"],
         "gen_ai.request.temperature": 0.5,
         "gen_ai.request.seed": 2**63 - 1,
-        "gen_ai.request.stop_sequences": ("*" * 1_200,) * MOST_SEQUENCES,
-        "gen_ai.request.reasoning.level": "y" * LONGEST_NAME,
+        "gen_ai.request.stop_sequences": ("*" * 1_200,) * MAX_STOP_SEQUENCES,
+        "gen_ai.request.reasoning.level": "y" * MAX_NAME_LENGTH,
         "gen_ai.response.finish_reasons": ("length",) * 128,
     }
     exported(stage, caplog)
@@ -93,7 +93,7 @@ def test_what_is_told_is_bounded(recording: Recording, caplog: pytest.LogCapture
 
 def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other measurements are recorded; each that is lost is counted."""
-    monkeypatch.setattr(listeners, "_failed", {})
+    monkeypatch.setattr(listeners, "_failure_counts", {})
     stage = Stage()
     record = Histogram.record
 

@@ -205,7 +205,7 @@ JOB_STREAM = [
 
 def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is `paused`, as it was seen last: after an hour, or when there are too many, or at the end."""
-    monkeypatch.setattr(background_responses, "PENDING", 2)
+    monkeypatch.setattr(background_responses, "MAX_PENDING", 2)
     client = chat(*(body({**QUEUED, "id": f"resp_{number}"}) for number in range(3)))
     for _ in range(3):
         client.responses.create(**JOB)

@@ -95,7 +95,7 @@ def asks(format_name: str, request: Json, response: Json) -> CallEnded:
     """Make a call with these bodies."""
     spoken = format_of(format_name)
     asked = spoken.request_summary(request)
-    call = open_call(Layer.CLIENT, asked.facts, EndpointFacts(provider="p"), asked=asked)
+    call = open_call(Layer.CLIENT, asked.facts, EndpointFacts(provider="p"), summary=asked)
     assert call is not None
     seen = summarize(spoken, Context(request=asked), response)
     ended = call.end(seen.facts, tail=seen.tail, tool_calls=seen.tool_calls)

@@ -21,7 +21,7 @@ from endturn.calls.records import Content
 from endturn.continuation.controller import ContinuationController
 from endturn.formats import Context, format_of
 from endturn.instrumentation._instrument import uninstrument
-from endturn.instrumentation.body import keep_content
+from endturn.instrumentation.body import capture_content
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.telemetry import content, messages, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
@@ -157,7 +157,7 @@ def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) 
     speaks, scope = format_of(speaks_as), SimpleNamespace()
     asked = speaks.request_summary(body).with_facts(stream=streamed)
     context = Context("", "p", asked)
-    captured = keep_content(scope, speaks, body, context)  # type: ignore[arg-type]  # what a call is to who gathers
+    captured = capture_content(scope, speaks, body, context)  # type: ignore[arg-type]  # what a call is to who gathers
     plain = speaks_as in ("completions", "ollama")
     word = speaks.voice.words.get(ANSWER.stop.reason)
     answer = PLAIN if plain else ANSWER.but(stop=replace(ANSWER.stop, raw=word))
@@ -251,7 +251,7 @@ def test_a_span_of_another_keeps_its_own_content(recording: Recording) -> None:
         with tracer.start_as_current_span("chat m"):
             scope_of = open_call(Layer.CLIENT, RequestFacts(model="m"), EndpointFacts(provider="p"), adopt=adopting())
             assert scope_of is not None
-            scope_of.said(None, PLAIN)
+            scope_of.attach_content(None, PLAIN)
             scope_of.end(ResponseFacts(stop=PLAIN.stop))
         assert (OUTPUT in said(stage)) is wanted
         uninstrument()
@@ -392,7 +392,7 @@ def test_what_raises_while_it_is_recorded_costs_only_the_content(
     """A defect of ours in rendering is logged; span, event and metrics of the call are there."""
     caplog.set_level(logging.DEBUG, "endturn")
     stage = recording(content="SPAN_AND_EVENT")
-    monkeypatch.setattr(listeners, "_noted", set())
+    monkeypatch.setattr(listeners, "_logged_labels", set())
     monkeypatch.setattr(messages.MessageWriter, "answer", failing)
     ask()
     assert len(spans(stage)) == len(details(stage)) == 1

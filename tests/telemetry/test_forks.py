@@ -90,7 +90,7 @@ def test_a_forked_child_is_recorded(held: dict[str, Any]) -> None:
         signal.alarm(60)  # what hangs ends, and says nothing
         records = Records()
         listeners.subscribe(records.append)
-        listeners.lost("something")
+        listeners.count_loss("something")
         chat(body(WHOLE)).chat.completions.create(**ASK)
         instrument(events="spans")
         uninstrument()

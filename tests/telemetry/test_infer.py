@@ -58,7 +58,7 @@ def begin(history: list[Any] | RequestSummary, **asked: Any) -> Call:
     """A call with this history."""
     if isinstance(history, list):
         history = summarized(history, **{"model": "m", **asked})
-    call = open_call(Layer.CLIENT, history.facts, EndpointFacts(provider="p"), asked=history)
+    call = open_call(Layer.CLIENT, history.facts, EndpointFacts(provider="p"), summary=history)
     assert call is not None
     return call
 
@@ -180,7 +180,7 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
         elif "end" in step:
             scopes[step["end"]].end(TurnOutcome.COMPLETED)
         elif "withdraw" in step:
-            begin(asked_in(step)).withdraw()
+            begin(asked_in(step)).cancel()
         else:
             world.now += step.pop("after", 0.0)
             within = step.pop("in", None)

@@ -299,8 +299,8 @@ def test_turns_that_start_each_other_are_not_kept(records: Records) -> None:
     for _ in range(10):
         with scope.step():
             following = start_turn(Turn(kind=TurnKind.OBSERVED))
-        assert following.turn.around is scope.turn
-        assert scope.turn.around is None or scope.turn.around.around is None
+        assert following.turn.enclosing is scope.turn
+        assert scope.turn.enclosing is None or scope.turn.enclosing.enclosing is None
         scope.end(TurnOutcome.COMPLETED)
         scope = following
     scope.end(TurnOutcome.COMPLETED)

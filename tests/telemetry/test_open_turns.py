@@ -68,7 +68,7 @@ class Agents:
     ) -> CallEnded:
         """Make a call, which ends so."""
         request = summarized(history, model="m", **asked)
-        call = open_call(Layer.CLIENT, request.facts, EndpointFacts(provider="p"), asked=request)
+        call = open_call(Layer.CLIENT, request.facts, EndpointFacts(provider="p"), summary=request)
         assert call is not None
         calls = tuple(RequestedCall(call_id, "search") for call_id in call_ids)
         ended = call.end(ResponseFacts(stop=Stop(reason)), tail=tail, tool_calls=calls, error=error)

@@ -168,7 +168,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     planted = Secrets()
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "CO_API_KEY"):
         monkeypatch.setenv(variable, planted.environment)
-    monkeypatch.setattr(listeners, "_noted", set())
+    monkeypatch.setattr(listeners, "_logged_labels", set())
     return planted
 
 

@@ -156,7 +156,7 @@ def agree(found: Sequence[dict[str, Any]], expected: Sequence[Any], *, wholly: b
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_is_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As recorded.yaml says of it."""
-    monkeypatch.setattr(listeners, "_failed", {})
+    monkeypatch.setattr(listeners, "_failure_counts", {})
     row = RECORDED[name]
     for variable, value in row.get("env", {}).items():
         monkeypatch.setenv(variable, value)
@@ -221,7 +221,7 @@ def test_sums_are_born_at_zero(stage: Stage, monkeypatch: pytest.MonkeyPatch) ->
     assert found["endturn.continuations"] == {(*OPENAI, strategy.value): 0 for strategy in Strategy}
     assert found["endturn.listener.failures"] == {("Recorder",): 0}
     assert set(found["endturn.series.capped"].values()) == {0}
-    monkeypatch.setattr(listeners, "_failed", {"Recorder": 2, "mine": 1})
+    monkeypatch.setattr(listeners, "_failure_counts", {"Recorder": 2, "mine": 1})
     assert stage.points()["endturn.listener.failures"] == {("Recorder",): 2, ("mine",): 1}
 
 

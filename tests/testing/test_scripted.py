@@ -147,8 +147,8 @@ def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, st
         ("anthropic", block(), "the anthropic format has no word for .*, only for end_turn, .* reason"),
         ("openai_chat", pause(), "the openai_chat format has no word for .*, only for end_turn, .* reason"),
         ("openai_chat", reason(StopReason.CONTEXT_WINDOW_EXCEEDED), "has no word for 'context_window_exceeded'"),
-        ("gemini", reason(StopReason.TOOL_CALL), r"only what the reply says shows it: script it with call\('…'\)"),
-        ("openai_chat", reason(StopReason.REFUSED), r"only what the reply says shows it: script it with refuse\('…'\)"),
+        ("gemini", reason(StopReason.TOOL_CALL), r"only content that implies it: use call\('…'\)"),
+        ("openai_chat", reason(StopReason.REFUSED), r"only content that implies it: use refuse\('…'\)"),
     ],
 )
 def test_a_reason_that_cannot_be_said(format: str, reply: Reply, message: str) -> None:

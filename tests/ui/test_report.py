@@ -159,5 +159,5 @@ def test_a_test_whose_turn_was_cut_off_fails(tmp_path: Path) -> None:
     for text, summary in ((without, "1 failed, 5 passed"), (with_option, "3 failed, 3 passed, 1 error")):
         assert summary in text.strip().splitlines()[-1], done.stdout
         assert "its own reason" in text
-    unfinished = "cut off and handed over unfinished:\n  openai, cut: not_continued, 1 call,"
+    unfinished = "truncated turns were returned unfinished:\n  openai, cut: not_continued, 1 call,"
     assert (unfinished in without, unfinished in with_option) == (False, True)

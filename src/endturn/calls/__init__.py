@@ -1,4 +1,4 @@
-"""What happens: model calls and turns as records, and the listeners that are told of each."""
+"""Model calls and turns as records, and the listeners that receive them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from endturn._exports import lazy_exports
 if TYPE_CHECKING:
     from endturn.calls.bounds import (
         LONGEST_NAME as LONGEST_NAME,
+        MAX_COUNT as MAX_COUNT,
+        MAX_NAME_LENGTH as MAX_NAME_LENGTH,
+        MAX_STOP_SEQUENCES as MAX_STOP_SEQUENCES,
         MOST as MOST,
         MOST_SEQUENCES as MOST_SEQUENCES,
         name_shown as name_shown,
+        shorten_name as shorten_name,
     )
     from endturn.calls.call_scope import Call as Call, Layer as Layer, open_call as open_call
     from endturn.calls.facts import (
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
         OTHER_STEP as OTHER_STEP,
         Activation as Activation,
         Listener as Listener,
+        count_loss as count_loss,
         current_listeners as current_listeners,
         emit as emit,
         failed as failed,
@@ -38,7 +43,9 @@ if TYPE_CHECKING:
         listener_failures as listener_failures,
         listening as listening,
         log_internal_error as log_internal_error,
+        log_listener_failure as log_listener_failure,
         lost as lost,
+        next_id as next_id,
         number as number,
         strict as strict,
         subscribe as subscribe,
@@ -49,6 +56,8 @@ if TYPE_CHECKING:
         ANEW as ANEW,
         BUDGETS as BUDGETS,
         COMPLETE as COMPLETE,
+        FINISHED_REASONS as FINISHED_REASONS,
+        REPLACING_STRATEGIES as REPLACING_STRATEGIES,
         STOPPED_BY_PERSON as STOPPED_BY_PERSON,
         WHOLE as WHOLE,
         Continuation as Continuation,
@@ -75,12 +84,18 @@ if TYPE_CHECKING:
         TurnStarted as TurnStarted,
         UsageEstimated as UsageEstimated,
     )
-    from endturn.calls.turn import CUT_ANSWERS as CUT_ANSWERS, Turn as Turn, new_id as new_id
+    from endturn.calls.turn import (
+        CUT_ANSWERS as CUT_ANSWERS,
+        MAX_TRUNCATED_CALLS as MAX_TRUNCATED_CALLS,
+        Turn as Turn,
+        new_id as new_id,
+    )
     from endturn.calls.turn_scope import (
         OUTCOMES as OUTCOMES,
         Step as Step,
         TurnScope as TurnScope,
         completed as completed,
+        completed_outcome as completed_outcome,
         declared_turn as declared_turn,
         end_turn as end_turn,
         find_turns_with as find_turns_with,
@@ -95,7 +110,16 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "bounds": ("LONGEST_NAME", "MOST", "MOST_SEQUENCES", "name_shown"),
+            "bounds": (
+                "LONGEST_NAME",
+                "MAX_NAME_LENGTH",
+                "MOST",
+                "MAX_COUNT",
+                "MOST_SEQUENCES",
+                "MAX_STOP_SEQUENCES",
+                "name_shown",
+                "shorten_name",
+            ),
             "call_scope": ("Call", "Layer", "open_call"),
             "facts": (
                 "EndpointFacts",
@@ -117,12 +141,15 @@ else:
                 "current_listeners",
                 "emit",
                 "failed",
+                "log_listener_failure",
                 "is_strict",
                 "listener_failures",
                 "listening",
                 "log_internal_error",
                 "lost",
+                "count_loss",
                 "number",
+                "next_id",
                 "strict",
                 "subscribe",
                 "takes_content",
@@ -130,6 +157,7 @@ else:
             "logged_errors": ("log_exception",),
             "outcomes": (
                 "ANEW",
+                "REPLACING_STRATEGIES",
                 "BUDGETS",
                 "COMPLETE",
                 "Continuation",
@@ -139,6 +167,7 @@ else:
                 "TurnKind",
                 "TurnOutcome",
                 "WHOLE",
+                "FINISHED_REASONS",
             ),
             "records": (
                 "CallEnded",
@@ -158,12 +187,13 @@ else:
                 "TurnStarted",
                 "UsageEstimated",
             ),
-            "turn": ("CUT_ANSWERS", "Turn", "new_id"),
+            "turn": ("CUT_ANSWERS", "MAX_TRUNCATED_CALLS", "Turn", "new_id"),
             "turn_scope": (
                 "OUTCOMES",
                 "Step",
                 "TurnScope",
                 "completed",
+                "completed_outcome",
                 "declared_turn",
                 "end_turn",
                 "find_turns_with",

@@ -1,12 +1,11 @@
-"""One model call from its start to its end, as a scope: what the running code is part of.
+"""One model call from its start to its end, as a scope: a context variable for the running code.
 
-A scope is a context variable that is set and reset inside one step; it never stays set across a
-`yield`.
+The context variable is set and reset inside one step; it never stays set across a `yield`.
 
-Each call is announced once, at whichever layer knows most of it. `open_call` is told which layer is
-calling. endturn's own client announces at once; a wrapper (controller, decorator) announces at the
-end, and only if nothing below it did; an HTTP exchange only where no scope of a client is open. An
-outer layer adds its turn to every inner record and never makes a record of its own.
+Each call is announced once, by the layer with the most information; `open_call` gets the layer.
+endturn's own client announces at once; a wrapper (controller, decorator) announces at the end, and
+only if no layer below it did; an HTTP exchange only if no scope of a client is open. An outer layer
+adds its turn to every inner record and never makes a record of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from endturn.calls import listeners as hooks
 from endturn.calls.facts import plausible_facts, plausible_response
-from endturn.calls.listeners import Activation, Listener, emit, log_internal_error, number
+from endturn.calls.listeners import Activation, Listener, emit, log_internal_error, next_id
 from endturn.calls.outcomes import RequestedCall, TurnKind, TurnOutcome
 from endturn.calls.records import (
     CallEnded,
@@ -52,16 +51,16 @@ log = logging.getLogger("endturn")
 
 
 class Layer(StrEnum):
-    """At what height of the stack a call is seen."""
+    """The layer of the stack at which a call is observed."""
 
     CLIENT = "client"
     WRAPPER = "wrapper"
     HTTP = "http"
 
 
-MOST_GAPS: Final = 8
-"""Times between two chunks that are kept of a stream. To record one takes the SDK several times as
-long as to read a chunk."""
+MAX_CHUNK_GAPS: Final = 8
+"""Times between two chunks that are kept of a stream. The SDK takes several times as long to record
+one as to read a chunk."""
 
 
 _call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
@@ -73,40 +72,40 @@ class Call:
 
     Open from the request until the response has been read to its end.
 
-    `end` closes it, once: later ends are ignored, so that whoever sees the end first (last chunk,
-    close, garbage collection) may say so.
+    `end` closes it, once: later ends are ignored, so that the first of several signs of the end
+    (last chunk, close, garbage collection) counts.
     """
 
     layer: Layer
     outer: Call | None
     request: RequestFacts
     endpoint: EndpointFacts
-    asked: SummarizedRequest | None
-    """What its turn is inferred from; None where the request could not be read."""
+    summary: SummarizedRequest | None
+    """The request from which its turn is inferred; None if it could not be read."""
     started_ns: int
     started_s: float
     started: CallStarted | None = None
-    covered: bool = False
+    is_reported_below: bool = False
     ended: bool = False
     first_chunk_s: float | None = None
     chunk_gaps_s: list[float] = field(default_factory=list)
-    chunks: int = 0
-    """How many have arrived after the first."""
-    every: int = 1
-    """The time before each so many of these is kept: 1, 2, 4, …"""
+    later_chunks: int = 0
+    """The number of chunks after the first."""
+    gap_interval: int = 1
+    """Every so many chunks, the time before one is kept: 1, 2, 4, …"""
     last_chunk_s: float = 0.0
     activations: tuple[Activation, ...] = ()
     listeners: tuple[Listener, ...] = field(default_factory=hooks.current_listeners)
-    """Who listened when it was opened, and is told of it: of its beginning and of its end."""
+    """The listeners when it was opened: they receive its start and its end."""
     turn: Turn | None = None
-    """The explicit turn that it belongs to, where whoever opened it knows."""
-    within: Turn | None = None
-    """The declared turn in which it was opened: a wrapper's call is that turn's, though it begins
-    when that is over."""
+    """The explicit turn that it belongs to, if the caller of `open_call` has set it."""
+    declared_turn: Turn | None = None
+    """The declared turn in which it was opened: a wrapper's call belongs to that turn, even if it
+    begins after the turn's end."""
     content: Callable[[Stop], Content | None] | None = None
-    """Gives what was said, once the call has ended so; None where nobody takes it."""
+    """Returns the captured content for the stop of the ended call; None if no listener takes it."""
     identity: ResponseIdentity = field(default_factory=ResponseIdentity)
-    """What the response calls itself, as soon as that is known."""
+    """The response's id and model, as soon as they are known."""
     adopt: object = None
     """As in CallStarted."""
 
@@ -114,60 +113,66 @@ class Call:
         """Make this call, and its span, current for one step."""
         return Step(_call, self, self.activations)
 
-    def includes(self, layer: Layer, asked: SummarizedRequest | None) -> bool:
-        """Whether what is asked within this call is a part of it.
+    def includes(self, layer: Layer, summary: SummarizedRequest | None) -> bool:
+        """Return whether a request within this call is a part of it.
 
-        What a hook asks over HTTP while a request is sent is another call, unless it asks the same:
-        a transport may hand on what it is given, perhaps in a form that cannot be read.
+        A hook's HTTP request while a request is being sent is another call, unless both are equal:
+        a transport may pass on the request, perhaps in a form that cannot be read.
         """
         if self.layer is Layer.WRAPPER:
             return False
-        if self.layer is not Layer.HTTP or layer is not Layer.HTTP or asked is None:
+        if self.layer is not Layer.HTTP or layer is not Layer.HTTP or summary is None:
             return True
         try:
-            return bool(asked == self.asked)
-        except Exception:  # messages may be anybody's objects
+            return bool(summary == self.summary)
+        except Exception:  # messages may be objects of the host
             return True
 
-    def said(
-        self, request: Request | None, response: ChatResponse | None, *, beside: bool = False
+    def attach_content(
+        self,
+        request: Request | None,
+        response: ChatResponse | None,
+        *,
+        is_system_separate: bool = False,
     ) -> None:
-        """Attach the captured content, where somebody takes it and it is at hand; see Content."""
+        """Attach the captured content, for listeners that take it; see Content."""
         responses = () if response is None else (response,)
-        self.content = lambda stop: Content(request=request, beside=beside, responses=responses)
+        self.content = lambda stop: Content(
+            request=request, beside=is_system_separate, responses=responses
+        )
 
-    def chunk(self) -> None:
-        """Note that a chunk of a stream has arrived.
+    def record_chunk(self) -> None:
+        """Record that a chunk of a stream has arrived.
 
-        Of a long stream an even part of the times between them is kept.
+        Of a long stream, an even sample of the times between chunks is kept.
         """
         now_s = time.perf_counter()
         if self.first_chunk_s is None:
             self.first_chunk_s = now_s - self.started_s
         else:
-            self.chunks += 1
-            if self.chunks % self.every == 0:
+            self.later_chunks += 1
+            if self.later_chunks % self.gap_interval == 0:
                 self.chunk_gaps_s.append(now_s - self.last_chunk_s)
-                if len(self.chunk_gaps_s) == MOST_GAPS:
+                if len(self.chunk_gaps_s) == MAX_CHUNK_GAPS:
                     del self.chunk_gaps_s[::2]
-                    self.every *= 2
+                    self.gap_interval *= 2
         self.last_chunk_s = now_s
 
-    def announced(self) -> CallStarted:
+    def ensure_started(self) -> CallStarted:
         """Return the record of the start, and emit it if it was not."""
         if self.started is not None:
             return self.started
-        here = self.turn or TURN.get()
-        if here is None or (here is not self.turn and here is not self.within):
-            here = current_turn()
-        turn, continuation = inference().resolve(self.asked, here)
+        explicit = self.turn or TURN.get()
+        if explicit is None or (explicit is not self.turn and explicit is not self.declared_turn):
+            explicit = current_turn()
+        turn, continuation = inference().resolve(self.summary, explicit)
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
-            # The turn began with the call, which may be announced when it has ended.
+            # The turn began with the call, which may be announced only after its end.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
         turn.open_streams += self.request.stream
         self.started = CallStarted(
-            number=number(),
+            number=next_id(),
             request=plausible_facts(self.request),
             endpoint=plausible_facts(self.endpoint),
             turn=turn,
@@ -179,28 +184,27 @@ class Call:
             adopt=self.adopt,
         )
         if self.outer is not None:
-            self.cover()
+            self.mark_reported()
         self.activations = emit(self.started, self.listeners)
         return self.started
 
-    def withdraw(self) -> None:
-        """Take back a call that was announced: it asked no model."""
+    def cancel(self) -> None:
+        """Cancel a call that was announced: it asked no model."""
         if self.started is None or self.ended:
             return
         self.ended = True
         turn = self.started.turn
         turn.iterations -= 1
         turn.open_streams -= self.started.request.stream
-        inference().withdrawn(self.started, self.asked)
+        inference().on_cancel(self.started, self.summary)
         emit(CallWithdrawn(started=self.started), self.listeners)
 
-    def cover(self) -> None:
-        """Mark the enclosing wrappers as announced from below."""
+    def mark_reported(self) -> None:
+        """Mark enclosing wrapper calls as reported: the inner call emits the record."""
         outer = self.outer
-        # A call of an SDK, or over HTTP, has a record of its own, of which all that is further out
-        # knows.
-        while outer is not None and not outer.covered and outer.layer is Layer.WRAPPER:
-            outer.covered = True
+        # A call of an SDK, or over HTTP, has a record of its own, and has marked those around it.
+        while outer is not None and not outer.is_reported_below and outer.layer is Layer.WRAPPER:
+            outer.is_reported_below = True
             outer = outer.outer
 
     def end(
@@ -210,30 +214,30 @@ class Call:
         tail: str = "",
         tool_calls: tuple[RequestedCall, ...] = (),
         error: BaseException | None = None,
-        over_s: float | None = None,
+        ended_s: float | None = None,
     ) -> CallEnded | None:
-        """Close the scope and announce what came, unless a layer below already did.
+        """Close the scope and emit the record, unless a layer below already did.
 
         Args:
-            response: what the response says.
+            response: the facts of the response.
             tail: the last visible characters of the answer, to recognise its continuation; never
                 recorded.
-            tool_calls: the client tool calls that it asks for, to recognise their results; never
+            tool_calls: the client tool calls that it requests, to recognise their results; never
                 recorded.
-            error: what was raised. That of a host that stops (a cancelled task, Ctrl-C) after the
-                reason has come is no error of the call.
-            over_s: when it was over, by `time.perf_counter()`; now where not given.
+            error: the exception. That of a host that stops (a cancelled task, Ctrl-C) after the
+                stop reason has arrived is no error of the call.
+            ended_s: the end of the call, by `time.perf_counter()`. Defaults to now.
 
         Returns:
-            The record, None where this layer makes none.
+            The record; None if this layer makes none.
         """
         if self.ended:
             return None
         self.ended = True
-        if self.covered:
+        if self.is_reported_below:
             return None
-        over_s = over_s or time.perf_counter()
-        started = self.started or self.announced()
+        ended_s = ended_s or time.perf_counter()
+        started = self.started or self.ensure_started()
         turn, stop = started.turn, response.stop
         if not stop.mapped and stop.raw is not None:
             _log_unmapped(
@@ -247,26 +251,26 @@ class Call:
             started=started,
             response=plausible_response(response),
             error=None if is_stopped and stop.reason is not StopReason.CANCELLED else error,
-            duration_s=over_s - self.started_s,
+            duration_s=ended_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             chunk_gaps_s=tuple(self.chunk_gaps_s),
-            content=None if self.content is None else _gathered(self.content, stop),
+            content=None if self.content is None else _captured_content(self.content, stop),
         )
         add_call(turn, ended)
-        inference().answered(ended, self.asked)
+        inference().on_response(ended, self.summary)
         emit(ended, self.listeners)
-        inference().ended(ended, self.asked, tail, tool_calls)
+        inference().on_call_end(ended, self.summary, tail, tool_calls)
         turn.open_streams -= started.request.stream
-        if turn.ending is not None and not turn.open_streams:
-            outcome, raised = turn.ending
+        if turn.pending_end is not None and not turn.open_streams:
+            outcome, raised = turn.pending_end
             if outcome is TurnOutcome.COMPLETED:
                 outcome = outcome_of(ended)
-            end_turn(turn, outcome, error=raised, over_s=over_s)
+            end_turn(turn, outcome, error=raised, ended_s=ended_s)
         return ended
 
 
-def _gathered(content: Callable[[Stop], Content | None], stop: Stop) -> Content | None:
-    """Return the captured content of a call that stopped so."""
+def _captured_content(content: Callable[[Stop], Content | None], stop: Stop) -> Content | None:
+    """Return the captured content of a call with this stop; None if collecting it fails."""
     try:
         return content(stop)
     except Exception:
@@ -275,15 +279,15 @@ def _gathered(content: Callable[[Stop], Content | None], stop: Stop) -> Content 
 
 
 @lru_cache(1_024)
-def _log_unmapped(provider: str, model: str, key: str, shown: str) -> None:
+def _log_unmapped(provider: str, model: str, key: str, word: str) -> None:
     """Log a stop reason that has no row.
 
-    The cache is what makes it once for each provider, model and value (`key`).
+    The cache limits it to once for each provider, model and value (`key`).
     """
     log.warning(
         "unknown stop reason %r from %s, model %s: it is recorded as unknown and does not end the "
         "turn normally",
-        shown,
+        word,
         provider,
         model,
     )
@@ -294,41 +298,41 @@ def open_call(
     request: RequestFacts,
     endpoint: EndpointFacts,
     *,
-    asked: SummarizedRequest | None = None,
+    summary: SummarizedRequest | None = None,
     adopt: object = None,
-    late: bool = False,
+    is_deferred: bool = False,
 ) -> Call | None:
     """Open the scope of one provider call.
 
     Args:
         layer: a client's call, or one over HTTP, is announced now; a wrapper's when it ends, unless
-            one below was.
-        request: what the request says, as it is recorded; endpoint: who is asked.
-        asked: what the turn of the call is inferred from, where none was declared.
+            a call below it was.
+        request: the facts of the request; endpoint: those of its address.
+        summary: the request from which the call's turn is inferred, if none was declared.
         adopt: as in CallStarted.
-        late: it is announced by `Call.announced`, or when it ends.
+        is_deferred: the call is announced by `Call.ensure_started`, or when it ends.
 
     Returns:
-        The scope, None where it is part of a call that is open, and announced.
+        The scope; None if it is part of an open call that is announced.
     """
     outer = _call.get()
-    # what runs on in a call's context when that is over keeps none of it
+    # code may keep running in a call's context after the call's end
     while outer is not None and outer.ended:
         outer = outer.outer
-    if outer is not None and outer.includes(layer, asked):
+    if outer is not None and outer.includes(layer, summary):
         return None
-    within = None if TURN.get() is None else declared_turn()
+    declared = None if TURN.get() is None else declared_turn()
     call = Call(
         layer,
         outer,
         request,
         endpoint,
-        asked,
+        summary,
         time.time_ns(),
         time.perf_counter(),
-        within=within,
+        declared_turn=declared,
         adopt=adopt,
     )
-    if layer is not Layer.WRAPPER and not late:
-        call.announced()
+    if layer is not Layer.WRAPPER and not is_deferred:
+        call.ensure_started()
     return call

@@ -1,4 +1,4 @@
-"""What is recorded of a call's request and of its response.
+"""The facts that are recorded of a call's request and of its response.
 
 One field for each attribute, declared nowhere else.
 
@@ -16,7 +16,13 @@ from enum import Flag, auto
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
-from endturn.calls.bounds import LONGEST_NAME, MOST, MOST_SEQUENCES, is_plausible, name_shown
+from endturn.calls.bounds import (
+    MAX_COUNT,
+    MAX_NAME_LENGTH,
+    MAX_STOP_SEQUENCES,
+    is_plausible,
+    shorten_name,
+)
 from endturn.vocabulary import StopReason, word_shown
 
 if TYPE_CHECKING:
@@ -57,16 +63,16 @@ class Fact:
     """The declaration of one attribute.
 
     Attributes:
-        key: the attribute's name; type: its type; unit: as in UCUM, "" where it has none.
-        doc: what it means, for the reference page.
-        example: a value, for the reference page; values: the closed set of its values, where it has
+        key: the attribute's name; type: its type; unit: as in UCUM, "" if it has none.
+        doc: its meaning, for the reference page.
+        example: a value, for the reference page; values: the closed set of its values, if it has
             one.
         on: the signals on which it is recorded.
         omit: values that are not recorded, the field's default among them as a rule.
-        opt_in: it is recorded only where the host asked for content.
+        opt_in: it is recorded only if the host enabled content.
         default: the field's default.
-        shown: gives what is recorded of a value, where that is not the value itself.
-        least, most: of a number; one outside is not believed. No `most`: any is.
+        convert: returns the attribute's value for the field's; None records the value itself.
+        least, most: limits of a number; one outside is not recorded. Without `most` there are none.
         longest: characters of a text, or items of a list; the rest is cut off.
     """
 
@@ -80,7 +86,7 @@ class Fact:
     omit: tuple[Any, ...] = ()
     opt_in: bool = False
     default: Any = None
-    shown: Callable[[Any], Any] | None = None
+    convert: Callable[[Any], Any] | None = None
     least: float = 0
     most: float | None = None
     longest: int | None = None
@@ -97,7 +103,7 @@ def fact(
     example: Example | tuple[Example, ...] = (),
     values: tuple[str, ...] = (),
     opt_in: bool = False,
-    shown: Callable[[Any], Any] | None = None,
+    convert: Callable[[Any], Any] | None = None,
     least: float = 0,
     most: float | None = None,
     longest: int | None = None,
@@ -107,14 +113,14 @@ def fact(
     Its annotation gives the attribute's type.
 
     Args:
-        omit: the default alone where not given.
-        key, doc, on, default, unit, example, values, opt_in, shown, least, most, longest: as in
-            Fact.
+        omit: defaults to the field's default alone.
+        key, doc, on, default, unit, example, values, opt_in, convert, least, most, longest: as
+            in Fact.
     """
     declared = Fact(
         key=key, doc=doc, on=on, unit=unit, example=example, values=values,
         omit=(default,) if omit is None else omit,
-        opt_in=opt_in, default=default, shown=shown, least=least, most=most, longest=longest,
+        opt_in=opt_in, default=default, convert=convert, least=least, most=most, longest=longest,
     )  # fmt: skip
     return field(default=default, metadata={_FACT: declared})
 
@@ -126,35 +132,35 @@ def members(*, default: Any = MISSING, **declared: Fact) -> Any:
 
 def _tokens(key: str, doc: str, example: int) -> Fact:
     return Fact(
-        key=key, type="int", doc=doc, example=example, unit="{token}", omit=(None,), most=MOST
+        key=key, type="int", doc=doc, example=example, unit="{token}", omit=(None,), most=MAX_COUNT
     )
 
 
-def members_of(kind: type, name: str) -> dict[str, Fact]:
+def members_of(cls: type, name: str) -> dict[str, Fact]:
     """Return the facts that are declared of the members of a field, by their names."""
-    declared: dict[str, Fact] = next(each for each in fields(kind) if each.name == name).metadata[
-        _MEMBERS
-    ]
+    declared: dict[str, Fact] = next(
+        member for member in fields(cls) if member.name == name
+    ).metadata[_MEMBERS]
     return declared
 
 
-def facts_in(kind: type) -> dict[str, Fact]:
+def facts_in(cls: type) -> dict[str, Fact]:
     """Return the facts that a dataclass declares, by the names of their fields.
 
     For use at import: it is slow.
     """
     return {
-        each.name: replace(
-            each.metadata[_FACT], type=_TYPES[str(each.type).removesuffix(" | None")]
+        member.name: replace(
+            member.metadata[_FACT], type=_TYPES[str(member.type).removesuffix(" | None")]
         )
-        for each in fields(kind)
-        if _FACT in each.metadata
+        for member in fields(cls)
+        if _FACT in member.metadata
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointFacts:
-    """Who is asked, and for which operation: what the address of a request says."""
+    """The provider and the operation, as the address of a request gives them."""
 
     operation: str = fact(
         "gen_ai.operation.name",
@@ -169,7 +175,7 @@ class EndpointFacts:
         "The provider, if it is known.",
         default="",
         example=("openai", "anthropic"),
-        longest=LONGEST_NAME,
+        longest=MAX_NAME_LENGTH,
         on=On.CALL | On.LABEL | On.OWN,
     )
     server_address: str | None = fact(
@@ -187,9 +193,9 @@ class EndpointFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
-    """The settings of a request, as its body or an SDK's arguments say them.
+    """The settings of a request, from its body or an SDK's arguments.
 
-    None or the default where they do not.
+    A setting that is absent there is None or the default.
     """
 
     model: str = fact(
@@ -197,7 +203,7 @@ class RequestFacts:
         "The model, if the request names one.",
         default="",
         example="gpt-5-mini",
-        longest=LONGEST_NAME,
+        longest=MAX_NAME_LENGTH,
         on=On.CALL | On.LABEL | On.OWN,
     )
     max_tokens: int | None = fact(
@@ -205,7 +211,7 @@ class RequestFacts:
         "The output limit that the request set.",
         unit="{token}",
         example=1024,
-        most=MOST,
+        most=MAX_COUNT,
     )
     stream: bool = fact(
         "gen_ai.request.stream",
@@ -219,15 +225,15 @@ class RequestFacts:
         default=1,
         example=2,
         least=1,
-        most=MOST,
+        most=MAX_COUNT,
     )
     temperature: float | None = fact(
-        "gen_ai.request.temperature", "As requested.", example=0.2, least=-MOST, most=MOST
+        "gen_ai.request.temperature", "As requested.", example=0.2, least=-MAX_COUNT, most=MAX_COUNT
     )
     top_p: float | None = fact(
-        "gen_ai.request.top_p", "As requested.", example=0.9, least=-MOST, most=MOST
+        "gen_ai.request.top_p", "As requested.", example=0.9, least=-MAX_COUNT, most=MAX_COUNT
     )
-    top_k: int | None = fact("gen_ai.request.top_k", "As requested.", example=40, most=MOST)
+    top_k: int | None = fact("gen_ai.request.top_k", "As requested.", example=40, most=MAX_COUNT)
     seed: int | None = fact(
         "gen_ai.request.seed", "As requested.", example=7, least=-(2**63), most=2**63 - 1
     )
@@ -237,20 +243,20 @@ class RequestFacts:
         default=(),
         example="END",
         opt_in=True,
-        # each is cut where it is recorded: a redaction needs the whole of it
-        longest=MOST_SEQUENCES,
+        # each is shortened where it is recorded: a redaction needs all of it
+        longest=MAX_STOP_SEQUENCES,
     )
     reasoning_level: str | None = fact(
         "gen_ai.request.reasoning.level",
         "The reasoning effort, in the provider's term.",
         example="low",
-        longest=LONGEST_NAME,
+        longest=MAX_NAME_LENGTH,
     )
     previous_response_id: str | None = fact(
         "gen_ai.request.previous_response.id",
         "The response that the request builds on.",
         example="resp_123",
-        longest=LONGEST_NAME,
+        longest=MAX_NAME_LENGTH,
     )
     output_type: str | None = fact(
         "gen_ai.output.type",
@@ -260,7 +266,7 @@ class RequestFacts:
 
     @classmethod
     def of(cls, request: Request) -> RequestFacts:
-        """Return the facts of a request of ours, as far as its own fields say them."""
+        """Return the facts of a `Request`, from its own fields."""
         return cls(
             model=request.model,
             max_tokens=request.max_tokens,
@@ -273,13 +279,13 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFacts:
-    """What a response says, as far as it was read.
+    """The facts of a response, as far as it was read.
 
     Attributes:
-        stop: why choice 0 stopped.
-        usage: the tokens that the provider counted; None where it said nothing of them.
-        reasons: the raw reason of every choice, in order; None where one never arrived.
-        output_chars: how much visible text came.
+        stop: the stop of choice 0.
+        usage: the tokens that the provider counted; None if it reported none.
+        reasons: the raw reason of every choice, in order; None for one that never arrived.
+        output_chars: the number of visible characters.
     """
 
     stop: Stop = members(  # noqa: RUF009 - it returns a field
@@ -287,7 +293,7 @@ class ResponseFacts:
             key="endturn.stop.reason",
             doc="The normalised stop reason.",
             values=tuple(StopReason),
-            shown=attrgetter("value"),
+            convert=attrgetter("value"),
             on=On.CALL | On.STOP,
         ),
         raw=Fact(
@@ -296,7 +302,7 @@ class ResponseFacts:
             "other text and keys; `[not a word]` replaces a value without identifiers.",
             example="length",
             omit=(None,),
-            shown=word_shown,
+            convert=word_shown,
             on=On.CALL | On.STOP,
         ),
         truncated=Fact(
@@ -317,13 +323,13 @@ class ResponseFacts:
         "gen_ai.response.id",
         "The provider's id of the response.",
         example="chatcmpl-123",
-        shown=name_shown,
+        convert=shorten_name,
     )
     model: str | None = fact(
         "gen_ai.response.model",
         "The model that answered.",
         example="gpt-5-mini-2026-08-07",
-        shown=name_shown,
+        convert=shorten_name,
         on=On.CALL | On.LABEL,
     )
     usage: Usage | None = members(  # noqa: RUF009 - it returns a field
@@ -361,19 +367,19 @@ class SummarizedRequest(Protocol):
 
     @property
     def facts(self) -> RequestFacts:
-        """What is recorded of it."""
+        """The recorded facts."""
 
 
-# --- What is believed -----------------------------------------------------------------------------
+# --- Plausible values -----------------------------------------------------------------------------
 
 Facts = TypeVar("Facts", EndpointFacts, RequestFacts)
 
 
-_BOUNDED: Final = {
+_BOUNDED_FACTS: Final = {
     kind: tuple(
-        (name, each)
-        for name, each in facts_in(kind).items()
-        if each.most is not None or each.longest
+        (name, declared)
+        for name, declared in facts_in(kind).items()
+        if declared.most is not None or declared.longest
     )
     for kind in (EndpointFacts, RequestFacts)
 }
@@ -381,17 +387,16 @@ _BOUNDED: Final = {
 
 
 def plausible_facts(facts: Facts) -> Facts:
-    """Return the facts without what cannot be.
+    """Return the facts without implausible values: hosts and instrumentations may pass anything.
 
-    A host, or another instrumentation, may say anything.
-
-    A number outside its limits, or of another type, is unknown; long names and lists are cut.
+    A number outside its limits, or of another type, becomes unknown; long names and lists are
+    shortened.
 
     Returns:
-        The same object where nothing changes.
+        The same object if nothing changes.
     """
     changes: dict[str, Any] = {}
-    for name, declared in _BOUNDED[type(facts)]:
+    for name, declared in _BOUNDED_FACTS[type(facts)]:
         value = getattr(facts, name)
         if value is None:
             continue
@@ -399,9 +404,9 @@ def plausible_facts(facts: Facts) -> Facts:
             if not is_plausible(value, declared.least, declared.most):
                 changes[name] = declared.default
         else:
-            shown = name_shown(value) if isinstance(value, str) else value[: declared.longest]
-            if shown is not value:
-                changes[name] = shown
+            shortened = shorten_name(value) if isinstance(value, str) else value[: declared.longest]
+            if shortened is not value:
+                changes[name] = shortened
     return replace(facts, **changes) if changes else facts
 
 
@@ -410,20 +415,17 @@ _tokens_of = attrgetter(*dict(_TOKENS))
 
 
 def plausible(usage: Usage | None) -> Usage | None:
-    """Return a usage in which figures that cannot be are unknown.
-
-    That very one where there are none.
-    """
+    """Return the usage with implausible counts set to None; the same object if there are none."""
     if usage is None:
         return None
     changes: dict[str, Any] = {}
     for (name, declared), figure in zip(_TOKENS, _tokens_of(usage), strict=True):
-        if figure is not None and not is_plausible(figure, 0, declared.most or MOST):
+        if figure is not None and not is_plausible(figure, 0, declared.most or MAX_COUNT):
             changes[name] = None
     return replace(usage, **changes) if changes else usage
 
 
 def plausible_response(response: ResponseFacts) -> ResponseFacts:
-    """Return the facts without figures that cannot be: the same object where there are none."""
+    """Return the facts without implausible counts: the same object if there are none."""
     usage = plausible(response.usage)
     return response if usage is response.usage else replace(response, usage=usage)

@@ -1,8 +1,8 @@
-"""The listeners, which are told what happened.
+"""The listeners, functions that are called with every record.
 
-The core emits; telemetry listens. Nobody listening costs one truth test. A listener that raises
-loses that record only: it is counted, logged once, and detached after 100 failures in a row.
-`strict()` re-raises instead, for tests.
+The core emits; telemetry listens. Without listeners this costs one truth test. A listener that
+raises loses that record only: the failure is counted and logged once, and the listener is detached
+after 100 failures in a row. `strict()` re-raises instead, for tests.
 
 `turns` and `calls` are the scopes that tie the records together.
 """
@@ -24,61 +24,61 @@ from endturn.calls.records import Record
 log = logging.getLogger("endturn")
 
 Activation = Callable[[], AbstractContextManager[object]]
-"""Makes something (a span) current for one step of what was started; called anew for every step."""
+"""Makes something (a span) current for one step of a call, turn or tool run; called per step."""
 
 Listener = Callable[[Record], Activation | None]
-"""Is told every record. May answer CallStarted, TurnStarted, TurnJoined and ToolStarted with an
-Activation."""
+"""Called with every record. May return an Activation for CallStarted, TurnStarted, TurnJoined and
+ToolStarted."""
 
 FAILURES_BEFORE_DETACHING: Final = 100
 
-LOOK_S: Final = 0.05
-"""Seconds between two questions to the listeners while none is awake: each looks for OpenTelemetry
-providers, for which the API reads the environment, and a call that nobody records is to cost
+RECHECK_S: Final = 0.05
+"""Seconds between two checks of the listeners while none is awake: a check looks for OpenTelemetry
+providers, for which the API reads the environment, and a call that nobody records should cost
 nothing."""
 
 _listeners: tuple[Listener, ...] = ()
 
-_awake: tuple[Callable[[], bool], ...] = ()
-"""Say whether their listeners would make anything of a record."""
+_awake_predicates: tuple[Callable[[], bool], ...] = ()
+"""The `awake` functions of the listeners: each returns whether its listener would use a record."""
 
 idle_until_s = 0.0
-"""Until then, by `time.monotonic`, no listener is asked again: none was awake."""
+"""No listener is checked again until then, by `time.monotonic`: none was awake."""
 
-_failures: dict[Callable[..., object], int] = {}
+_consecutive_failures: dict[Callable[..., object], int] = {}
 
-_failed: dict[str, int] = {}
+_failure_counts: dict[str, int] = {}
 
 _lock = threading.Lock()
 
 
-def _forked() -> None:
-    """In a forked child: whoever was changing something is the parent's thread."""
+def _reset_lock() -> None:
+    """In a forked child, replace the lock: a thread of the parent may hold it for ever."""
     global _lock
     _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_lock)
 
-_strict = False
+_is_strict = False
 
-_content = False
+_takes_content = False
 
-_numbers = itertools.count(1)
+_ids = itertools.count(1)
 
 
 def subscribe(listener: Listener) -> Callable[[], None]:
-    """Have every record told to `listener`, once however often it is added.
+    """Call `listener` with every record, once however often it is added.
 
-    Each time it is asked what it takes.
+    Each subscription reads its `takes_content` again.
 
     Returns:
-        A function that stops it.
+        A function that removes it.
     """
     with _lock:
         if listener not in _listeners:
-            _failures.pop(listener, None)
+            _consecutive_failures.pop(listener, None)
             _set_listeners((*_listeners, listener))
         else:
             _set_listeners(_listeners)
@@ -86,45 +86,45 @@ def subscribe(listener: Listener) -> Callable[[], None]:
     def stop() -> None:
         with _lock:
             _set_listeners(tuple(other for other in _listeners if other != listener))
-            _failures.pop(listener, None)
+            _consecutive_failures.pop(listener, None)
 
     return stop
 
 
 def _set_listeners(listeners: tuple[Listener, ...]) -> None:
-    global _listeners, _awake, _content, idle_until_s
+    global _listeners, _awake_predicates, _takes_content, idle_until_s
     _listeners = listeners
     idle_until_s = 0.0
-    _awake = tuple(
-        awake for each in listeners if (awake := getattr(each, "awake", _always)) is not None
+    _awake_predicates = tuple(
+        awake
+        for listener in listeners
+        if (awake := getattr(listener, "awake", _always)) is not None
     )
-    _content = any(getattr(listener, "takes_content", False) for listener in listeners)
+    _takes_content = any(getattr(listener, "takes_content", False) for listener in listeners)
 
 
 def takes_content() -> bool:
-    """Whether any listener takes what is said in a call.
-
-    It has an attribute `takes_content` that is true.
-    """
-    return _content
+    """Return whether any listener takes content: its attribute `takes_content` is true."""
+    return _takes_content
 
 
 def listening() -> bool:
-    """Whether anyone would be told, and would make anything of it.
+    """Return whether any listener would use a record.
 
-    A listener may have a method `awake`, which says so of itself, or None where it never does;
-    others always do. While none is awake, they are asked again every `LOOK_S`.
+    A listener may have a method `awake` that returns whether it would, or an attribute `awake` that
+    is None if it never does; others always do. While none is awake, they are checked again every
+    `RECHECK_S`.
     """
     global idle_until_s
     if idle_until_s and time.monotonic() < idle_until_s:
         return False
-    asked = _awake
-    for is_awake in asked:
+    predicates = _awake_predicates
+    for is_awake in predicates:
         if is_awake():
             idle_until_s = 0.0
             return True
-    if asked is _awake:  # else a listener has brought others, which are to be asked
-        idle_until_s = time.monotonic() + LOOK_S
+    if predicates is _awake_predicates:  # else a check has subscribed others, not checked yet
+        idle_until_s = time.monotonic() + RECHECK_S
     return False
 
 
@@ -132,91 +132,96 @@ def _always() -> bool:
     return True
 
 
-def number() -> int:
-    """Return a new number for a call or a tool's run: it matches the end to the start."""
-    return next(_numbers)
+def next_id() -> int:
+    """Return a new id for a call or a tool run: it matches the end to the start."""
+    return next(_ids)
 
 
 @contextmanager
 def strict() -> Iterator[None]:
-    """Let a listener's exception through, within the block. For tests."""
-    global _strict
-    before, _strict = _strict, True
+    """Re-raise a listener's exception within the block. For tests."""
+    global _is_strict
+    previous, _is_strict = _is_strict, True
     try:
         yield
     finally:
-        _strict = before
+        _is_strict = previous
 
 
 def is_strict() -> bool:
-    """Whether a listener's exception is let through, for listeners that finish their work later."""
-    return _strict
+    """Return whether exceptions are re-raised, for listeners that finish their work later."""
+    return _is_strict
 
 
 def listener_failures() -> dict[str, int]:
     """Return the number of failures since the process began.
 
-    By the name of the listener that raised, or by the step of endturn's own that failed (one of
+    The keys are the names of listeners that raised, and the internal steps that failed (of
     `INTERNAL_STEPS`).
     """
-    return dict(_failed)
+    return dict(_failure_counts)
 
 
 def current_listeners() -> tuple[Listener, ...]:
-    """Who listens now."""
+    """Return the subscribed listeners."""
     return _listeners
 
 
 def emit(record: Record, to: tuple[Listener, ...] | None = None) -> tuple[Activation, ...]:
-    """Tell every listener.
+    """Call every listener with a record, and return their activations.
 
-    Returns their activations; never raises what a listener raised (but see `strict`).
+    Exceptions of listeners are not raised (but see `strict`).
 
     Args:
-        to: who listened when what the record is of began; those who listen now where not given.
+        to: the listeners captured when the call started. Defaults to the current listeners.
     """
     activations: tuple[Activation, ...] = ()
     for listener in _listeners if to is None else to:
-        if _failures and _failures.get(listener, 0) >= FAILURES_BEFORE_DETACHING:
+        if (
+            _consecutive_failures
+            and _consecutive_failures.get(listener, 0) >= FAILURES_BEFORE_DETACHING
+        ):
             continue
         try:
             activation = listener(record)
         except Exception:
-            if _strict:
+            if _is_strict:
                 raise
-            failed(listener)
+            log_listener_failure(listener)
         else:
             if activation is not None:
                 activations = (*activations, activation)
-            if _failures:
-                _failures.pop(listener, None)
+            if _consecutive_failures:
+                _consecutive_failures.pop(listener, None)
     return activations
 
 
-def failed(listener: Callable[..., object]) -> None:
+def log_listener_failure(listener: Callable[..., object]) -> None:
     """Count an exception of a listener; call it while the exception is being handled."""
     name = getattr(listener, "__qualname__", type(listener).__qualname__)
     with _lock:
-        _failed[name] = _failed.get(name, 0) + 1
-        row = _failures.get(listener, 0) + 1
-        _failures[listener] = row
-        if row >= FAILURES_BEFORE_DETACHING:
+        _failure_counts[name] = _failure_counts.get(name, 0) + 1
+        failures_in_row = _consecutive_failures.get(listener, 0) + 1
+        _consecutive_failures[listener] = failures_in_row
+        if failures_in_row >= FAILURES_BEFORE_DETACHING:
             _set_listeners(tuple(other for other in _listeners if other != listener))
-    if row == 1:
+    if failures_in_row == 1:
         log_exception(
             logging.ERROR, "endturn: listener %s failed; the observed call continues", name
         )
-    elif row == FAILURES_BEFORE_DETACHING:
-        log.error("endturn: listener %s failed %d times in a row and was detached", name, row)
+    elif failures_in_row == FAILURES_BEFORE_DETACHING:
+        log.error(
+            "endturn: listener %s failed %d times in a row and was detached", name, failures_in_row
+        )
 
 
-def lost(what: str) -> None:
-    """Count a loss of telemetry under the name of what lost it.
+def count_loss(name: str) -> None:
+    """Count a loss of telemetry under the name of the listener or step that lost it.
 
     Losses are counted together with the failures of listeners.
     """
     with _lock:
-        _failed[what] = _failed.get(what, 0) + 1
+        _failure_counts[name] = _failure_counts.get(name, 0) + 1
 
 
 INTERNAL_STEPS: Final = (
@@ -238,31 +243,37 @@ INTERNAL_STEPS: Final = (
     "recording what was said",
     "flushing before a worker ends",
 )
-"""The steps of endturn's own work in which an exception is kept from the host, and counted."""
+"""The internal steps whose exceptions are counted and not raised."""
 
 OTHER_STEP: Final = "other"
 
-_noted: set[str] = set()
+_logged_labels: set[str] = set()
 
 
 def log_internal_error(step: str, detail: str = "") -> None:
-    """Keep an exception of endturn's own from the host.
+    """Count and log an internal exception instead of raising it in the host.
 
     Call it while the exception is being handled.
 
-    It is counted with the failures of listeners, under its step, and logged: the first of each step
-    as a warning, later ones for debugging only. `strict()` lets it through.
+    It is counted with the failures of listeners, under its step. The first of each step is logged
+    as a warning, later ones at debug level. Within `strict()` it is re-raised.
 
     Args:
         step: one of `INTERNAL_STEPS`.
-        detail: what the log says besides, such as the name of a library.
+        detail: an addition to the log message, such as the name of a library.
     """
-    if _strict:
+    if _is_strict:
         raise
-    lost(step if step in INTERNAL_STEPS else OTHER_STEP)
-    what = f"{step} ({detail})" if detail else step
-    if what in _noted:
-        log_exception(logging.DEBUG, "endturn: %s failed", what)
+    count_loss(step if step in INTERNAL_STEPS else OTHER_STEP)
+    label = f"{step} ({detail})" if detail else step
+    if label in _logged_labels:
+        log_exception(logging.DEBUG, "endturn: %s failed", label)
         return
-    _noted.add(what)
-    log_exception(logging.WARNING, "endturn: %s failed; the observed call continues", what)
+    _logged_labels.add(label)
+    log_exception(logging.WARNING, "endturn: %s failed; the observed call continues", label)
+
+
+# Removed in 0.2: the names of 0.1.
+failed = log_listener_failure
+lost = count_loss
+number = next_id

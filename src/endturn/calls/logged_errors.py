@@ -1,7 +1,6 @@
-"""How endturn logs an exception: its class and where it was raised, without its text.
+"""Logging of an exception: its class and its stack, without its text.
 
-The text may quote what was said to a model, or a key. No filter or formatter of the host's logging
-is involved.
+The text may quote a prompt or a key. No filter or formatter of the host's logging is involved.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 
 log = logging.getLogger("endturn")
 
-_CALLER: Final = 2
+_CALLER_STACK_LEVEL: Final = 2
 
 
 def log_exception(
@@ -24,22 +23,22 @@ def log_exception(
     Args:
         level: as in `logging`.
         message: a format string of `logging`, for `args`.
-        args: what the message is formatted with.
+        args: arguments of the message.
         error: the exception. Defaults to the one that is being handled.
     """
     error = error or sys.exception()
     if error is None:
-        log.log(level, message, *args, stacklevel=_CALLER)
+        log.log(level, message, *args, stacklevel=_CALLER_STACK_LEVEL)
     elif log.isEnabledFor(level):
-        log.log(level, f"{message}\n%s", *args, stack_of(error), stacklevel=_CALLER)
+        log.log(level, f"{message}\n%s", *args, stack_of(error), stacklevel=_CALLER_STACK_LEVEL)
 
 
 def stack_of(error: BaseException) -> str:
     """Return an exception's traceback without source lines or the exception's text."""
     lines = ["Traceback (most recent call last):"]
-    for frame, number in traceback.walk_tb(error.__traceback__):
+    for frame, line_number in traceback.walk_tb(error.__traceback__):
         lines.append(
-            f'  File "{frame.f_code.co_filename}", line {number}, in {frame.f_code.co_name}'
+            f'  File "{frame.f_code.co_filename}", line {line_number}, in {frame.f_code.co_name}'
         )
-    kind = type(error)
-    return "\n".join([*lines, f"{kind.__module__}.{kind.__qualname__}"])
+    error_class = type(error)
+    return "\n".join([*lines, f"{error_class.__module__}.{error_class.__qualname__}"])

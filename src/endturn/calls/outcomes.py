@@ -1,4 +1,4 @@
-"""How a turn ends, how it is continued, and the calls that a response asks for."""
+"""Outcomes of turns, strategies of continuations, and tool calls that a response requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TurnOutcome(StrEnum):
-    """How a turn ended. A closed set: it is a metric attribute."""
+    """The outcome of a turn. A closed set: it is a metric attribute."""
 
     COMPLETED = "completed"
     RETRY_LIMIT = "retry_limit"
@@ -61,7 +61,7 @@ BUDGETS: Final = frozenset(
 COMPLETE: Final = frozenset({TurnOutcome.COMPLETED, TurnOutcome.IMPLICIT_COMPLETION})
 
 
-WHOLE: Final = frozenset({StopReason.END_TURN, StopReason.TOOL_CALL})
+FINISHED_REASONS: Final = frozenset({StopReason.END_TURN, StopReason.TOOL_CALL})
 """Reasons that mean that the model finished on its own."""
 
 
@@ -69,22 +69,21 @@ STOPPED_BY_PERSON: Final = frozenset({TurnOutcome.CANCELLED, TurnOutcome.STOPPED
 
 
 class Strategy(StrEnum):
-    """How a continuation asks for the rest."""
+    """The way in which a continuation requests the rest."""
 
     NATIVE_TOKEN = "native_token"  # noqa: S105 - a way of continuing, not a secret
     RESEND = "resend"
     RETRIEVE = "retrieve"
-    """A response that was still being made, fetched by its id."""
+    """A response that was still being generated, fetched by its id."""
     PREFILL = "prefill"
     PROMPT = "prompt"
     RETRY = "retry"
-    """The same question asked again: after a failed stream, after an answer of which nothing can be
-    used."""
+    """The same request again: after a failed stream, or a response that cannot be used."""
     REPAIR = "repair"
-    """A cut tool payload asked for again."""
+    """A truncated tool payload requested again."""
 
 
-ANEW: Final = frozenset({Strategy.RETRIEVE, Strategy.RETRY, Strategy.REPAIR})
+REPLACING_STRATEGIES: Final = frozenset({Strategy.RETRIEVE, Strategy.RETRY, Strategy.REPAIR})
 """Strategies that replace the earlier response.
 
 `resend` replaces after a truncation, and appends after a pause.
@@ -92,7 +91,7 @@ ANEW: Final = frozenset({Strategy.RETRIEVE, Strategy.RETRY, Strategy.REPAIR})
 
 
 class TurnKind(StrEnum):
-    """Who says where the turn begins and ends."""
+    """The component that determines where a turn begins and ends."""
 
     CONTROLLER = "controller"
     OBSERVED = "observed"
@@ -105,8 +104,8 @@ class Continuation:
 
     Attributes:
         index: 1 for the turn's first continuation.
-        strategy: how it asks.
-        of: the number of the call that it continues, None where that is not known.
+        strategy: the way in which it requests the rest.
+        of: the number of the call that it continues; None if that is unknown.
     """
 
     index: int
@@ -115,12 +114,10 @@ class Continuation:
 
 
 class RequestedCall(NamedTuple):
-    """A client tool call that a response asks for, or something else that it wants of the client.
-
-    An approval.
+    """A client tool call that a response requests, or another request to the client: an approval.
 
     Attributes:
-        id: as the server gave it; where it gave none, one that the format made.
+        id: the server's id; without one, the format's synthetic id.
         name: the tool's name.
         is_beside: it is in another choice than the first, and that choice is not truncated.
     """
@@ -128,3 +125,8 @@ class RequestedCall(NamedTuple):
     id: str
     name: str
     is_beside: bool = False
+
+
+# Removed in 0.2: the names of 0.1.
+ANEW = REPLACING_STRATEGIES
+WHOLE = FINISHED_REASONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from endturn.calls.outcomes import WHOLE
+from endturn.calls.outcomes import FINISHED_REASONS
 from endturn.vocabulary import Stop
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ResponseIdentity:
-    """What a response calls itself: known from the first events of a stream, long before it ends.
+    """The id and model of a response, known from the first events of a stream.
 
     Attributes:
         id: the response's id; model: the model's name in the response, which may be more precise
@@ -32,12 +32,12 @@ class CallStarted(NamedTuple):
     """A call to a provider begins.
 
     Attributes:
-        number: tells this call from every other of the process.
-        request: the settings of the request; endpoint: who is asked.
+        number: the call's id, unique in the process.
+        request: the settings of the request; endpoint: the provider and the operation.
         iteration: 1 for the turn's first call.
         adopt: the span that another instrumentation makes of this call (telemetry's `AdoptedSpan`):
-            it is enriched, and none is made.
-        identity: what the response calls itself; empty until it has said so.
+            it gets the attributes, and no further span is made.
+        identity: the response's id and model; empty until the response has arrived.
     """
 
     number: int
@@ -135,13 +135,13 @@ class CallStarted(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What was said in a call. Gathered only where a listener takes it.
+    """The captured content of a call; collected only if a listener takes it.
 
     Attributes:
-        request: what was asked; None where it could not be read.
-        beside: its leading system message travelled beside the conversation, not in it.
-        responses: what was answered, an item for each choice; none where nothing came.
-        is_cut: the responses hold only the beginning: there was too much to keep.
+        request: the request; None if it could not be read.
+        beside: the leading system message was sent in a field of its own, not among the messages.
+        responses: a response for each choice; empty if none arrived.
+        is_cut: the responses hold only the beginning: the content was too long to keep.
     """
 
     request: Request | None = None
@@ -151,25 +151,22 @@ class Content(NamedTuple):
 
 
 class CallWithdrawn(NamedTuple):
-    """What began as a call was none.
-
-    A redirect that was handed out, an answer of somebody else's API.
-    """
+    """A call that was announced did not ask a model: a redirect, or a response of another API."""
 
     started: CallStarted
 
 
 class CallEnded(NamedTuple):
-    """A call to a provider ended: with a response, whole or cut, or with an error.
+    """A call to a provider ended: with a response, finished or truncated, or with an error.
 
     Attributes:
-        response: what the response says. With `error` set, the reason of its `stop` says what the
-            error means (`error` when nothing more is known).
-        error: what was raised; None for a response, however it stopped.
+        response: the facts of the response. With `error` set, the reason of its `stop` classifies
+            the error (`error` if it cannot be classified).
+        error: the exception; None for a response, however it stopped.
         duration_s: from the request to the end of the response; NaN for a past call of which a
             file does not have both times. first_chunk_s: to a stream's first chunk.
-        chunk_gaps_s: from one chunk to the next; of a long stream an even part of them.
-        content: what was said; None unless a listener takes it.
+        chunk_gaps_s: from one chunk to the next; of a long stream an even sample of them.
+        content: the captured content; None unless a listener takes it.
     """
 
     started: CallStarted
@@ -182,13 +179,13 @@ class CallEnded(NamedTuple):
 
     @property
     def stop(self) -> Stop:
-        """Why the response stopped: that of choice 0."""
+        """The stop of choice 0."""
         return self.response.stop
 
     @property
     def whole(self) -> bool:
-        """Whether the response is all that the model had to say."""
-        return self.response.stop.reason in WHOLE
+        """True if the model finished on its own."""
+        return self.response.stop.reason in FINISHED_REASONS
 
     # Removed in 0.2: for listeners that were written before `response`.
 
@@ -241,10 +238,10 @@ class TurnEnded(NamedTuple):
     Attributes:
         complete: the answer is whole: the outcome is one of COMPLETE, and nothing truncated stands
             unfinished.
-        error: what the turn raised, if it did; None where it waited for another attempt, which
-            keeps no exception.
+        error: the exception that the turn raised; None also if it waited for another attempt,
+            which keeps no exception.
         duration_s: NaN for a past turn of which a file does not have the times.
-        tools_unanswered: the last response asked for tools, and no call sent their results.
+        tools_unanswered: the last response requested tool calls, and no call sent their results.
     """
 
     turn: Turn
@@ -258,7 +255,7 @@ class TurnEnded(NamedTuple):
 class ContinuationAttempted(NamedTuple):
     """A continuation is about to be requested.
 
-    The remaining figures are None where the turn has no such limit.
+    The remaining figures are None if the turn has no such limit.
     """
 
     turn: Turn
@@ -273,11 +270,11 @@ class ContinuationAttempted(NamedTuple):
 
 
 class PayloadRepaired(NamedTuple):
-    """Cut or unverified tool calls.
+    """Truncated or unverified tool calls.
 
     Attributes:
-        calls: how many the response held.
-        attempted: they were asked for again; succeeded: what came passed the gate.
+        calls: the number of tool calls in the response.
+        attempted: they were requested again; succeeded: the new ones passed the gate.
     """
 
     turn: Turn
@@ -293,8 +290,8 @@ class UsageEstimated(NamedTuple):
     """Tokens that the record of a call lacks. They are in the turn's tally already.
 
     Attributes:
-        usage: these figures alone: estimates, where nobody counted them (`estimated`), else what
-            the provider function counted by itself. What the call's record has is None here.
+        usage: these figures alone: estimates if nobody counted them (`estimated`), else the counts
+            of the provider function. Figures that the call's record has are None here.
         continues: the call was made only because an earlier response was cut off.
     """
 
@@ -306,7 +303,7 @@ class UsageEstimated(NamedTuple):
 
 
 class DispatchBlocked(NamedTuple):
-    """Tool calls were not run. `names` are recorded only where the host opted in."""
+    """Tool calls were not run. `names` are recorded only if the host opted in."""
 
     turn: Turn
     provider: str
@@ -316,7 +313,7 @@ class DispatchBlocked(NamedTuple):
 
 
 class ToolStarted(NamedTuple):
-    """A tool call is about to be run. `number` tells it from every other of the process."""
+    """A tool call is about to be run. `number` is its id, unique in the process."""
 
     number: int
     turn: Turn
@@ -333,7 +330,7 @@ class ToolEnded(NamedTuple):
 
 
 class TerminationSignalled(NamedTuple):
-    """The model called a terminator tool, or was found to have finished without one."""
+    """The model called a terminator tool, or the wallet guard ended the turn without one."""
 
     turn: Turn
     signal: str

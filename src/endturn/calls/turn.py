@@ -1,4 +1,4 @@
-"""A turn in progress, and what its calls came to so far."""
+"""A turn in progress, with the totals of its calls."""
 
 from __future__ import annotations
 
@@ -14,51 +14,50 @@ if TYPE_CHECKING:
     from endturn.vocabulary import Usage
 
 
-CUT_ANSWERS: Final = 256
-"""How many cut answers of one turn are remembered at most: an agent's span may stay open for
+MAX_TRUNCATED_CALLS: Final = 256
+"""The most truncated calls of one turn that are remembered: an agent's span may stay open for
 ever."""
 
 
 def new_id() -> str:
-    """16 random hex digits."""
+    """Return 16 random hex digits."""
     return f"{random.getrandbits(64):016x}"
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One turn in progress: from the user's input to the answer handed back.
-
-    Tallies the calls that are made in it.
+    """One turn in progress, from the user's input to the answer, with the totals of its calls.
 
     Attributes:
-        continuation: what the next call is, when it is a continuation; taken by that call.
+        continuation: of the next call, if it is a continuation.
         provider, model: of the turn's first truncated response, else of its first call.
         truncated: any response was truncated.
-        cut: the numbers of truncated calls that stand without a later whole response to the same
-            message; of a turn that ends without a whole answer after a truncated one, there is
-            always one.
+        truncated_calls: the numbers of truncated calls without a later finished response to the
+            same message; a turn that ends without a finished answer after a truncated one always
+            has one.
         abandoned: of these, the calls that the host left truncated: it ran their tool calls, or
             moved on. Nothing finishes them any more.
-        continuations: calls that asked for the rest of a cut answer, or for the whole of it again;
-            repairs: those that asked for cut tool calls again; resumes: those that took up what the
-            provider had paused.
+        continuations: calls that requested the rest of a truncated answer, or all of it again;
+            repairs: those that requested truncated tool calls again; resumes: those that resumed a
+            response that the provider had paused.
         estimated: some of the token figures are estimates, because a provider gave none.
         open_streams: responses that are still being read.
-        answer_tokens: generated tokens of the turn's longest answer: a response, and what was
-            continued of it.
-        parts: of answers that may be continued, by the number of the call that would be: tokens
-            before that call, and with it. None while all answers were whole.
-        ending: how an observed turn ends once they have been: its function returned one of them.
-        within: of a controller's turn, the observed turn that it is a part of.
-        inner: the outcome of the last such part, unless a whole answer came after it.
-        around: the explicit turn in which this one began.
-        recognised: it was not declared: it is the run of an agent that a span tells of. A new run
-            may continue it.
-        waits: when such a run was over, by `time.perf_counter`, while it waits to be continued.
-        failed: its latest call raised, and nobody had stopped it.
-        last_call: the number of its latest call; last_usage: of a controller's turn, what that used
-            as far as its provider said.
-        started_s, last_s: when it began and when its last call ended, by `time.perf_counter`;
+        answer_tokens: generated tokens of the turn's longest answer: a response with its
+            continuations.
+        answer_parts: of answers that may be continued, by the number of the call to continue:
+            tokens before that call, and with it. None while all answers were finished.
+        pending_end: the end of an observed turn whose function returned an open stream; the turn
+            ends when its streams have been read.
+        parent: of a controller's turn, the observed turn that it is a part of.
+        last_part_outcome: the outcome of the last such part, unless a finished answer follows it.
+        enclosing: the explicit turn in which this one began.
+        recognised: it was not declared: it is an agent's run, recognised by its span. A new run may
+            continue it.
+        waiting_since_s: the end of such a run, by `time.perf_counter`, while it may be continued.
+        last_call_failed: its latest call raised, and nobody had stopped it.
+        last_call: the number of its latest call; last_usage: of a controller's turn, the usage of
+            that call as far as its provider reported it.
+        started_s, last_s: its start and the end of its last call, by `time.perf_counter`;
             started_ns: wall clock.
         outcome: set once, when the turn ends.
     """
@@ -78,53 +77,73 @@ class Turn:
     provider: str = ""
     model: str = ""
     truncated: bool = False
-    cut: frozenset[int] = frozenset()
+    truncated_calls: frozenset[int] = frozenset()
     abandoned: frozenset[int] = frozenset()
     open_streams: int = 0
-    ending: tuple[TurnOutcome, BaseException | None] | None = None
-    within: Turn | None = None
-    inner: TurnOutcome | None = None
-    around: Turn | None = None
+    pending_end: tuple[TurnOutcome, BaseException | None] | None = None
+    parent: Turn | None = None
+    last_part_outcome: TurnOutcome | None = None
+    enclosing: Turn | None = None
     recognised: bool = False
-    waits: float | None = None
+    waiting_since_s: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     estimated: bool = False
     answer_tokens: int = 0
-    parts: dict[int, tuple[int, int]] | None = None
+    answer_parts: dict[int, tuple[int, int]] | None = None
     output_chars: int = 0
-    failed: bool = False
+    last_call_failed: bool = False
     last_call: int | None = None
     last_usage: Usage | None = None
     last_s: float | None = None
     outcome: TurnOutcome | None = None
 
-    def still_open(self) -> Turn | None:
+    # Removed in 0.2: the names of 0.1.
+
+    @property
+    def cut(self) -> frozenset[int]:
+        """`truncated_calls`."""
+        return self.truncated_calls
+
+    @cut.setter
+    def cut(self, truncated_calls: frozenset[int]) -> None:
+        self.truncated_calls = truncated_calls
+
+    @property
+    def around(self) -> Turn | None:
+        """`enclosing`."""
+        return self.enclosing
+
+    @around.setter
+    def around(self, enclosing: Turn | None) -> None:
+        self.enclosing = enclosing
+
+    def open_turn(self) -> Turn | None:
         """Return this turn, or the nearest enclosing one that is not over."""
         turn: Turn | None = self
         while turn is not None and turn.outcome is not None:
-            turn = turn.around
+            turn = turn.enclosing
         return turn
 
     def join(self, outer: Turn) -> None:
         """Become a part of an observed turn, which is not over before this one is."""
-        self.within, self.id = outer, outer.id
+        self.parent, self.id = outer, outer.id
         self.agent, self.conversation = (
             outer.agent or self.agent,
             outer.conversation or self.conversation,
         )
         outer.open_streams += 1
 
-    def so_far(self) -> Turn:
+    def totals(self) -> Turn:
         """Return the totals of this turn and of the turn that it is a part of."""
-        if self.within is None:
+        if self.parent is None:
             return self
-        both = replace(self.within)
-        self.leave(both)
-        return both
+        totals = replace(self.parent)
+        self.add_to(totals)
+        return totals
 
-    def leave(self, outer: Turn) -> None:
-        """Add the tally to the turn that this one, which has ended, was a part of."""
+    def add_to(self, outer: Turn) -> None:
+        """Add the totals to the turn that this one, which has ended, was a part of."""
         if not outer.provider or (self.truncated and not outer.truncated):
             outer.provider, outer.model = self.provider, self.model
         outer.agent, outer.conversation = (
@@ -140,14 +159,14 @@ class Turn:
         outer.output_chars += self.output_chars
         outer.truncated |= self.truncated
         outer.estimated |= self.estimated
-        outer.cut |= self.cut
+        outer.truncated_calls |= self.truncated_calls
         outer.answer_tokens = max(outer.answer_tokens, self.answer_tokens)
         outer.last_call, outer.last_s = (
             self.last_call or outer.last_call,
             self.last_s or outer.last_s,
         )
-        outer.inner = self.outcome
-        outer.failed = self.failed
+        outer.last_part_outcome = self.outcome
+        outer.last_call_failed = self.last_call_failed
         outer.open_streams -= 1
 
     def leave_unfinished(self) -> None:
@@ -155,15 +174,19 @@ class Turn:
 
         The last response itself reported that it was complete.
         """
-        if self.truncated and not self.cut:
-            self.cut |= {self.last_call or 0}
+        if self.truncated and not self.truncated_calls:
+            self.truncated_calls |= {self.last_call or 0}
 
     @property
     def continued(self) -> bool:
-        """Whether the rest of a cut answer, or a cut tool call, was asked for."""
+        """True if the rest of a truncated answer or tool call was requested."""
         return self.continuations + self.repairs > 0
 
     @property
     def unfinished(self) -> bool:
-        """Return whether a truncated response has no later complete one to the same message."""
-        return bool(self.cut)
+        """True if a truncated response has no later complete one to the same message."""
+        return bool(self.truncated_calls)
+
+
+# Removed in 0.2: the names of 0.1.
+CUT_ANSWERS = MAX_TRUNCATED_CALLS

@@ -1,4 +1,4 @@
-"""The current turn: where it is kept, how it begins and ends, and who infers it."""
+"""The current turn: its context variable, its start and end, and its inference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from endturn.calls.listeners import Activation, emit, log_internal_error, number
+from endturn.calls.listeners import Activation, emit, log_internal_error, next_id
 from endturn.calls.outcomes import COMPLETE, Continuation, RequestedCall, TurnKind, TurnOutcome
 from endturn.calls.records import (
     CallEnded,
@@ -32,33 +32,33 @@ log = logging.getLogger("endturn")
 
 
 TURN: ContextVar[Turn | None] = ContextVar("endturn_turn", default=None)
-"""What a turn's step sets; `declared_turn` says what it means."""
+"""Set by a turn's step; read it with `declared_turn`."""
 
 
 _find_turn: Callable[[], Turn | None] | None = None
 
 
-def find_turns_with(find: Callable[[], Turn | None] | None) -> None:
-    """Where no turn was declared, have `find` say which one the running code is part of.
+def find_turns_with(find_turn: Callable[[], Turn | None] | None) -> None:
+    """Set the function that returns the turn of running code without a declared turn.
 
-    An agent's span is one.
+    Such a turn is an agent's span.
     """
     global _find_turn
-    _find_turn = find
+    _find_turn = find_turn
 
 
 def declared_turn() -> Turn | None:
     """Return the turn of a controller or an observed function that the running code is part of.
 
-    One that is over gives way to the one around it: what a turn started, a worker say, may run on
-    when it has ended.
+    A turn that is over is replaced by the enclosing one: a worker that a turn has started may run
+    on after the turn's end.
     """
     turn = TURN.get()
-    return turn if turn is None or turn.outcome is None else turn.still_open()
+    return turn if turn is None or turn.outcome is None else turn.open_turn()
 
 
 def current_turn() -> Turn | None:
-    """Return the explicit turn that the running code is part of: declared before recognised."""
+    """Return the explicit turn of the running code: the declared one, else a recognised one."""
     turn = declared_turn()
     if turn is None and _find_turn is not None:
         turn = _find_turn()
@@ -95,18 +95,18 @@ class Step:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_class: type[BaseException] | None,
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         while self._entered:
             try:
-                self._entered.pop().__exit__(kind, value, trace)
+                self._entered.pop().__exit__(error_class, value, trace)
             except Exception:
                 log_internal_error("leaving a span")
         try:
             self._variable.reset(self._token)
-        # a host that drives one coroutine from several contexts: the step was the other's
+        # a host that drives one coroutine from several contexts: the step began in another one
         except ValueError:
             log.debug("endturn: a step ended in another context than it began in")
 
@@ -115,13 +115,13 @@ def start_turn(turn: Turn) -> TurnScope:
     """Announce an explicit turn and open its scope.
 
     A controller's turn within an observed one is a part of that, and is not announced: its records
-    have the id, the agent and the conversation of the outer turn, which gets its tally and its
+    have the id, the agent and the conversation of the outer turn, which gets its totals and its
     outcome.
     """
-    turn.around = declared_turn()
-    if turn.around is not None and turn.around.around is not None:
+    turn.enclosing = declared_turn()
+    if turn.enclosing is not None and turn.enclosing.enclosing is not None:
         # turns that start each other may have no end
-        turn.around.around = turn.around.around.still_open()
+        turn.enclosing.enclosing = turn.enclosing.enclosing.open_turn()
     outer = current_turn() if turn.kind is TurnKind.CONTROLLER else None
     if outer is not None and outer.kind is TurnKind.OBSERVED and outer.outcome is None:
         turn.join(outer)
@@ -145,10 +145,10 @@ class TurnScope:
         outcome: TurnOutcome,
         *,
         error: BaseException | None = None,
-        over_s: float | None = None,
+        ended_s: float | None = None,
     ) -> None:
         """Announce the end, once."""
-        end_turn(self.turn, outcome, error=error, over_s=over_s)
+        end_turn(self.turn, outcome, error=error, ended_s=ended_s)
 
 
 def end_turn(
@@ -156,7 +156,7 @@ def end_turn(
     outcome: TurnOutcome,
     *,
     error: BaseException | None = None,
-    over_s: float | None = None,
+    ended_s: float | None = None,
     tools_unanswered: bool = False,
 ) -> None:
     """Announce that a turn ended, once: a turn that already has an outcome stays as it is.
@@ -168,51 +168,51 @@ def end_turn(
     truncated response without raising ends when nobody has continued it in another run.
 
     Args:
-        over_s: when it was over, by `time.perf_counter`; None: now.
-        tools_unanswered: its last response asked for tools, and no call sent their results.
+        ended_s: the end of the turn, by `time.perf_counter`. Defaults to now.
+        tools_unanswered: its last response requested tool calls, and no call sent their results.
     """
     if turn.outcome is not None:
         return
-    if over_s is None:
-        over_s = time.perf_counter()
+    if ended_s is None:
+        ended_s = time.perf_counter()
     if turn.kind is TurnKind.OBSERVED:
         if turn.open_streams:
-            turn.ending = outcome, error
+            turn.pending_end = outcome, error
             return
-        # A framework may raise because an answer was cut: no call has failed.
-        is_raised_on_cut = (
-            outcome is TurnOutcome.PROVIDER_ERROR and turn.unfinished and not turn.failed
+        # A framework may raise because an answer was truncated: no call has failed.
+        is_raised_on_truncation = (
+            outcome is TurnOutcome.PROVIDER_ERROR and turn.unfinished and not turn.last_call_failed
         )
-        if outcome is TurnOutcome.COMPLETED or is_raised_on_cut:
-            outcome = completed(turn)
-        is_left = outcome is TurnOutcome.NOT_CONTINUED and not is_raised_on_cut
-        if is_left and turn.waits is None and inference().waits(turn):
-            turn.waits = over_s
+        if outcome is TurnOutcome.COMPLETED or is_raised_on_truncation:
+            outcome = completed_outcome(turn)
+        is_unfinished = outcome is TurnOutcome.NOT_CONTINUED and not is_raised_on_truncation
+        if is_unfinished and turn.waiting_since_s is None and inference().may_be_continued(turn):
+            turn.waiting_since_s = ended_s
             return
     turn.outcome = outcome
-    if (outer := turn.within) is not None:
-        turn.leave(outer)
-        if outer.ending is not None and not outer.open_streams:
-            end_turn(outer, outer.ending[0], error=outer.ending[1])
+    if (outer := turn.parent) is not None:
+        turn.add_to(outer)
+        if outer.pending_end is not None and not outer.open_streams:
+            end_turn(outer, outer.pending_end[0], error=outer.pending_end[1])
         return
     if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None:
-        # over with its last call, though that is known only later: nobody took up what was cut
-        over_s = turn.last_s
+        # it ended with its last call, which is known only later: nobody continued that
+        ended_s = turn.last_s
     emit(
         TurnEnded(
             turn=turn,
             outcome=outcome,
             complete=outcome in COMPLETE and not turn.unfinished,
-            duration_s=over_s - turn.started_s,
+            duration_s=ended_s - turn.started_s,
             error=error,
             tools_unanswered=tools_unanswered,
         )
     )
 
 
-def completed(turn: Turn) -> TurnOutcome:
+def completed_outcome(turn: Turn) -> TurnOutcome:
     """Return the outcome of an observed turn that its host calls complete."""
-    outcome = turn.inner or TurnOutcome.COMPLETED
+    outcome = turn.last_part_outcome or TurnOutcome.COMPLETED
     return TurnOutcome.NOT_CONTINUED if outcome in COMPLETE and turn.unfinished else outcome
 
 
@@ -228,40 +228,40 @@ OUTCOMES: Final = {
     for _, (outcome, _, _, after, _) in lines(shipped(), "outcomes.tsv", range(5, 6))
     for reason in after.split()
 }
-"""How a turn ends whose last response stopped for that reason, where nothing else is known."""
+"""The outcome of a turn by the stop reason of its last response, if nothing else is known."""
 
 
 class Inference(Protocol):
-    """Says which turn a call belongs to, where nobody declared one, and when such a turn is over.
+    """Assigns calls without a declared turn to turns, and ends such turns.
 
     By default a call inside an explicit turn belongs to it; outside it is its own turn, and ends
     with the call.
     """
 
     def resolve(
-        self, asked: SummarizedRequest | None, turn: Turn | None
+        self, summary: SummarizedRequest | None, turn: Turn | None
     ) -> tuple[Turn, Continuation | None]:
-        """Return the turn of a call, and what it continues.
+        """Return the turn of a call, and its continuation if it is one.
 
         Args:
-            asked: what the call asks for; None where it could not be read.
+            summary: the call's request; None if it could not be read.
             turn: the explicit turn that the call is made in.
         """
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
-    def withdrawn(self, started: CallStarted, asked: SummarizedRequest | None) -> None:
-        """Take back a call that was none: what it continued still waits."""
+    def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
+        """Undo a call that asked no model: what it continued may still be continued."""
 
-    def answered(self, ended: CallEnded, asked: SummarizedRequest | None) -> None:
-        """Remove the answers that an ending call finishes from the turn's `cut`.
+    def on_response(self, ended: CallEnded, summary: SummarizedRequest | None) -> None:
+        """Remove the calls that an ending call finishes from the turn's `truncated_calls`.
 
         This happens before the end of the call is announced.
         """
         turn = ended.started.turn
         if turn.kind is TurnKind.OBSERVED and ended.whole:
-            turn.cut = frozenset()  # nothing is known of which call is whose
+            turn.truncated_calls = frozenset()  # which call finishes which one is unknown
 
-    def waits(self, turn: Turn) -> bool:
+    def may_be_continued(self, turn: Turn) -> bool:
         """Return whether an observed turn that its host left unfinished may be continued."""
         return False
 
@@ -269,10 +269,10 @@ class Inference(Protocol):
         """Return the undeclared turn that waits for the result of a tool call."""
         return None
 
-    def ended(
+    def on_call_end(
         self,
         ended: CallEnded,
-        asked: SummarizedRequest | None,
+        summary: SummarizedRequest | None,
         tail: str,
         tool_calls: tuple[RequestedCall, ...] = (),
     ) -> None:
@@ -280,7 +280,7 @@ class Inference(Protocol):
 
         Args:
             tail: the last visible characters of the response.
-            tool_calls: the client tool calls that the response asks for.
+            tool_calls: the client tool calls that the response requests.
         """
         turn = ended.started.turn
         if turn.kind is TurnKind.IMPLICIT:
@@ -290,7 +290,7 @@ class Inference(Protocol):
 class NoInference(Inference):
     """The default."""
 
-    def withdrawn(self, started: CallStarted, asked: SummarizedRequest | None) -> None:
+    def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
         """Nothing waits here."""
 
 
@@ -298,17 +298,14 @@ _inference: Inference = NoInference()
 
 
 def inference() -> Inference:
-    """Return what decides which turn a call belongs to."""
+    """Return the inference in use."""
     return _inference
 
 
-def infer_with(by: Inference | None) -> None:
-    """Have calls outside any explicit turn assigned to turns `by` this.
-
-    None returns to the default.
-    """
+def infer_with(inference: Inference | None) -> None:
+    """Set the inference that assigns calls outside any explicit turn; None restores the default."""
     global _inference
-    _inference = by or NoInference()
+    _inference = inference or NoInference()
 
 
 @dataclass(slots=True, eq=False)
@@ -317,7 +314,7 @@ class ToolRun:
 
     started: ToolStarted
     activations: tuple[Activation, ...]
-    began_s: float
+    started_s: float
 
     def step(self) -> Step:
         """Make the tool's span current for one step."""
@@ -327,7 +324,7 @@ class ToolRun:
         """Announce that the tool has run."""
         emit(
             ToolEnded(
-                started=self.started, error=error, duration_s=time.perf_counter() - self.began_s
+                started=self.started, error=error, duration_s=time.perf_counter() - self.started_s
             )
         )
 
@@ -337,7 +334,11 @@ def start_tool(scope: TurnScope, *, name: str, call_id: str) -> ToolRun:
 
     The tool's span is a child of the turn's.
     """
-    started = ToolStarted(number=number(), turn=scope.turn, name=name, call_id=call_id)
+    started = ToolStarted(number=next_id(), turn=scope.turn, name=name, call_id=call_id)
     with scope.step():
         activations = emit(started)
     return ToolRun(started, (*scope.activations, *activations), time.perf_counter())
+
+
+# Removed in 0.2: the names of 0.1.
+completed = completed_outcome

@@ -1,10 +1,10 @@
-"""What a turn's calls come to: each call is added once, when it has ended."""
+"""Totals of a turn's calls: each call is added once, when it has ended."""
 
 from __future__ import annotations
 
-from endturn.calls.outcomes import ANEW, Strategy, TurnKind
+from endturn.calls.outcomes import REPLACING_STRATEGIES, Strategy, TurnKind
 from endturn.calls.records import CallEnded
-from endturn.calls.turn import CUT_ANSWERS, Turn
+from endturn.calls.turn import MAX_TRUNCATED_CALLS, Turn
 from endturn.vocabulary import StopReason
 
 
@@ -15,7 +15,7 @@ def add_call(turn: Turn, ended: CallEnded) -> None:
     turn.last_call = started.number
     if turn.kind is TurnKind.CONTROLLER:
         turn.last_usage = usage
-    turn.failed = ended.error is not None and stop.reason is not StopReason.CANCELLED
+    turn.last_call_failed = ended.error is not None and stop.reason is not StopReason.CANCELLED
     if not turn.provider or (stop.truncated and not turn.truncated):
         turn.provider, turn.model = started.endpoint.provider, started.request.model
     if usage is not None:
@@ -24,36 +24,40 @@ def add_call(turn: Turn, ended: CallEnded) -> None:
     _measure_answer(turn, ended)
     turn.output_chars += ended.response.output_chars
     if ended.whole:
-        turn.inner = None
+        turn.last_part_outcome = None
     if stop.truncated:
         turn.truncated = True
-        turn.cut |= {started.number}
-        if len(turn.cut) > CUT_ANSWERS:
-            turn.cut -= {min(turn.cut)}
-    if turn.cut and (stop.truncated or ended.whole):
+        turn.truncated_calls |= {started.number}
+        if len(turn.truncated_calls) > MAX_TRUNCATED_CALLS:
+            turn.truncated_calls -= {min(turn.truncated_calls)}
+    if turn.truncated_calls and (stop.truncated or ended.whole):
         if started.continuation is not None:
-            turn.cut -= {started.continuation.of or 0}
+            turn.truncated_calls -= {started.continuation.of or 0}
         if ended.whole and turn.kind is TurnKind.CONTROLLER:
-            turn.cut = frozenset()  # its calls are one after the other, to one message
+            turn.truncated_calls = frozenset()  # its calls are one after the other, to one message
 
 
 def _measure_answer(turn: Turn, ended: CallEnded) -> None:
-    """Measure the answer that the call is a part of: a limit on tokens is one for each call."""
-    again, usage = ended.started.continuation, ended.response.usage
+    """Measure the answer that the call is a part of: a token limit applies to one call only."""
+    continuation, usage = ended.started.continuation, ended.response.usage
     tokens = (usage and usage.output_tokens) or 0
-    before = 0
-    if again is not None:
-        earlier, so_far = (turn.parts or {}).get(again.of or 0, (0, 0))
-        anew = again.strategy in ANEW or (
-            again.strategy is Strategy.RESEND and again.of in turn.cut
+    base_tokens = 0
+    if continuation is not None:
+        tokens_before, tokens_with = (turn.answer_parts or {}).get(continuation.of or 0, (0, 0))
+        is_replacing = continuation.strategy in REPLACING_STRATEGIES or (
+            continuation.strategy is Strategy.RESEND and continuation.of in turn.truncated_calls
         )
-        before = earlier if anew else so_far
-    turn.answer_tokens = max(turn.answer_tokens, before + tokens)
+        base_tokens = tokens_before if is_replacing else tokens_with
+    turn.answer_tokens = max(turn.answer_tokens, base_tokens + tokens)
     if not ended.whole:
-        turn.parts = turn.parts or {}
-        if again is not None and again.of in turn.parts and ended.error is not None:
+        turn.answer_parts = turn.answer_parts or {}
+        if (
+            continuation is not None
+            and continuation.of in turn.answer_parts
+            and ended.error is not None
+        ):
             # what a retry of this call goes on from
-            turn.parts[again.of] = before, turn.parts[again.of][1]
-        turn.parts[ended.started.number] = before, before + tokens
-        if len(turn.parts) > CUT_ANSWERS:
-            del turn.parts[next(iter(turn.parts))]
+            turn.answer_parts[continuation.of] = base_tokens, turn.answer_parts[continuation.of][1]
+        turn.answer_parts[ended.started.number] = base_tokens, base_tokens + tokens
+        if len(turn.answer_parts) > MAX_TRUNCATED_CALLS:
+            del turn.answer_parts[next(iter(turn.answer_parts))]

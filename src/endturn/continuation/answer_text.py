@@ -1,10 +1,9 @@
-"""The text of a turn while it streams.
+"""The text of a streaming turn: its answer, and the part that the consumer has received.
 
-Which of it is the answer, and which the consumer has received.
-
-Text is held back in this module only: half a character until the next piece is known, the beginning
-of a continuation until its seam is decided, and an answer that may yet be replaced. Text that was
-given out is never taken back: if it is replaced, it stays in `shown`, and is no part of `answer`.
+Text is held back in this module only: half a character until the next piece arrives, the beginning
+of a continuation until its seam is decided, and an answer that may still be replaced. Text that the
+consumer has received is never taken back: if it is replaced, it stays in `shown`, and is no part of
+`answer`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from endturn.calls import Strategy
-from endturn.continuation.limits import COUNTED
+from endturn.continuation.limits import BUDGETED_STRATEGIES
 from endturn.continuation.stitching import Seam
 from endturn.formats import arguments, with_text
 from endturn.vocabulary import HALF, ChatResponse, Delta, Pieces, Stop, StopReason, ToolCall
@@ -30,55 +29,71 @@ class _Discarded:
     Attributes:
         start: its position in the answer.
         text: the text.
-        unseen: the end of it that was not given out.
+        held_text: the end of it that the consumer has not received.
     """
 
     start: int
     text: str
-    unseen: str = ""
+    held_text: str = ""
 
 
 class AnswerText:
-    """The text of one turn, given out piece by piece. Each response adds a part.
+    """The text of one turn, released piece by piece. Each response adds a part.
 
     Args:
-        shown: text that was given out before; answer: the part of it that is the present answer.
+        shown: text that was released before; answer: the part of it that is the present answer.
         discarded: the part of it that the next response replaces.
         restarted: as in TurnResult.
         min_overlap, max_overlap: as in ContinuationPolicy.
 
     Attributes:
-        restated: the latest part began with the whole answer once more.
-        begun_anew: the latest part is another text that begins as the answer does: all of it was
-            left out.
+        restated: the latest part began with the complete answer once more.
+        is_restarted_prefill: the latest part is another text that begins as the answer does: all of
+            it was left out.
     """
 
-    __slots__ = ("_answer", "_beyond", "_discarded", "_follows_seam", "_hidden", "_hidden_size",
-                 "_hold", "_is_again", "_least", "_most", "_part", "_restarts", "_room", "_seam",
-                 "_shown", "begun_anew", "restarted",
-                 "restated")  # fmt: skip
+    __slots__ = (
+        "_answer",
+        "_discarded",
+        "_excess",
+        "_follows_seam",
+        "_hidden",
+        "_hidden_size",
+        "_is_again",
+        "_max_overlap",
+        "_min_held",
+        "_min_overlap",
+        "_part",
+        "_restarts",
+        "_room",
+        "_seam",
+        "_shown",
+        "is_restarted_prefill",
+        "restarted",
+        "restated",
+    )  # fmt: skip
 
     def __init__(
         self, shown: str = "", answer: str = "", *, discarded: str = "", restarted: bool = False,
         min_overlap: int = 16, max_overlap: int = 1_024,
     ) -> None:  # fmt: skip
         self._shown, self._answer = [shown], [answer]
-        self._hidden: list[str] = []  # end of the answer that was not given out
+        self._hidden: list[str] = []  # end of the answer that was not released
         self._hidden_size = 0
         self._part = len(answer)  # start of the latest part
         self._discarded = _Discarded(len(answer), discarded) if discarded.strip() else None
         self._restarts = self._discarded is not None  # the next text replaces text that was shown
         self.restarted = restarted
-        self.restated = self.begun_anew = False
-        self._least, self._most = min_overlap, max_overlap
+        self.restated = self.is_restarted_prefill = False
+        self._min_overlap, self._max_overlap = min_overlap, max_overlap
         self._seam: Seam | None = None
         self._follows_seam = self._is_again = False
-        self._hold = 0
-        self._room, self._beyond = NO_LIMIT, ""
+        self._min_held = 0
+        self._room, self._excess = NO_LIMIT, ""
 
     @property
     def shown(self) -> str:
-        """All text that was given out, and what is held back."""
+        """All released text, and the text that is held back."""
         self._shown = ["".join(self._shown)]
         return self._shown[0] + "".join(self._hidden)
 
@@ -95,14 +110,14 @@ class AnswerText:
         return self.answer[self._part :]
 
     @property
-    def held(self) -> int:
+    def held_size(self) -> int:
         """The number of characters that are held back."""
-        return self._hidden_size + (len(self._seam.held) if self._seam is not None else 0)
+        return self._hidden_size + (len(self._seam.buffer) if self._seam is not None else 0)
 
     @property
     def is_overlong(self) -> bool:
         """True if the latest part is longer than its room."""
-        return self._beyond != ""
+        return self._excess != ""
 
     # --- Parts ------------------------------------------------------------------------------------
 
@@ -113,37 +128,47 @@ class AnswerText:
 
         Args:
             room: characters that the part may add.
-            hold: visible characters that must have arrived before text is given out; NO_LIMIT holds
+            hold: visible characters that must have arrived before text is released; NO_LIMIT holds
                 all of it back.
         """
         if not self._is_again:
             self._part = len(self.answer)
-        self._is_again, self._hold = False, hold
-        self._room, self._beyond = room, ""
-        self.restated = self.begun_anew = False
-        return self._give()
+        self._is_again, self._min_held = False, hold
+        self._room, self._excess = room, ""
+        self.restated = self.is_restarted_prefill = False
+        return self._release()
 
     def expect_continuation(self, *, prefilled: bool = False) -> None:
         """Join the next part to the answer, which was cut off here; `prefilled` as in `Seam`."""
         self._follows_seam, self._seam = True, None
         if self.answer:
-            self._seam = Seam(self.answer, least=self._least, most=self._most, prefilled=prefilled)
+            self._seam = Seam(
+                self.answer,
+                min_overlap=self._min_overlap,
+                max_overlap=self._max_overlap,
+                prefilled=prefilled,
+            )
 
     def expect_repetition(self, part: str) -> None:
         """Take what arrives next as the latest part from its beginning.
 
-        `part` is what had arrived of it.
+        `part` is the text of it so far.
         """
-        whole_part, answer = part.rstrip(HALF), self.answer.rstrip(HALF)
-        self._is_again, self._follows_seam = True, self._follows_seam or whole_part != part
-        if answer.endswith(whole_part):
-            self._part = len(answer) - len(whole_part)
-        if whole_part:
-            self._seam = Seam(whole_part, least=self._least, most=self._most, again=True)
+        stripped_part, answer = part.rstrip(HALF), self.answer.rstrip(HALF)
+        self._is_again, self._follows_seam = True, self._follows_seam or stripped_part != part
+        if answer.endswith(stripped_part):
+            self._part = len(answer) - len(stripped_part)
+        if stripped_part:
+            self._seam = Seam(
+                stripped_part,
+                min_overlap=self._min_overlap,
+                max_overlap=self._max_overlap,
+                again=True,
+            )
 
     def end_answer(self) -> list[Delta]:
         """End the answer. Returns all text that was held back."""
-        return self._give(everything=True)
+        return self._release(everything=True)
 
     def begin_answer(self) -> None:
         """Begin another answer: tools have run."""
@@ -166,20 +191,20 @@ class AnswerText:
         """Restore the discarded part, if nothing but white space has replaced it."""
         if self._discarded is None:
             return
-        discarded, hidden, blank = (
+        discarded, hidden, blank_size = (
             self._discarded,
             "".join(self._hidden),
             len(self.answer) - self._discarded.start,
         )
         self._answer = [self.answer[: discarded.start] + discarded.text]
-        self._hide(hidden[: max(0, len(hidden) - blank)] + discarded.unseen)
+        self._hide(hidden[: max(0, len(hidden) - blank_size)] + discarded.held_text)
         self._discarded, self._restarts = None, False
 
     # --- Pieces -----------------------------------------------------------------------------------
 
     def pass_through(self, text: str) -> bool:
-        """Take the next piece if it can be given out unchanged. Returns whether it was taken."""
-        if self._seam is not None or self._hidden or self._hold or self._follows_seam:
+        """Take the next piece if it can be released unchanged. Returns whether it was taken."""
+        if self._seam is not None or self._hidden or self._min_held or self._follows_seam:
             return False
         if (
             self._restarts
@@ -194,51 +219,54 @@ class AnswerText:
         return True
 
     def feed(self, text: str, *, restart: bool = False) -> list[Delta]:
-        """Take the next piece; return what can be given out now.
+        """Take the next piece; return the text that can be released now.
 
-        `restart`: the response begins anew with it.
+        `restart`: the response starts again with it.
         """
-        before: list[Delta] = []
+        deltas: list[Delta] = []
         if restart:
-            before = [*self.close(), *self._give(everything=not self._hold)]
+            deltas = [*self.close(), *self._release(everything=not self._min_held)]
             self.discard_latest()
         if self._seam is None:
-            return before + self._take(text)
-        return before + self._decided(self._seam.feed(text))
+            return deltas + self._take(text)
+        return deltas + self._take_decided(self._seam.feed(text))
 
     def close(self) -> list[Delta]:
         """End the part; return what its seam still held."""
-        return [] if self._seam is None else self._decided(self._seam.feed("", last=True))
+        return [] if self._seam is None else self._take_decided(self._seam.feed("", last=True))
 
-    def take_beyond(self) -> list[Delta]:
+    def take_excess(self) -> list[Delta]:
         """Add the text of the latest part that was beyond its room."""
-        beyond, self._room, self._beyond = self._beyond, NO_LIMIT, ""
+        beyond, self._room, self._excess = self._excess, NO_LIMIT, ""
         return self._take(beyond)
 
-    def _decided(self, text: str | None) -> list[Delta]:
+    def _take_decided(self, text: str | None) -> list[Delta]:
         if text is None or self._seam is None:
             return []
         self._restarts = self._restarts or self._seam.restarted
-        self.restated, self.begun_anew = self._seam.restated, self._seam.begun_anew
+        self.restated, self.is_restarted_prefill = (
+            self._seam.restated,
+            self._seam.is_restarted_prefill,
+        )
         self._seam = None
         return self._take(text)
 
     def _take(self, text: str) -> list[Delta]:
         if len(text) > self._room:
-            text, self._beyond = text[: self._room], self._beyond + text[self._room :]
+            text, self._excess = text[: self._room], self._excess + text[self._room :]
         self._room -= len(text)
         if not text:
             return []
         if self._follows_seam:
-            self._drop_half()
+            self._drop_half_character()
         self._answer.append(text)
         self._hidden.append(text)
         self._hidden_size += len(text)
         if text.strip():
             self._discarded = None
-        return [] if text.isspace() and self._hold else self._give()
+        return [] if text.isspace() and self._min_held else self._release()
 
-    def _drop_half(self) -> None:
+    def _drop_half_character(self) -> None:
         """Remove half a character at the end of the answer: text follows it."""
         self._follows_seam = False
         answer, hidden = self.answer.rstrip(HALF), "".join(self._hidden)
@@ -248,18 +276,18 @@ class AnswerText:
     def _hide(self, text: str) -> None:
         self._hidden, self._hidden_size = [text] if text else [], len(text)
 
-    def _give(self, *, everything: bool = False) -> list[Delta]:
+    def _release(self, *, everything: bool = False) -> list[Delta]:
         """Give out text that is not held back any more."""
-        if not self._hidden or (self._hidden_size < self._hold and not everything):
+        if not self._hidden or (self._hidden_size < self._min_held and not everything):
             return []
-        text, waiting = "".join(self._hidden), 0
+        text, held_size = "".join(self._hidden), 0
         if not everything:
-            if len(text.strip()) < self._hold:
+            if len(text.strip()) < self._min_held:
                 return []
-            self._hold = 0
-            waiting = min(len(text) - len(text.rstrip(HALF)), self._most)
-        ready = text[: len(text) - waiting]
-        self._hide(HALF * waiting)
+            self._min_held = 0
+            held_size = min(len(text) - len(text.rstrip(HALF)), self._max_overlap)
+        ready = text[: len(text) - held_size]
+        self._hide(HALF * held_size)
         self._shown.append(ready)
         restart = self._restarts and ready.strip() != ""
         if restart:
@@ -273,17 +301,17 @@ class AnswerText:
 class IncomingResponse:
     """Collects a response's deltas, and returns those that the consumer may have.
 
-    Pieces of tool calls are not given out: until the gate has passed them, nobody may act on them.
+    Pieces of tool calls are held back: they may not be used before the gate has passed them.
 
     Args:
         text: the text of the turn.
         strategy: how the call asks for a continuation; None for an ordinary call.
 
     Attributes:
-        response: None until `close` was called. If the response never ended, what had arrived, with
-            the stop reason `missing`.
-        is_overlong: the response was cut, or continues one that was, and is longer than its room;
-            `response` has what was kept.
+        response: None until `close` was called. If the response never ended, its part that arrived,
+            with the stop reason `missing`.
+        is_overlong: the response was truncated, or continues one that was, and is longer than its
+            room; `response` has the part that was kept.
     """
 
     __slots__ = (
@@ -362,19 +390,19 @@ class IncomingResponse:
             out += self._text.feed(response.text[len(received) :])
         out += self._text.close()
         if self._text.is_overlong:
-            self.is_overlong = self._strategy in COUNTED or response.stop.truncated
+            self.is_overlong = self._strategy in BUDGETED_STRATEGIES or response.stop.truncated
             if self.is_overlong:
                 added = self._text.added
                 response = response.but(
                     text=added, blocks=with_text(response.blocks, added, response.text)
                 )
             else:
-                out += self._text.take_beyond()
+                out += self._text.take_excess()
         self.response = response
         return out
 
     def _unfinished(self, text: str) -> ChatResponse:
-        """Return what had arrived of a response that never ended."""
+        """Return the part that arrived of a response that never ended."""
         calls = tuple(
             ToolCall(id=id_ or f"call_{index}", name=name, arguments_raw=raw, closed=False)
             for index, (id_, name, raw) in sorted(self._calls.items())

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from endturn.calls import Continuation, ContinuationAttempted, Strategy, TurnOutcome
 from endturn.continuation import refused_prefills, result
-from endturn.continuation.limits import RESUMING
+from endturn.continuation.limits import RESUME_STRATEGIES
 from endturn.continuation.machine import Signal
 from endturn.continuation.phases import (
     Decision,
@@ -23,7 +23,7 @@ from endturn.continuation.phases import (
     Trivial,
     Truncated,
 )
-from endturn.continuation.policy import ONE_CALL
+from endturn.continuation.policy import ONE_CALL_SENTENCE
 from endturn.continuation.result import Resumption
 from endturn.continuation.turn_reports import report_repair
 from endturn.continuation.turn_state import JOINING, TurnState, limited
@@ -67,32 +67,32 @@ def _after_truncation(
             attempt,
             allowed,
         )
-        return Signal.UNDER_LIMITS, _announced(state, latest, call)
+        return Signal.UNDER_LIMITS, _announce_call(state, latest, call)
     outcome = outcome or TurnOutcome.NOT_CONTINUED
-    log_given_up(outcome, allowed=allowed > 0)
-    return Signal.LIMIT_REACHED, _limited(state, latest, outcome)
+    log_not_continued(outcome, allowed=allowed > 0)
+    return Signal.LIMIT_REACHED, _end_at_limit(state, latest, outcome)
 
 
 def _after_refused_payload(state: TurnState, latest: Responded, issue: str) -> Decision:
     outcome = state.limits.before_repair()
     if outcome is None:
-        return Signal.UNDER_LIMITS, _announced(state, latest, _next_call(state, latest, issue))
-    ended = _limited(state, latest, outcome, issue)
+        return Signal.UNDER_LIMITS, _announce_call(state, latest, _next_call(state, latest, issue))
+    end = _end_at_limit(state, latest, outcome, issue)
     if latest.call.strategy is not Strategy.REPAIR:
         report_repair(state, issue, latest.call.repair_calls, attempted=False, succeeded=False)
-    return Signal.LIMIT_REACHED, ended
+    return Signal.LIMIT_REACHED, end
 
 
 def _after_pause(state: TurnState, latest: Responded) -> Decision:
     resume, policy = latest.response.stop.resume, state.terms.policy
     outcome = state.limits.before_resume(resume, able=_can_resume(state, latest))
     if outcome is None:
-        return Signal.UNDER_LIMITS, _announced(state, latest, _next_call(state, latest))
+        return Signal.UNDER_LIMITS, _announce_call(state, latest, _next_call(state, latest))
     if outcome is TurnOutcome.RESUME_LIMIT and policy.continuation_max_resumes:
         log.warning("[continue] Response paused, max resumes reached, breaking")
     elif outcome is TurnOutcome.RESUME_LIMIT:
         log.info("[continue] Response paused, resuming is not allowed")
-    return Signal.LIMIT_REACHED, _limited(state, latest, outcome)
+    return Signal.LIMIT_REACHED, _end_at_limit(state, latest, outcome)
 
 
 def _after_worthless_answer(state: TurnState, phase: Retrying) -> Decision:
@@ -100,7 +100,7 @@ def _after_worthless_answer(state: TurnState, phase: Retrying) -> Decision:
     latest, call, text = phase.latest, phase.latest.call, state.record.text
     outcome = state.limits.before_asking_again(phase.outcome)
     if outcome is not None:
-        return Signal.LIMIT_REACHED, _limited(state, latest, outcome)
+        return Signal.LIMIT_REACHED, _end_at_limit(state, latest, outcome)
     unrecorded = call.unrecorded.discard()
     text.discard_latest()
     if call.strategy in JOINING:  # the rest of an answer is requested again
@@ -124,7 +124,7 @@ def _after_trivial_answer(state: TurnState, latest: Responded) -> Decision:
     )
 
 
-def _announced(state: TurnState, latest: Responded, call: Requesting | None) -> Requesting:
+def _announce_call(state: TurnState, latest: Responded, call: Requesting | None) -> Requesting:
     """Announce the call that follows a response, prepare the text for it, and return it."""
     assert call is not None
     assert call.strategy is not None
@@ -136,7 +136,7 @@ def _announced(state: TurnState, latest: Responded, call: Requesting | None) -> 
     return call
 
 
-def _limited(
+def _end_at_limit(
     state: TurnState, latest: Responded, outcome: TurnOutcome, issue: str | None = None
 ) -> Ended:
     """Return the end of a turn at a limit, with its resumption."""
@@ -151,12 +151,15 @@ def _can_resume(state: TurnState, latest: Responded) -> bool:
     match resume:
         case Resume.NATIVE_TOKEN:
             is_new = response.token is not None and response.token != latest.call.request.token
-            can = is_new and not setup.follows_tokens
+            is_supported = is_new and not setup.follows_tokens
         case Resume.RETRIEVE_SAME_ID:
             return setup.retrieves and response.id is not None
         case _:
-            can = True
-    return can and RESUMING.get(resume) in (*setup.policy.continuation_strategies, None)
+            is_supported = True
+    return is_supported and RESUME_STRATEGIES.get(resume) in (
+        *setup.policy.continuation_strategies,
+        None,
+    )
 
 
 # --- The call that follows ------------------------------------------------------------------------
@@ -184,34 +187,38 @@ def _next_call(state: TurnState, latest: Responded, issue: str | None = None) ->
     """Return the call that asks for what follows a response; None if there is no way to ask."""
     setup, response, unrecorded = state.terms.setup, latest.response, latest.call.unrecorded
     format, dialect, policy = setup.format, setup.dialect, setup.policy
-    sent = latest.call.request.but(token=None, retrieve=None)  # they belonged to an earlier pause
+    base = latest.call.request.but(token=None, retrieve=None)  # they belonged to an earlier pause
     if response.stop.reason is StopReason.PAUSED:
-        strategy = RESUMING.get(response.stop.resume)
+        strategy = RESUME_STRATEGIES.get(response.stop.resume)
         if strategy is None:
             return None
         if strategy is Strategy.RETRIEVE:
-            request = sent.but(retrieve=response.id)
+            request = base.but(retrieve=response.id)
         else:
-            request = format.resume(sent, response, prompt="", strategy=strategy, dialect=dialect)
+            request = format.resume(base, response, prompt="", strategy=strategy, dialect=dialect)
         return latest.next_call(request, strategy, unrecorded, issue=issue)
     strategy = _choose_strategy(state, response) if issue is None else Strategy.REPAIR
     if strategy is None:
         return None
-    # whatever its row says: what follows is asked for
-    cut = response.with_stop(resume=Resume.PROMPT)
-    if strategy is Strategy.PREFILL and cut.text.endswith(HALF):
-        text = cut.text.rstrip(HALF)
-        cut = cut.but(text=text, blocks=with_text(cut.blocks, text, cut.text))
+    # whatever its row: the rest is requested
+    truncated = response.with_stop(resume=Resume.PROMPT)
+    if strategy is Strategy.PREFILL and truncated.text.endswith(HALF):
+        text = truncated.text.rstrip(HALF)
+        truncated = truncated.but(
+            text=text, blocks=with_text(truncated.blocks, text, truncated.text)
+        )
     is_repair = strategy is Strategy.REPAIR
     prompt = repair_prompt(policy.prompt, latest.call.repair_calls) if is_repair else policy.prompt
-    asks = Strategy.PREFILL if strategy is Strategy.PREFILL else Strategy.PROMPT
-    request = format.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
-    if is_repair:  # a forced choice of tool stays: a call is what is asked for
+    request_strategy = Strategy.PREFILL if strategy is Strategy.PREFILL else Strategy.PROMPT
+    request = format.resume(
+        base, truncated, prompt=prompt, strategy=request_strategy, dialect=dialect
+    )
+    if is_repair:  # a forced choice of tool stays: a call is requested
         request = request.but(
             tool_choice=state.terms.base.tool_choice, extra=state.terms.base.extra
         )
     nudges = tuple(
-        message for message in request.messages[len(sent.messages) :] if message.synthetic
+        message for message in request.messages[len(base.messages) :] if message.synthetic
     )
     request = limited(request, state.limits.clamp(state.terms.output_limit))
     unrecorded = replace(unrecorded, nudges=(*unrecorded.nudges, *nudges))
@@ -247,15 +254,15 @@ def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
         f"None of the {len(calls)} tool calls was run. Emit all of them again, each as one "
         f"complete payload: {names}."
     )
-    lines = [line for line in prompt.splitlines() if line != ONE_CALL]
+    lines = [line for line in prompt.splitlines() if line != ONE_CALL_SENTENCE]
     return "\n".join([*lines, sentence])
 
 
 def announce(state: TurnState, strategy: Strategy) -> None:
-    """Count and announce a call that is made because of what the last response was."""
+    """Count and announce a call that follows from the last response."""
     turn, record = state.terms.turn, state.record
     record.counters.count(strategy)
-    turn.resumes += strategy in RESUMING.values()
+    turn.resumes += strategy in RESUME_STRATEGIES.values()
     turn.repairs += strategy is Strategy.REPAIR
     turn.continuations += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
     if strategy is Strategy.REPAIR:
@@ -279,12 +286,12 @@ def announce(state: TurnState, strategy: Strategy) -> None:
 
 
 def is_prefill_refused(call: Requesting, error: Exception) -> bool:
-    """Return whether a call was a prefill that the provider rejected for what it is."""
+    """Return whether a call was a prefill that the provider rejected as such."""
     is_rejected = isinstance(error, RequestRejected) and error.status in (400, 422)
     return is_rejected and call.strategy is Strategy.PREFILL and call.previous is not None
 
 
-def withdraw_prefill(state: TurnState, call: Requesting) -> Truncated:
+def cancel_prefill(state: TurnState, call: Requesting) -> Truncated:
     """Return to the response before a prefill. The model is remembered, and no attempt is spent."""
     assert call.previous is not None
     refused_prefills.remember(state.terms.setup.target(state.terms.base.model))
@@ -292,14 +299,16 @@ def withdraw_prefill(state: TurnState, call: Requesting) -> Truncated:
     state.record.counters.give_back(call.strategy)
     state.record.text.close()
     previous = call.previous
-    before = replace(previous.call, strategy=None, unrecorded=call.unrecorded.without_nudges())
-    return Truncated(replace(previous, call=before), stall_outcome=None)
+    previous_call = replace(
+        previous.call, strategy=None, unrecorded=call.unrecorded.without_nudges()
+    )
+    return Truncated(replace(previous, call=previous_call), stall_outcome=None)
 
 
 # --- What is logged -------------------------------------------------------------------------------
 
 
-def log_given_up(outcome: TurnOutcome, *, allowed: bool = True) -> None:
+def log_not_continued(outcome: TurnOutcome, *, allowed: bool = True) -> None:
     """Log why a truncated response is not continued; the cap has the line of the source design."""
     if outcome is TurnOutcome.NOT_CONTINUED:
         log.warning(

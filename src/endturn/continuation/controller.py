@@ -58,9 +58,9 @@ __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption"
 log = logging.getLogger("endturn")
 
 Provider = Callable[[Request], Any]
-"""A provider function: a Request gives a ChatResponse, or an iterator of Delta whose last item is
-the ChatResponse (one that ends without it was cut: `missing`); for the async controller also a
-coroutine, or an async iterator."""
+"""A provider function: takes a Request, returns a ChatResponse, or an iterator of Delta whose last
+item is the ChatResponse (one that ends without it is truncated: `missing`); for the async
+controller also a coroutine, or an async iterator."""
 
 ToolFunction = Callable[[ToolCall], Any]
 Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
@@ -93,14 +93,15 @@ class _Controller:
     ) -> None:
         if policy is not None and not isinstance(policy, ContinuationPolicy):
             raise UsageError(f"policy must be a ContinuationPolicy(…), not {describe(policy)}")
-        self._declared, self._tools = _tools(tools)
+        self._tools: Mapping[str, ToolFunction] | None
+        self._declared, self._tools = _split_tools(tools)
         self._policy = policy if policy is not None else ContinuationPolicy.load()
         if callable(provider):
             sdk_client.refuse_method(provider)
         else:
             provider = sdk_client.provider(provider, format=format or None, dialect=dialect)
         self._provider = provider
-        kind = formats.format_of(format or _declares(provider, "format") or "openai_chat")
+        format_ = formats.format_of(format or _declared_value(provider, "format") or "openai_chat")
         mode = self._policy.mode
         if mode is not None and self._tools is not None:
             names = {tool.name for tool in self._declared}
@@ -111,13 +112,13 @@ class _Controller:
         self._warned = False
         self._setup = Setup(
             policy=self._policy,
-            format=kind,
-            provider=provider_name or _declares(provider, "provider") or kind.provider,
+            format=format_,
+            provider=provider_name or _declared_value(provider, "provider") or format_.provider,
             runnable=None if self._tools is None else self._tools.keys(),
-            dialect=_declares(provider, "dialect") or "" if dialect is None else dialect,
-            retrieves=_declares(provider, "retrieves") is True,
-            follows_tokens=_declares(provider, "follows_tokens") is True,
-            endpoint=str(_declares(provider, "endpoint") or ""),
+            dialect=_declared_value(provider, "dialect") or "" if dialect is None else dialect,
+            retrieves=_declared_value(provider, "retrieves") is True,
+            follows_tokens=_declared_value(provider, "follows_tokens") is True,
+            endpoint=str(_declared_value(provider, "endpoint") or ""),
         )
         path = self._policy.transcript
         self._transcript = None if path is None else Transcript(path)
@@ -189,10 +190,7 @@ class _Controller:
         yield result
 
     def _warn(self, request: Request) -> None:
-        """Log once what cannot work.
-
-        Functions that the model never learns of, a mode that it cannot end.
-        """
+        """Log configuration errors once: functions without a tool, a mode that cannot end."""
         declared, mode, tools = tool_schemas(request).keys(), self._policy.mode, self._tools
         ends = termination.FUNCTIONS[mode].keys() if mode else set()
         functions = set() if tools is None else tools.keys() - ends
@@ -223,48 +221,47 @@ class _Controller:
 
 
 class ContinuationController(_Controller):
-    """Finishes cut answers, and runs tool calls once they are known to be whole.
+    """Continues truncated answers, and runs tool calls that are known to be complete.
 
     Args:
-        provider: the provider function. Its attributes `format` and `provider`, where it has them
-            (our clients do), say how a cut answer is taken up again, and what the provider is
-            called. An SDK's client is made one by `endturn.providers.sdk_client.provider`, for
-            whole answers.
-        tools: the functions, see Tools; None where the host runs tools itself: a turn then ends
-            with the calls that passed the gate in `TurnResult.calls`. A function gets the ToolCall
-            and returns text, content parts, or what JSON can say; what it raises is told to the
-            model, as is a result that is none of these. Where the policy has a mode, the tool that
-            ends a turn is added and run; a function or a declaration of the host's, under its name,
-            wins. {} where there is no other.
+        provider: the provider function. Its attributes `format` and `provider`, if it has them
+            (our clients do), determine how a truncated answer is continued, and how the provider is
+            called. An SDK's client is converted by `endturn.providers.sdk_client.provider`, without
+            streaming.
+        tools: the functions, see Tools; None if the host runs tools itself: a turn then ends with
+            the calls that passed the gate in `TurnResult.calls`. A function takes the ToolCall and
+            returns text, content parts, or a value that JSON can represent; the model gets its
+            exception as an error, also for a result of another type. If the policy has a mode, the
+            tool that ends a turn is added and run; a function or a declaration of the host with its
+            name takes precedence. Pass {} if there are no other tools.
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
-        format: the format that the provider function speaks; `openai_chat` where nobody says.
-        dialect: whose variant of the format; what the provider function says, where not given.
-        agent, conversation_id: for what is announced.
-        clock: gives seconds; sleep: lets some pass, between two looks at a response that is still
-            being made; new_id: gives a turn's id.
+        format: the format of the provider function, by default `openai_chat`.
+        dialect: the dialect of the format, by default that of the provider function.
+        agent, conversation_id: for the turn's records.
+        clock: returns seconds; sleep: waits for seconds, between two requests for a response in
+            progress; new_id: returns a turn's id.
 
     Raises:
         UsageError: there is no such format, the environment holds no usable policy, its transcript
-            cannot be opened, or an argument is something else.
+            cannot be opened, or an argument has the wrong type.
     """
 
     _slept = staticmethod(time.sleep)
 
     def run(self, start: Request | Resumption) -> TurnResult:
-        """One turn, to its end.
+        """Run one turn to its end.
 
         Args:
-            start: a request; or what `TurnResult.resume()` gave, to go on with an unfinished turn.
+            start: a request; or the result of `TurnResult.resume()`, to resume an unfinished turn.
 
         Returns:
-            How the turn went. What the provider raises ends a turn as `provider_error`, with what
-            had come before and the exception in `error`; on the first call, with nothing to keep,
-            it is raised.
+            The result. An exception of the provider ends a turn as `provider_error`, with the
+            messages so far and the exception in `error`; on the first call, without any text, it is
+            raised.
 
         Raises:
-            BaseException: an interrupt, with what there is of the turn in its attribute
-                `turn_result`.
+            BaseException: an interrupt, with the partial result in its attribute `turn_result`.
         """
         item: StreamItem | None = None
         for item in self.stream(start):  # noqa: B007 - the last item is the result
@@ -273,7 +270,7 @@ class ContinuationController(_Controller):
         return item
 
     def stream(self, start: Request | Resumption) -> Iterator[StreamItem]:
-        """One turn as it comes: the answer's deltas, continuations joined on.
+        """Stream one turn: the answer's deltas, with those of its continuations.
 
         The last item is the TurnResult.
 
@@ -306,7 +303,7 @@ class AsyncContinuationController(_Controller):
     _slept = staticmethod(asyncio.sleep)
 
     async def run(self, start: Request | Resumption) -> TurnResult:
-        """One turn, to its end; see `ContinuationController.run`. Cancelling it is an interrupt."""
+        """Run one turn; see `ContinuationController.run`. Cancelling it is an interrupt."""
         item: StreamItem | None = None
         async for item in self.stream(start):  # noqa: B007 - the last item is the result
             pass
@@ -314,9 +311,9 @@ class AsyncContinuationController(_Controller):
         return item
 
     async def stream(self, start: Request | Resumption) -> AsyncIterator[StreamItem]:
-        """One turn as it comes; see `ContinuationController.stream`.
+        """Stream one turn; see `ContinuationController.stream`.
 
-        Who leaves it early closes it: `aclosing`.
+        A consumer that stops early must close it: `aclosing`.
         """
         turn = TurnRunner(self._turn(start))
         for item in turn:
@@ -333,12 +330,13 @@ class AsyncContinuationController(_Controller):
                 turn.fail(item, error)
 
 
-def _tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] | None]:
-    """Return the declarations that came with functions, and the functions by name.
+def _split_tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] | None]:
+    """Return the declarations of tools with functions, and the functions by name.
 
-    Anything else is refused.
+    Raises:
+        UsageError: `tools` is something else.
     """
-    how = (
+    advice = (
         "give functions by name, {'search': search}, or each Tool with its function, "
         "[(Tool(name='search'), search)]"
     )
@@ -353,22 +351,22 @@ def _tools(tools: object) -> tuple[tuple[Tool, ...], Mapping[str, ToolFunction] 
             if not (
                 isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Tool)
             ):
-                raise UsageError(f"tools holds {describe(pair)}: {how}")
+                raise UsageError(f"tools holds {describe(pair)}: {advice}")
         declared, functions = (
             tuple(tool for tool, _ in tools),
             {tool.name: function for tool, function in tools},
         )
     else:
-        raise UsageError(f"tools is {describe(tools)}: {how}")
+        raise UsageError(f"tools is {describe(tools)}: {advice}")
     for function in functions.values():
         if not callable(function):
             raise UsageError(
-                f"a tool's function is {describe(function)}, which is not callable: {how}"
+                f"a tool's function is {describe(function)}, which is not callable: {advice}"
             )
     return declared, functions
 
 
-def _declares(provider: Provider, name: str) -> Any:
+def _declared_value(provider: Provider, name: str) -> Any:
     """Return an attribute of a provider function, or of the object of a bound method.
 
     None unless it is set.

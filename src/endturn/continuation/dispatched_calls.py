@@ -20,13 +20,13 @@ class DispatchedCalls:
         policy: its `rerun_calls` and `max_identical_calls` are the limits.
     """
 
-    __slots__ = ("_batch", "_policy", "_seen_ids", "_times")
+    __slots__ = ("_batch", "_dispatched_keys", "_policy", "_repetitions")
 
     def __init__(self, policy: ContinuationPolicy) -> None:
         self._policy = policy
-        self._seen_ids: set[tuple[str | None, str, str]] = set()
+        self._dispatched_keys: set[tuple[str | None, str, str]] = set()
         self._batch: list[str] = []
-        self._times = 0
+        self._repetitions = 0
 
     def refuses(self, response: ChatResponse) -> bool:
         """Return whether a response repeats calls that must not run again; else add its calls."""
@@ -41,27 +41,27 @@ class DispatchedCalls:
         """
         if self._policy.rerun_calls:
             return False
-        calls = {
+        call_keys = {
             ("", call.id, "") if _is_unique(call) else (response.id, call.id, call_text(call))
             for call in response.tool_calls
             if response.id is not None or _is_unique(call)
         }
-        if not self._seen_ids.isdisjoint(calls):
+        if not self._dispatched_keys.isdisjoint(call_keys):
             log.warning(
                 "[tools] the provider sent a response again whose tool calls have run: they are "
                 "not run a second time"
             )
             return True
-        self._seen_ids |= calls
+        self._dispatched_keys |= call_keys
         return False
 
     def _is_one_too_many(self, calls: Sequence[ToolCall]) -> bool:
         """Return whether the same calls came in a row as often as the policy allows."""
         batch = sorted(call_text(call) for call in calls)
-        self._times = self._times + 1 if batch == self._batch else 1
+        self._repetitions = self._repetitions + 1 if batch == self._batch else 1
         self._batch = batch
         limit = self._policy.max_identical_calls
-        return limit is not None and self._times > limit
+        return limit is not None and self._repetitions > limit
 
 
 def _is_unique(call: ToolCall) -> bool:

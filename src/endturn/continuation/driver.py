@@ -36,7 +36,7 @@ StreamItem = Delta | TurnResult
 
 _STREAM_END: Final = object()
 # in this order: pydantic's own instance check is a slow one
-_STREAMED: Final = (Delta, ChatResponse)
+_STREAM_TYPES: Final = (Delta, ChatResponse)
 
 _NO_SCOPE: Final = nullcontext()
 
@@ -123,44 +123,44 @@ class TurnRunner:
 
 
 def call_provider(
-    provider: Callable[[Request], Any], name: str, step: CallProvider, scope: TurnScope
+    provider: Callable[[Request], Any], name: str, effect: CallProvider, scope: TurnScope
 ) -> Generator[HostCall | Delta, Any, Exception | None]:
     """Make one call to the provider. Returns the exception that it raised, if any."""
-    request, incoming = step.request, step.incoming
+    request, incoming = effect.request, effect.incoming
     call = open_call(Layer.WRAPPER, RequestFacts.of(request), EndpointFacts(provider=name))
-    last: ChatResponse | None = None
+    final_response: ChatResponse | None = None
     close: Callable[[], Any] | None = None
     try:
-        answer = yield HostCall(partial(provider, request), *_steps(scope, call))
-        if isinstance(answer, ChatResponse):
-            last = answer
-        elif not isinstance(answer, HostCallFailed):
-            pull, close = _stream(answer)
+        value = yield HostCall(partial(provider, request), *_steps(scope, call))
+        if isinstance(value, ChatResponse):
+            final_response = value
+        elif not isinstance(value, HostCallFailed):
+            pull, close = _open_stream(value)
             if call is not None:
                 call.request = replace(call.request, stream=True)
-            pulling = HostCall(pull, *_steps(scope, call))
-            while isinstance(answer := (yield pulling), _STREAMED):
+            pull_call = HostCall(pull, *_steps(scope, call))
+            while isinstance(value := (yield pull_call), _STREAM_TYPES):
                 if call is not None:
-                    call.chunk()
-                if isinstance(answer, Delta):
-                    yield from incoming.feed(answer)
+                    call.record_chunk()
+                if isinstance(value, Delta):
+                    yield from incoming.feed(value)
                 else:
-                    last = answer
-            if answer is not _STREAM_END and not isinstance(answer, HostCallFailed):
+                    final_response = value
+            if value is not _STREAM_END and not isinstance(value, HostCallFailed):
                 raise UsageError(
                     f"a provider function's iterator must yield Delta, at last a ChatResponse, not "
-                    f"{describe(answer)}"
+                    f"{describe(value)}"
                 )
-        error = answer.error if isinstance(answer, HostCallFailed) else None
+        error = value.error if isinstance(value, HostCallFailed) else None
         if error is not None:
-            last = error.partial if isinstance(error, ProviderError) else None
-        rest = incoming.close(last)
-        _end(call, scope, request, incoming.response, error)
-        yield from rest
+            final_response = error.partial if isinstance(error, ProviderError) else None
+        deltas = incoming.close(final_response)
+        _end_call(call, scope, request, incoming.response, error)
+        yield from deltas
         return error
     except BaseException as error:
         incoming.close(None)
-        _end(call, scope, request, incoming.response, error)
+        _end_call(call, scope, request, incoming.response, error)
         raise
     finally:
         if close is not None:
@@ -172,20 +172,20 @@ def _steps(scope: TurnScope, call: Call | None) -> tuple[Step, AbstractContextMa
 
 
 def make_room(
-    hook: Callable[..., Any], step: MakeRoom, scope: TurnScope
+    hook: Callable[..., Any], effect: MakeRoom, scope: TurnScope
 ) -> Generator[HostCall, Any, Request | None]:
     """Ask the host's function for a request that fits. Returns None if it gives up."""
-    answer = yield HostCall(
-        partial(hook, step.request, step.response), scope.step(), name="on_context_exceeded"
+    value = yield HostCall(
+        partial(hook, effect.request, effect.response), scope.step(), name="on_context_exceeded"
     )
-    if isinstance(answer, HostCallFailed):
-        raise answer.error
-    if answer is not None and not isinstance(answer, Request):
+    if isinstance(value, HostCallFailed):
+        raise value.error
+    if value is not None and not isinstance(value, Request):
         raise UsageError(
             f"on_context_exceeded must return a Request to continue with, or None, "
-            f"not {describe(answer)}"
+            f"not {describe(value)}"
         )
-    return answer
+    return value
 
 
 def run_tool(
@@ -194,25 +194,25 @@ def run_tool(
     """Run a tool once. An exception becomes an error result for the model."""
     run = start_tool(scope, name=call.name, call_id=call.id)
     try:
-        answer = yield HostCall(partial(function, call), run.step(), name=f"the tool {call.name!r}")
+        value = yield HostCall(partial(function, call), run.step(), name=f"the tool {call.name!r}")
     except BaseException as error:
         run.end(host_exception(error))
         raise
-    if not isinstance(answer, HostCallFailed):
+    if not isinstance(value, HostCallFailed):
         try:
-            content = _content(answer)
+            content = _tool_content(value)
         except Exception as error:  # of json, or of the __str__ of something of the host's
             run.end(error)
             message = (
-                f"the tool was run, but its result, {describe(answer)}, cannot be written as JSON"
+                f"the tool was run, but its result, {describe(value)}, cannot be written as JSON"
             )
             return ToolRan(message, is_error=True)
         run.end()
         return ToolRan(content)
-    run.end(answer.error)
-    if answer.misused:
-        raise answer.error
-    return ToolRan(f"{type(answer.error).__name__}: {answer.error}", is_error=True)
+    run.end(value.error)
+    if value.misused:
+        raise value.error
+    return ToolRan(f"{type(value.error).__name__}: {value.error}", is_error=True)
 
 
 def describe(value: object) -> str:
@@ -227,25 +227,25 @@ def host_exception(error: BaseException | None) -> BaseException | None:
     return error.raised if isinstance(error, ConsumerClosed) else error
 
 
-def _stream(answer: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
+def _open_stream(value: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
     """Return the functions that pull from a provider's stream and close it.
 
     At the end of the stream, the first returns `_STREAM_END`.
     """
-    if hasattr(answer, "__aiter__"):
-        items = aiter(answer)
+    if hasattr(value, "__aiter__"):
+        items = aiter(value)
         return partial(anext, items, _STREAM_END), getattr(items, "aclose", None)
-    if isinstance(answer, (str, bytes, Mapping)) or not hasattr(answer, "__iter__"):
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
         raise UsageError(
             f"a provider function must return a ChatResponse or an iterator of Delta, not "
-            f"{describe(answer)}: "
+            f"{describe(value)}: "
             "convert it, or use endturn.Client"
         )
-    plain = iter(answer)
-    return partial(next, plain, _STREAM_END), getattr(plain, "close", None)
+    iterator = iter(value)
+    return partial(next, iterator, _STREAM_END), getattr(iterator, "close", None)
 
 
-def _end(
+def _end_call(
     call: Call | None,
     scope: TurnScope,
     request: Request,
@@ -260,7 +260,7 @@ def _end(
         announce_end(call, request, response, stop, host_exception(error), raw=stop.raw)
 
 
-def _content(result: Any) -> str | list[dict[str, object]]:
+def _tool_content(result: Any) -> str | list[dict[str, object]]:
     """Return a tool's result as the content of a tool message: text, content parts, or JSON.
 
     Raises:

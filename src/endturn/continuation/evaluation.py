@@ -1,4 +1,4 @@
-"""Evaluation of a response: its signal to the machine, and what of it enters the turn."""
+"""Evaluation of a response: its signal to the machine, and its part of the turn's history."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from endturn.calls import Strategy, TurnOutcome
 from endturn.continuation import machine, refused_prefills, termination
 from endturn.continuation.answer_text import declines
 from endturn.continuation.continuation_request import (
-    log_given_up,
+    cancel_prefill,
+    log_not_continued,
     resumption_after,
-    withdraw_prefill,
 )
 from endturn.continuation.machine import Signal
 from endturn.continuation.phases import (
@@ -70,7 +70,7 @@ def evaluate(state: TurnState, latest: Responded) -> Decision:
     elif is_blank(added):
         stall = TurnOutcome.NO_PROGRESS
     if call.strategy is Strategy.PREFILL and _is_prefill_ignored(state, latest, signal, stall):
-        return Signal.PREFILL_REFUSED, withdraw_prefill(state, call)
+        return Signal.PREFILL_REFUSED, cancel_prefill(state, call)
 
     meaning = _meaning(state, latest, signal, verdict, stall)
     signal = meaning.signal
@@ -85,7 +85,7 @@ def evaluate(state: TurnState, latest: Responded) -> Decision:
         unrecorded = state.record.enter(unrecorded, response, _recorded_calls(verdict), text=text)
     repair_calls = call.repair_calls
     if signal is Signal.GATE_REFUSED:
-        repair_calls = tuple(each.name for each in response.tool_calls) or repair_calls
+        repair_calls = tuple(tool_call.name for tool_call in response.tool_calls) or repair_calls
     latest = replace(
         latest, call=replace(call, issue=None, unrecorded=unrecorded, repair_calls=repair_calls)
     )
@@ -150,12 +150,12 @@ def _judge(state: TurnState, latest: Responded) -> tuple[Signal, Verdict | None]
         suspect_full_budget=policy.suspect_full_budget,
         promote=policy.promote or not names_calls,
     )
-    if latest.is_overlong and response.stop.reason in _OVERLONG:
-        log_given_up(TurnOutcome.CHAR_BUDGET)
+    if latest.is_overlong and response.stop.reason in _LIMITED_REASONS:
+        log_not_continued(TurnOutcome.CHAR_BUDGET)
         return Signal.LIMIT_REACHED, Refused("truncated") if response.tool_calls else None
     is_empty_promise = isinstance(verdict, Repair) and verdict.issue == "no_calls"
     if is_empty_promise and not policy.continuation_tool_repair_attempts:
-        # Calls were announced, none came, and none may be requested: the text is all there is.
+        # Calls were announced, none arrived, and none may be requested: only the text counts.
         return Signal.END_TURN if _answer(state, response).strip() else Signal.EMPTY, verdict
     signal = classify(
         response.stop,
@@ -169,7 +169,7 @@ def _judge(state: TurnState, latest: Responded) -> tuple[Signal, Verdict | None]
     return signal, verdict
 
 
-_OVERLONG: Final = frozenset(
+_LIMITED_REASONS: Final = frozenset(
     {StopReason.MAX_TOKENS, StopReason.END_TURN, StopReason.TOOL_CALL, StopReason.PAUSED}
 )
 """Stop reasons of an overlong response that end the turn at its limit."""
@@ -202,12 +202,12 @@ def classify(
         case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
             return Signal.GATE_REFUSED
         case Refused() if stop.promoted_from is not None:
-            reason = stop.promoted_from  # the calls do not count, and without them it said this
+            reason = stop.promoted_from  # the reason without the calls, which do not count
         case Repair() | Refused() | None:
             pass
         case _:
             assert_never(verdict)
-    if reason is StopReason.TOOL_CALL:  # calls were promised, none came
+    if reason is StopReason.TOOL_CALL:  # calls were announced, none arrived
         return Signal.GATE_REFUSED
     if repairing and reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
         return Signal.GATE_REFUSED
@@ -237,17 +237,17 @@ def _meaning(
     verdict: Verdict | None,
     stall: TurnOutcome | None,
 ) -> _Meaning:
-    """Return what a response means, given what was asked for and what it added."""
+    """Return the meaning of a response, by its request and the text that it added."""
     if signal is Signal.END_TURN:
-        return _ended(state, latest, stall)
+        return _meaning_of_ended(state, latest, stall)
     if signal is Signal.MAX_TOKENS:
-        return _truncated(state, latest.call.request, stall)
+        return _meaning_of_truncated(state, latest.call.request, stall)
     if signal is Signal.HAND_OVER and isinstance(verdict, Run):
-        return _Meaning(signal, termination.signalled(verdict.calls, state.terms.policy.mode))
+        return _Meaning(signal, termination.first_finish(verdict.calls, state.terms.policy.mode))
     return _Meaning(signal)
 
 
-def _ended(state: TurnState, latest: Responded, stall: TurnOutcome | None) -> _Meaning:
+def _meaning_of_ended(state: TurnState, latest: Responded, stall: TurnOutcome | None) -> _Meaning:
     """Return what an answer means that ended by itself."""
     strategy, text = latest.call.strategy, _answer(state, latest.response)
     if state.terms.is_json and not _is_json(text):
@@ -259,13 +259,17 @@ def _ended(state: TurnState, latest: Responded, stall: TurnOutcome | None) -> _M
         if is_rest and not state.record.text.restated and _is_torn(state):
             return _Meaning(Signal.NO_PROGRESS)
     mode = state.terms.policy.mode
-    return _Meaning(Signal.END_TURN) if mode is None else _unsignalled(state, mode, strategy, text)
+    return (
+        _Meaning(Signal.END_TURN)
+        if mode is None
+        else _meaning_without_signal(state, mode, strategy, text)
+    )
 
 
 def _is_prefill_ignored(
     state: TurnState, latest: Responded, signal: Signal, stall: TurnOutcome | None
 ) -> bool:
-    """Return whether the model did not go on from the prefill, and has to be asked in another way.
+    """Return whether the model did not continue the prefill, so that another strategy is needed.
 
     A response that repeats the prefill before it goes on can be used. The model is remembered all
     the same.
@@ -278,8 +282,8 @@ def _is_prefill_ignored(
         return False
     if text.restated:
         refused_prefills.remember(state.terms.setup.target(state.terms.base.model))
-    if text.begun_anew or not stall or text.added:  # white space was given out already
-        return text.begun_anew
+    if text.is_restarted_prefill or not stall or text.added:  # white space was given out already
+        return text.is_restarted_prefill
     if signal is Signal.MAX_TOKENS or stall is TurnOutcome.REASONING_EXHAUSTED:
         return True
     return not text.restated and _is_torn(state)
@@ -288,8 +292,8 @@ def _is_prefill_ignored(
 def _is_torn(state: TurnState) -> bool:
     """Return whether the answer so far ended within a sentence or a code block."""
     text = state.record.text
-    before = text.answer.removesuffix(text.added)
-    return not ends_sentence(before) or open_fence(before) is not None
+    earlier_text = text.answer.removesuffix(text.added)
+    return not ends_sentence(earlier_text) or open_fence(earlier_text) is not None
 
 
 def _is_thinking(response: ChatResponse) -> bool:
@@ -299,7 +303,9 @@ def _is_thinking(response: ChatResponse) -> bool:
     return is_blank(without_thinking(response.text, response.reasoning))
 
 
-def _truncated(state: TurnState, request: Request, stall: TurnOutcome | None) -> _Meaning:
+def _meaning_of_truncated(
+    state: TurnState, request: Request, stall: TurnOutcome | None
+) -> _Meaning:
     """Return what a truncated answer means: the request may make its beginning worthless."""
     terms, policy = state.terms, state.terms.policy
     if (
@@ -309,7 +315,7 @@ def _truncated(state: TurnState, request: Request, stall: TurnOutcome | None) ->
         and policy.continuation_max_attempts
     ):
         # Half a JSON text is continued badly, and the whole fits or does not.
-        if not terms.holds_json:  # it was given out
+        if not terms.holds_json:  # the consumer has received it
             return _Meaning(Signal.INVALID_JSON)
         return _Meaning(
             Signal.WORTHLESS, retry=(_with_all_tokens(state, request), TurnOutcome.INVALID_JSON)
@@ -342,10 +348,12 @@ def _with_less_thinking(state: TurnState, request: Request) -> Request | None:
             return None
 
 
-def _unsignalled(state: TurnState, mode: Mode, strategy: Strategy | None, text: str) -> _Meaning:
+def _meaning_without_signal(
+    state: TurnState, mode: Mode, strategy: Strategy | None, text: str
+) -> _Meaning:
     """Return what an answer without calls means in a turn that a tool should end."""
     if state.terms.policy.text_signals:
-        finish = termination.signal_in(text, mode)
+        finish = termination.finish_in_text(text, mode)
         if finish is not None:
             return _Meaning(Signal.FINISHED, finish)
     elif termination.names_tool(text, mode):
@@ -366,7 +374,7 @@ def _unsignalled(state: TurnState, mode: Mode, strategy: Strategy | None, text: 
 
 
 def _answer(state: TurnState, response: ChatResponse) -> str:
-    """Return the answer so far; of one that was not given out, the text of the latest response."""
+    """Return the answer so far; of one that was held back, the text of the latest response."""
     return state.record.text.answer or response.text
 
 

@@ -27,16 +27,20 @@ def record(
     message = response.message(include_cut=True)
     if len(calls) == len(response.tool_calls) and text is None:
         return message
-    kept = {call.id for call in calls}
-    first = once(call for call in response.tool_calls if call.id in kept)
-    reason = message.stop_reason if first else response.stop.promoted_from or message.stop_reason
+    kept_ids = {call.id for call in calls}
+    recorded_calls = unique_calls(call for call in response.tool_calls if call.id in kept_ids)
+    reason = (
+        message.stop_reason
+        if recorded_calls
+        else response.stop.promoted_from or message.stop_reason
+    )
     text = response.text if text is None else text
     blocks = response.blocks
     if len(calls) != len(response.tool_calls):
-        blocks = sendable(response, first)
+        blocks = sendable(response, recorded_calls)
     return message.but(
         content=text,
-        tool_calls=first,
+        tool_calls=recorded_calls,
         blocks=with_text(blocks, text, response.text),
         stop_reason=reason,
     )
@@ -51,7 +55,7 @@ def sendable(answer: ChatResponse | Message, calls: Sequence[ToolCall] = ()) -> 
     return unfinished(answer.blocks, calls, resend=is_paused)
 
 
-def once(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+def unique_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     """Return the calls without those that repeat an id."""
     first: dict[str, ToolCall] = {}
     for call in calls:
@@ -76,14 +80,14 @@ def collapse(
         if message.synthetic:
             nudged = True
             continue
-        before = collapsed[-1] if collapsed else None
+        previous = collapsed[-1] if collapsed else None
         if (
-            before is not None
-            and before.role == message.role == "assistant"
-            and (nudged or _unfinished(before))
+            previous is not None
+            and previous.role == message.role == "assistant"
+            and (nudged or _is_unfinished(previous))
         ):
-            collapsed[-1] = joined(
-                before,
+            collapsed[-1] = join_messages(
+                previous,
                 message,
                 min_overlap=min_overlap,
                 max_overlap=max_overlap,
@@ -97,14 +101,14 @@ def collapse(
 
 def without_empty(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Return the messages without our empty answers, which providers refuse."""
-    return tuple(message for message in messages if not _empty(message))
+    return tuple(message for message in messages if not _is_empty(message))
 
 
-def _unfinished(message: Message) -> bool:
+def _is_unfinished(message: Message) -> bool:
     return message.stop_reason is StopReason.PAUSED or message.stop_reason in TRUNCATED
 
 
-def _empty(message: Message) -> bool:
+def _is_empty(message: Message) -> bool:
     """Return whether a message is an empty answer of ours."""
     return (
         message.role == "assistant"
@@ -115,7 +119,7 @@ def _empty(message: Message) -> bool:
     )
 
 
-def joined(
+def join_messages(
     first: Message,
     second: Message,
     *,
@@ -124,7 +128,7 @@ def joined(
     prefilled: bool,
 ) -> Message:
     """Return two parts of one answer as one message, with the signed content of both."""
-    if _empty(first):
+    if _is_empty(first):
         return second
     if first.stop_reason is StopReason.PAUSED:
         text = first.text + second.text
@@ -138,9 +142,9 @@ def joined(
         )
     if second.blocks is None and second.tool_calls:  # blocks without its calls would lose them
         return second.but(content=text, blocks=None)
-    # What is signed stands among the text: it stays, and what the seam took out goes.
+    # Signed content stands among the text and is kept; the text that the seam removed is not.
     head = first.text if text in (first.text, first.text + second.text) else first.text.rstrip(HALF)
-    rest = text[len(head) :]
-    before = with_text(sendable(first), head, first.text)
-    after = with_text(second.blocks, rest, second.text)
-    return second.but(content=text, blocks=together(before, after, (head, rest)))
+    added = text[len(head) :]
+    first_blocks = with_text(sendable(first), head, first.text)
+    second_blocks = with_text(second.blocks, added, second.text)
+    return second.but(content=text, blocks=together(first_blocks, second_blocks, (head, added)))

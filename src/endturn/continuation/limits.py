@@ -11,24 +11,26 @@ from endturn.calls import Strategy, TurnOutcome, plausible
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.vocabulary import ChatResponse, Request, Resume, StopReason, ToolCall, Usage
 
-RESUMING: Final = {
+RESUME_STRATEGIES: Final = {
     Resume.RESEND_UNCHANGED: Strategy.RESEND,
     Resume.NATIVE_TOKEN: Strategy.NATIVE_TOKEN,
     Resume.RETRIEVE_SAME_ID: Strategy.RETRIEVE,
 }
 """The strategy that resumes each kind of pause. Other kinds are left to the host."""
-COUNTER: Final[Mapping[Strategy | None, str]] = {
+COUNTER_NAMES: Final[Mapping[Strategy | None, str]] = {
     None: "iterations",
-    **dict.fromkeys(RESUMING.values(), "resumes"),
+    **dict.fromkeys(RESUME_STRATEGIES.values(), "resumes"),
     Strategy.PROMPT: "attempts",
     Strategy.PREFILL: "attempts",
     Strategy.REPAIR: "repairs",
     Strategy.RETRY: "again",
 }
 """The counter of each kind of call; None is an ordinary call."""
-COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
-"""The calls whose output counts against the budgets, however they end."""
-MARGIN: Final = 256
+BUDGETED_STRATEGIES: Final = frozenset(
+    {Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR}
+)
+"""The calls whose output counts against the budgets, whatever their end."""
+MIN_CONTINUATION_TOKENS: Final = 256
 """Output tokens that a continuation must be able to spend beyond its thinking budget to be worth a
 call."""
 
@@ -40,14 +42,13 @@ class Counters:
     Attributes:
         calls: every call to the model.
         iterations: ordinary calls: neither continuation nor resume nor repair.
-        attempts, resumes, repairs, again: the other four; `again` is the same question asked once
-            more.
+        attempts, resumes, repairs, again: the other four; `again` is the same request once more.
         tokens, chars: output of cut responses, their continuations and repairs.
         ceiling: the effective maximum of output tokens: the request's, else what the first cut
             response used.
         cost: USD that all calls of the turn have cost, by the policy's prices.
         iterations_made, continuations_made, repairs_made: the same calls since the turn began,
-            whatever limits have begun anew since.
+            even if limits have been reset since.
     """
 
     calls: int = 0
@@ -66,7 +67,7 @@ class Counters:
 
     def count(self, strategy: Strategy | None) -> None:
         """Count a call with this strategy; None is an ordinary call."""
-        self._limited(strategy, 1)
+        self._add_limited(strategy, 1)
         self.repairs_made += strategy is Strategy.REPAIR
         self.continuations_made += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
 
@@ -75,12 +76,12 @@ class Counters:
 
         It spends no attempt.
         """
-        self._limited(strategy, -1)
+        self._add_limited(strategy, -1)
 
-    def _limited(self, strategy: Strategy | None, by: int) -> None:
-        name = COUNTER[strategy]
-        setattr(self, name, getattr(self, name) + by)
-        self.iterations_made += by if strategy is None else 0
+    def _add_limited(self, strategy: Strategy | None, amount: int) -> None:
+        name = COUNTER_NAMES[strategy]
+        setattr(self, name, getattr(self, name) + amount)
+        self.iterations_made += amount if strategy is None else 0
 
     def with_fresh_limits(self) -> Counters:
         """Return counters with nothing used of what is limited."""
@@ -152,14 +153,14 @@ class Limits:
 
     def calls_left(self, strategy: Strategy) -> int:
         """Return the number of calls with this strategy that may still be made."""
-        policy, counter = self.policy, COUNTER[strategy]
-        most = {
+        policy, counter = self.policy, COUNTER_NAMES[strategy]
+        limits = {
             "attempts": policy.continuation_max_attempts,
             "resumes": policy.continuation_max_resumes,
             "repairs": policy.continuation_tool_repair_attempts,
             "again": 1,
         }
-        return max(0, most[counter] - int(getattr(self.counters, counter)))
+        return max(0, limits[counter] - int(getattr(self.counters, counter)))
 
     def remaining(self, strategy: Strategy) -> Remaining:
         """Return what calls with this strategy may still use."""
@@ -205,10 +206,12 @@ class Limits:
             able: the provider function can resume it: it fetches, it does not follow tokens by
                 itself, and the token is new.
         """
-        if resume not in RESUMING or not able:
+        if resume not in RESUME_STRATEGIES or not able:
             return TurnOutcome.LEFT_PAUSED
         return (
-            self._time_or_money() if self.calls_left(RESUMING[resume]) else TurnOutcome.RESUME_LIMIT
+            self._time_or_money()
+            if self.calls_left(RESUME_STRATEGIES[resume])
+            else TurnOutcome.RESUME_LIMIT
         )
 
     def before_iteration(self) -> TurnOutcome | None:
@@ -226,12 +229,14 @@ class Limits:
         return None
 
     def _budget(self) -> TurnOutcome | None:
-        if (over := self._time_or_money()) is not None:
-            return over
+        if (outcome := self._time_or_money()) is not None:
+            return outcome
         # A request for 64 tokens can never leave 256 of them: there, one more answer of its size is
         # enough.
-        least = self.thinking + min(MARGIN, self.counters.ceiling or MARGIN)
-        if self.tokens_left is not None and self.tokens_left < least:
+        needed_tokens = self.thinking + min(
+            MIN_CONTINUATION_TOKENS, self.counters.ceiling or MIN_CONTINUATION_TOKENS
+        )
+        if self.tokens_left is not None and self.tokens_left < needed_tokens:
             return TurnOutcome.TOKEN_BUDGET
         if self.affordable is not None and self.affordable <= self.thinking:
             return TurnOutcome.COST_BUDGET
@@ -241,7 +246,7 @@ class Limits:
 # --- Usage ----------------------------------------------------------------------------------------
 
 
-def measured(response: ChatResponse, request: Request) -> tuple[Usage, Usage | None]:
+def measure_usage(response: ChatResponse, request: Request) -> tuple[Usage, Usage | None]:
     """Return a response's usage, and the estimated part of it.
 
     None if the provider counted all of it.

@@ -4,19 +4,18 @@ The rules:
 
 1. A turn starts in `Request` and ends in `Complete` or `Abort`; both know no further signal.
 2. Every response goes to `EvaluateStop`. That state alone looks at the content of a response.
-3. A call that is made only because of what the last response was (continuation, resume, repair, the
-   same question again) is reached through a pending state, which asks about limits and knows two
-   signals only: `under_limits` and `limit_reached`. A continuation whose way of asking the provider
-   refuses goes back there, to ask in another way. An answer that says nothing, where the model
-   should have said that it is done, is asked again in the same way, as an ordinary call
-   (`IteratePending` → `Request`).
+3. A call that follows from the last response (continuation, resume, repair, retry) is reached
+   through a pending state, which checks limits and has two signals only: `under_limits` and
+   `limit_reached`. A continuation whose strategy the provider refuses goes back there, for another
+   strategy. A trivial answer, in a turn that a tool call should end, is requested again as an
+   ordinary call (`IteratePending` → `Request`).
 4. Tools are run in `ExecuteTools` alone, and that is reached by two signals: the gate passed the
-   batch (`tool_call`: run it), or refused complete calls for what they say (`invalid_calls`: answer
-   them with errors, run nothing).
-5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless
-   goes to `Abort`. A model that says that it is done, or is found to be (`finish_signal`,
-   `implicit_completion`), completes the turn. `limit_reached` is said of a response too that is
-   longer than what may be kept.
+   batch (`tool_call`: run it), or refused complete but invalid calls (`invalid_calls`: answer them
+   with errors, run nothing).
+5. A turn that ends early but keeps its answer goes through `AbortPartial`; one whose answer is
+   worthless goes to `Abort`. A model that signals its end, or is recognised to be done
+   (`finish_signal`, `implicit_completion`), completes the turn. `limit_reached` also follows a
+   response that is longer than its limit.
 6. An illegal pair raises IllegalTransition and changes nothing.
 
 No clock, no I/O, no telemetry. Elsewhere: the values that belong to a state (phases), what a
@@ -72,12 +71,11 @@ class Signal(StrEnum):
     """The gate passed the batch, and the host runs its tools itself."""
     GATE_REFUSED = "gate_refused"
     REPAIR_REFUSED = "repair_refused"
-    """Asked for the payload again, the model declined, or a filter did. It is not asked a third
-    time."""
+    """The model or a filter refused the repair. It is not requested again."""
     MAX_TOKENS = "max_tokens"
     WORTHLESS = "worthless"
-    """Cut so that no continuation helps, but the same question may: half a JSON text, nothing but
-    thinking, a full window that the host has made room in."""
+    """Truncated so that no continuation helps, but the same request may: half a JSON text, nothing
+    but thinking, a full context window that the host has shortened."""
     INVALID_JSON = "invalid_json"
     PAUSED = "paused"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
@@ -92,21 +90,19 @@ class Signal(StrEnum):
     LIMIT_REACHED = "limit_reached"
     RESULTS_APPENDED = "tool_results_appended"
     FINISHED = "finish_signal"
-    """A tool was run that ends the turn: the model says that it is done."""
+    """A tool was run that ends the turn."""
     IMPLICIT = "implicit_completion"
     """Such a tool was offered and not called, and the wallet guard finds that the model is done."""
     TRIVIAL = "trivial_answer"
-    """Such a tool was offered and not called, and the answer says next to nothing."""
+    """Such a tool was offered and not called, and the answer is too short to be one."""
     REPEATED = "repeated_calls"
     """The same tool calls once more, after as many times as the policy allows."""
     NO_PROGRESS = "no_progress"
-    """Asked for the rest of an answer that ends in the middle of a sentence, the model says
-    nothing."""
+    """The continuation of an answer that ends in the middle of a sentence is empty."""
     EMPTY = "empty_response"
-    """The same, and it is asked no more."""
+    """The answer is empty, and is not requested again."""
     PREFILL_REFUSED = "prefill_refused"
-    """The provider rejected a prefill, or what it brought shows that the model did not go on from
-    it."""
+    """The provider rejected a prefill, or the response shows that the model did not continue it."""
     RETURNED = "return_partial_with_notice"
 
 
@@ -184,12 +180,13 @@ class Machine:
         """
         target = TRANSITIONS.get((self.state, signal))
         if target is None:
-            known = (
+            signal_names = (
                 ", ".join(repr(row.value) for state, row in TRANSITIONS if state is self.state)
                 or "no signal"
             )
             raise IllegalTransition(
-                f"{self.state.value!r} has no transition for {signal.value!r}; it has: {known}"
+                f"{self.state.value!r} has no transition for {signal.value!r}; "
+                f"it has: {signal_names}"
             )
         self.state = target
         return target

@@ -64,7 +64,7 @@ class Unrecorded:
         return self.superseded is not None and self.superseded.is_discarded
 
     def without_nudges(self) -> Unrecorded:
-        """Return the value without nudges: they were recorded, or their call came to nothing."""
+        """Return the value without nudges: they were recorded, or their call failed."""
         return Unrecorded(superseded=self.superseded)
 
     def supersede(self, response: ChatResponse) -> Unrecorded:
@@ -75,12 +75,12 @@ class Unrecorded:
         """
         current = self.superseded
         if current is not None:
-            kept = (
+            is_replaced = (
                 response.text.strip()
                 if current.is_discarded
                 else len(current.response.text) <= len(response.text)
             )
-            if not kept:
+            if not is_replaced:
                 return self
         return replace(self, superseded=Superseded(response))
 
@@ -152,7 +152,7 @@ class Responded:
 
     Attributes:
         call: the call; after the evaluation, with what is still unrecorded then.
-        response: what the call came to.
+        response: the call's response.
         is_overlong: the response is longer than what may be kept of it.
         error: the exception that carried the response, if an HTTP error did.
     """
@@ -236,7 +236,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Trivial:
-    """The answer says next to nothing, in a turn that a tool call should end."""
+    """The answer is too short to be one, in a turn that a tool call should end."""
 
     latest: Responded
 

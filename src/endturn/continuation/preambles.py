@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-LONGEST: Final = 120
+MAX_LENGTH: Final = 120
 """Characters that a preamble has at most."""
 
 Words = tuple[str, ...]
 
 
 def _phrases(text: str) -> tuple[Words, ...]:
-    """Phrases from a text that separates them by `|`; an empty one makes them optional."""
+    """Return the phrases of a text that separates them by `|`; an empty one makes them optional."""
     return tuple(tuple(phrase.split()) for phrase in text.split("|"))
 
 
@@ -84,61 +84,65 @@ _REST: Final = (
 )
 
 
-def _each(before: str, names: str) -> str:
-    return "|".join(f"{before} {name}" for name in names.split("|"))
+def _prefixed(prefix: str, names: str) -> str:
+    return "|".join(f"{prefix} {name}" for name in names.split("|"))
 
 
-_OF_OWN: Final = _phrases("|" + _each("of the", _OWN) + "|" + _each("of my", _OWN))
+_OF_OWN: Final = _phrases("|" + _prefixed("of the", _OWN) + "|" + _prefixed("of my", _OWN))
 _OF_ANY: Final = _phrases(
-    "|".join(_each(f"of {article}", _NOUNS) for article in ("the", "your", "this", "that", "my"))
+    "|".join(
+        _prefixed(f"of {article}", _NOUNS) for article in ("the", "your", "this", "that", "my")
+    )
 )
 _HERE: Final = _phrases(
     "here's|here is|here are|here comes|below is|this is|and here's|and here is|now here's"
 )
-_THE_REST: Final = _phrases(_each("the", _REST))
-_REMAINING: Final = _phrases(_each("the remaining", f"{_NOUNS}|{_OWN}"))
+_THE_REST: Final = _phrases(_prefixed("the", _REST))
+_REMAINING: Final = _phrases(_prefixed("the remaining", f"{_NOUNS}|{_OWN}"))
 _ALSO: Final = _phrases("|" + _GO_ON)
 _TO_FROM: Final = (*_PLACE, ())
 
 
 class _Place:
-    """Where one of some phrases stands, or none if one of them is empty.
+    """A position that one of some phrases takes, or none if one of them is empty.
 
-    Phrases are found by their first words.
+    Phrases are indexed by their first words.
     """
 
     def __init__(self, phrases: Iterable[Words]) -> None:
-        self._by_first: dict[str, list[Words]] = {}
+        self._phrases_by_first_word: dict[str, list[Words]] = {}
         self._may_be_empty = False
         for phrase in phrases:
             if phrase:
-                self._by_first.setdefault(phrase[0], []).append(phrase)
+                self._phrases_by_first_word.setdefault(phrase[0], []).append(phrase)
             else:
                 self._may_be_empty = True
-        self._firsts = sorted(self._by_first)
+        self._first_words = sorted(self._phrases_by_first_word)
 
-    def after(self, words: Words, at: int) -> Iterator[int]:
-        """The positions behind a phrase that stands there."""
+    def after(self, words: Words, position: int) -> Iterator[int]:
+        """Yield the positions after each phrase at this position."""
         if self._may_be_empty:
-            yield at
-        for phrase in self._by_first.get(words[at], ()) if at < len(words) else ():
-            if words[at : at + len(phrase)] == phrase:
-                yield at + len(phrase)
+            yield position
+        for phrase in (
+            self._phrases_by_first_word.get(words[position], ()) if position < len(words) else ()
+        ):
+            if words[position : position + len(phrase)] == phrase:
+                yield position + len(phrase)
 
-    def begins(self, words: Words, at: int) -> bool:
-        """Whether the words from there on begin a phrase, the last of them perhaps not whole."""
-        left = words[at:]
-        if not left:
+    def begins(self, words: Words, position: int) -> bool:
+        """Return whether the words from there on begin a phrase; the last may be incomplete."""
+        rest = words[position:]
+        if not rest:
             return True
-        if len(left) == 1:
-            place = bisect_left(self._firsts, left[0])
-            return place < len(self._firsts) and self._firsts[place].startswith(left[0])
-        size = len(left) - 1
+        if len(rest) == 1:
+            index = bisect_left(self._first_words, rest[0])
+            return index < len(self._first_words) and self._first_words[index].startswith(rest[0])
+        size = len(rest) - 1
         return any(
             len(phrase) > size
-            and phrase[:size] == left[:size]
-            and phrase[size].startswith(left[size])
-            for phrase in self._by_first.get(left[0], ())
+            and phrase[:size] == rest[:size]
+            and phrase[size].startswith(rest[size])
+            for phrase in self._phrases_by_first_word.get(rest[0], ())
         )
 
 
@@ -146,35 +150,35 @@ _place: Final = cache(_Place)  # most sentences share theirs
 
 
 class _Sentence:
-    """Places for phrases, in order. `marked`: it counts with a mark at its end only."""
+    """Places for phrases, in order. `needs_mark`: it counts only with a mark at its end."""
 
-    def __init__(self, places: Iterable[tuple[Words, ...]], *, marked: bool = False) -> None:
+    def __init__(self, places: Iterable[tuple[Words, ...]], *, needs_mark: bool = False) -> None:
         self.places = [_place(phrases) for phrases in places]
-        self.marked = marked
+        self.needs_mark = needs_mark
 
 
 _OPENERS: Final = (_OPENER, _OPENER, _OPENER)
 _SENTENCES: Final = (
     _Sentence((*_OPENERS, _phrases("continuing|continued|continuation"
-                                   "|resuming"), _phrases("|now")), marked=True),
+                                   "|resuming"), _phrases("|now")), needs_mark=True),
     _Sentence((*_OPENERS, _phrases(_GO_ON), _FROM, _PLACE)),
-    _Sentence((*_OPENERS, _phrases(_GO_ON), _FROM, _QUOTED), marked=True),
+    _Sentence((*_OPENERS, _phrases(_GO_ON), _FROM, _QUOTED), needs_mark=True),
     _Sentence((*_OPENERS, _phrases("continuing on|let me continue|let's continue|i'll continue|i "
                                    "will continue"))),
     _Sentence((*_OPENERS, _phrases(_GO_ON), _phrases("|with|on "
-                                                     "with"), _phrases(_each("the", _OWN)), _FROM,
-                                                     _TO_FROM)),
+                                                     "with"), _phrases(_prefixed("the", _OWN)),
+                                                     _FROM, _TO_FROM)),
     _Sentence((*_OPENERS, _HERE, _THE_REST, _OF_OWN, _ALSO, _FROM, _TO_FROM)),
-    _Sentence((*_OPENERS, _HERE, _THE_REST, _OF_ANY, _ALSO, _FROM, _TO_FROM), marked=True),
-    _Sentence((*_OPENERS, _HERE, _REMAINING, _ALSO, _FROM, _TO_FROM), marked=True),
+    _Sentence((*_OPENERS, _HERE, _THE_REST, _OF_ANY, _ALSO, _FROM, _TO_FROM), needs_mark=True),
+    _Sentence((*_OPENERS, _HERE, _REMAINING, _ALSO, _FROM, _TO_FROM), needs_mark=True),
     _Sentence(
         (*_OPENERS, _phrases(_GO_ON), _phrases("|with|on with"),
-         _phrases("|".join(_each(article, _NOUNS) for article in
+         _phrases("|".join(_prefixed(article, _NOUNS) for article in
                            ("the", "your", "this", "the next", "the rest "
                                                                "of the", "the remaining",
                                                                "the previous"))),
          _FROM, _TO_FROM),
-        marked=True,
+        needs_mark=True,
     ),
     _Sentence((_OPENER, _phrases("|".join(
         f"{sorry} for "
@@ -197,74 +201,78 @@ _SENTENCES: Final = (
             "|계속|계속하겠습니다|이어서 작성하겠습니다|продолжаю|продолжение"
             "|вот продолжение|вот остальная часть"
         )),
-        marked=True,
+        needs_mark=True,
     ),
 )  # fmt: skip
 
 _QUOTED_TEXT: Final = r"`[^`\n]*(?:`|$)|\"[^\"\n]*(?:\"|$)|“[^”\n]*(?:”|$)"
 _WORDS: Final = re.compile(rf"{_QUOTED_TEXT}|[^\W\d_]+(?:'[^\W\d_]+)*")
-_HELD: Final = re.compile(
+_PREAMBLE_TEXT: Final = re.compile(
     rf"(?:[^\W\d_]|{_QUOTED_TEXT}|[' .,:;!…*_()\[\]>#–—\t\r-]"
     rf"|[，。：；！、（）【】])*"
 )
 _MARKED: Final = re.compile(r"(\.\.\.|…|[:：]|[-–—])\s*$")
 _LISTED: Final = re.compile(r"\s*[-*] ")
 """How an entry of a list begins."""
-_AROUND: Final = frozenset({"()", "[]", "**", "__", "（）", "【】"})
+_BRACKETS: Final = frozenset({"()", "[]", "**", "__", "（）", "【】"})
 
 
 def _is_marked(line: str) -> bool:
-    """Whether a line is set apart as one that speaks about the text."""
-    inner = line.strip(" \t\r#>")
-    return _MARKED.search(line) is not None or inner[:1] + inner[-1:].strip(".:") in _AROUND
+    """Return whether a line is marked as one about the text, by its end or by brackets."""
+    content = line.strip(" \t\r#>")
+    return _MARKED.search(line) is not None or content[:1] + content[-1:].strip(".:") in _BRACKETS
 
 
 def _words(line: str) -> Words | None:
-    """A line's words, lower case; None if it holds what no preamble holds."""
+    """Return a line's words, lower case; None if it holds characters that no preamble has."""
     if _LISTED.match(line) is not None:
         return None
     line = line.lower().replace("’", "'").replace("cut-off", "cut off")
-    if _HELD.fullmatch(line) is None:
+    if _PREAMBLE_TEXT.fullmatch(line) is None:
         return None
     return tuple(_QUOTE if word[0] in '`"“' else word for word in _WORDS.findall(line))
 
 
 def is_preamble(line: str) -> bool:
-    """Whether a line announces a continuation instead of being one."""
+    """Return whether a line announces a continuation instead of being one."""
     words = _words(line)
     if not words:
         return False
     is_marked = _is_marked(line)
-    return any(_ends(each.places, words) for each in _SENTENCES if is_marked or not each.marked)
-
-
-def may_become_preamble(line: str) -> bool:
-    """Whether a line that is not over yet may still turn out to be one."""
-    words = _words(line)
-    return words is not None and (
-        not words or any(_begins(each.places, words) for each in _SENTENCES)
+    return any(
+        _match_all(sentence.places, words)
+        for sentence in _SENTENCES
+        if is_marked or not sentence.needs_mark
     )
 
 
-def _ends(places: Iterable[_Place], words: Words) -> bool:
-    """Whether phrases from these places, in order, are all of the words."""
-    reached = {0}
+def may_become_preamble(line: str) -> bool:
+    """Return whether an incomplete line may still become a preamble."""
+    words = _words(line)
+    return words is not None and (
+        not words or any(_match_start(sentence.places, words) for sentence in _SENTENCES)
+    )
+
+
+def _match_all(places: Iterable[_Place], words: Words) -> bool:
+    """Return whether phrases from these places, in order, are all of the words."""
+    positions = {0}
     for place in places:
-        reached = {after for at in reached for after in place.after(words, at)}
-        if not reached:
+        positions = {end for position in positions for end in place.after(words, position)}
+        if not positions:
             return False
-    return len(words) in reached
+    return len(words) in positions
 
 
-def _begins(places: Iterable[_Place], words: Words) -> bool:
-    """Whether words, the last perhaps not yet whole, begin such phrases."""
-    reached = {0}
+def _match_start(places: Iterable[_Place], words: Words) -> bool:
+    """Return whether words begin such phrases; the last may be incomplete."""
+    positions = {0}
     for place in places:
-        if any(place.begins(words, at) for at in reached):
+        if any(place.begins(words, position) for position in positions):
             return True
-        reached = {after for at in reached for after in place.after(words, at)}
-        if len(words) in reached:
+        positions = {end for position in positions for end in place.after(words, position)}
+        if len(words) in positions:
             return True
-        if not reached:
+        if not positions:
             return False
     return False

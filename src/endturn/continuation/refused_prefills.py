@@ -1,8 +1,8 @@
-"""Which models do not go on from a prefill, remembered for the life of the process.
+"""Models that do not continue a prefill, remembered for the life of the process.
 
-What a model takes cannot be asked beforehand: the same model behind another server, or with another
-chat template, may refuse a prefill, begin anew, or answer nothing. Each time costs a call, so one
-try must do for all turns.
+Support for prefills cannot be queried: the same model behind another server, or with another chat
+template, may refuse a prefill, start again, or answer nothing. Each attempt costs a call, so one
+must be enough for all turns.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-MOST: Final = 1_024
-"""How many models are remembered; the one that was learned first is forgotten first."""
+MAX_TARGETS: Final = 1_024
+"""The number of models that are remembered; the oldest is forgotten first."""
 
 Target = tuple[str, ...]
 """Format, dialect, provider, endpoint and model."""
 
-_refused: OrderedDict[Target, None] = OrderedDict()
+_targets: OrderedDict[Target, None] = OrderedDict()
 _lock = threading.Lock()
 
 
 def remember(target: Target) -> None:
-    """Remember that a model did not take up a prefill."""
+    """Remember that a model did not continue a prefill."""
     with _lock:
-        _refused[target] = None
-        while len(_refused) > MOST:
-            _refused.popitem(last=False)
+        _targets[target] = None
+        while len(_targets) > MAX_TARGETS:
+            _targets.popitem(last=False)
 
 
 def is_refused(target: Target) -> bool:
-    """Whether a model is known not to take up a prefill."""
-    return target in _refused
+    """Return whether a model is known not to continue a prefill."""
+    return target in _targets
 
 
 def forget() -> None:
     """Forget all models."""
     with _lock:
-        _refused.clear()
+        _targets.clear()
 
 
-def _forked() -> None:
-    """In a forked child: whoever was learning something is the parent's thread."""
+def _reset_lock() -> None:
+    """In a forked child, replace the lock: a thread of the parent may hold it for ever."""
     global _lock
     _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_lock)

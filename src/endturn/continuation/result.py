@@ -46,7 +46,7 @@ class RunTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolRan:
-    """The result of a tool, or the message about what it raised."""
+    """The result of a tool, or the message about its exception."""
 
     content: str | list[dict[str, object]]
     is_error: bool = False
@@ -80,7 +80,7 @@ class TranscriptStart:
     """The start of a turn, or of its resumption.
 
     Attributes:
-        request: what the host asked for.
+        request: the host's request.
         segments: messages of the turn that is resumed; `counters` and `usage` go with them.
         paused: the response that the first call resumes by token or id, as far as it is known.
         format, provider, dialect, retrieves, follows_tokens: of the provider function; see `Setup`.
@@ -112,12 +112,12 @@ class TranscriptEntry:
     """One event of a turn. Exactly one of `began`, `response`, `message` and `ended` is set.
 
     Attributes:
-        response: the response of a call as it arrived; what of it enters the turn is a `message`.
-        raised: the exception that came with it.
+        response: the response of a call as it arrived; the recorded part of it is a `message`.
+        raised: the exception of the same call.
         message: a message of the turn: an answer without the calls that were not run, a nudge, a
             tool's result.
-        counters, usage: what the turn has used so far; set with an answer, and with a nudge, whose
-            call they count already.
+        counters, usage: of the turn so far; set with an answer, and with a nudge, whose call they
+            count already.
     """
 
     began: TranscriptStart | None = None
@@ -141,19 +141,20 @@ class Resumption:
     """An unfinished turn: pass it to a controller's `run` or `stream` in place of a request.
 
     Attributes:
-        request: what the host asked for.
+        request: the host's request.
         next: the first request to send; none is sent if `over` is set.
         pending: messages of `next` that are recorded once it has been answered (the nudge).
-        strategy: how `next` asks for the rest; None for an ordinary call.
-        shown: all text given out so far; answer: the part of it that is the unfinished answer;
-            restarted: as in TurnResult.
-        counters: what counts against the limits.
-        superseded: a response that `next` asks for again as a whole; is_discarded: or for another
-            in its place.
-        repair_calls: names of the tool calls that `next` asks for again. repair_notice: what the
-            user learns of calls that were requested again and not made.
+        strategy: of `next`; None for an ordinary call.
+        shown: all text that the consumer has received; answer: the part of it that is the
+            unfinished answer; restarted: as in TurnResult.
+        counters: the counters of the limits.
+        superseded: a response that `next` requests again completely; is_discarded: `next` requests
+            another response in its place.
+        repair_calls: names of the tool calls that `next` requests again. repair_notice: the notice
+            to the user about calls that were requested again and not made.
         continues: the id of the turn, if it was recovered from a transcript.
-        over: why the last response stopped, if nothing is left to ask for: the turn had its answer.
+        over: the stop of the last response, if there is nothing to request: the turn had its
+            answer.
     """
 
     request: Request
@@ -183,34 +184,33 @@ class TurnResult:
     """The result of a turn.
 
     Attributes:
-        text: all that the user was shown, exactly: the joined deltas of a stream (of a turn that
-            was taken up again, with those of the turn before); of a turn that was interrupted, also
-            what was held back.
-        answer: the part of it that follows the last tool run; where that ended the turn, what was
-            said with its calls. What was shown and then replaced by another answer is no part of
-            it.
-        restarted: what was shown was begun anew: by another answer in its place, which alone is in
-            `answer` and `messages`; or by a continuation that began as the answer did and went on
-            differently, which is appended.
+        text: exactly the text that the consumer received: the joined deltas of a stream (of a
+            resumed turn, with those of the turn before); of an interrupted turn, also the text that
+            was held back.
+        answer: the part of it after the last tool run; if that ended the turn, the text with its
+            calls. Text that was replaced by another answer is no part of it.
+        restarted: the shown text was restarted: by another answer in its place, which alone is in
+            `answer` and `messages`; or by a continuation that began as the answer did and then
+            differed, which is appended.
         segments: the turn's messages one by one, nudges included: the audit view.
-        messages: the whole conversation, the request's messages first, every answer one message, no
-            nudges; or in parts, where the policy's `history` says so.
-        outcome: why the turn ended. status: the same in the source designs' words
+        messages: the complete conversation, the request's messages first, every answer one message,
+            no nudges; or in parts, with the policy's `history="segments"`.
+        outcome: the turn's outcome. status: the same in the source designs' words
             (`budget_exhausted`; of a task that the model has ended `pending_review`).
-        finish: how it was ended on purpose; None where the policy has no mode, or the turn ended
-            otherwise.
-        complete: the answer is whole. Never true of a truncated one.
-        notice: a sentence for the user where it is not, or where a tool call that the model had
+        finish: the end by a tool or by the wallet guard; None if the policy has no mode, or the
+            turn ended otherwise.
+        complete: the answer is complete. Never true of a truncated one.
+        notice: a sentence for the user if it is not complete, or if a tool call that the model had
             begun was not made; never part of the text.
         stop: of the last response, None if there was none.
         calls: tool calls that passed the gate, for a host that runs them itself.
-        usage: the sum over all calls; `estimated` where a provider did not say.
-        iterations: calls to the model that `max_iterations` limits; continuations: calls that asked
-            for the rest of a cut answer, or for the whole of it again; repairs: calls that asked
-            for cut tool calls again; requests: all calls to the model, resumes included. Of a turn
-            that was taken up again they are those of all of it.
-        tool_results: what the tools said, as tool messages.
-        error: what the provider raised, where that ended the turn.
+        usage: the sum over all calls; `estimated` if a provider reported none.
+        iterations: calls to the model that `max_iterations` limits; continuations: calls that
+            requested the rest of a truncated answer, or all of it again; repairs: calls that
+            requested truncated tool calls again; requests: all calls to the model, resumes
+            included. Of a resumed turn they include those of the turn before.
+        tool_results: the tools' results, as tool messages.
+        error: the provider's exception, if that ended the turn.
         duration_s: seconds from the turn's start to its end.
     """
 
@@ -239,7 +239,7 @@ class TurnResult:
     def resume(self) -> Resumption:
         """Return what resumes the turn.
 
-        After a limit, its limits start anew; after a failure they go on.
+        After a limit, the limits start again; after a failure they continue.
 
         Raises:
             UsageError: there is nothing to resume: the turn is complete, or asking again would not
@@ -262,7 +262,7 @@ _OUTCOMES: Final = {
 RESTARTABLE: Final = frozenset(
     outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes == "afresh"
 )
-"""The outcomes that are limits: whoever resumes such a turn wants more than they allowed."""
+"""The outcomes that are limits: resuming such a turn resets them."""
 RESUMABLE: Final = frozenset(
     outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes != "no"
 )

@@ -1,4 +1,4 @@
-"""Whether a value fits a JSON Schema: what the jsonschema library finds, in a line for the model.
+"""Validation of a value by a JSON Schema: the jsonschema library's errors, as a line for the model.
 
 The schema is the host's, the value is the model's. So a schema that cannot be followed (it is no
 JSON Schema, or a reference of it leads nowhere, to the network, or in a circle) refuses nothing,
@@ -32,25 +32,25 @@ from referencing.exceptions import Unresolvable
 
 log = logging.getLogger("endturn")
 
-SHOWN: Final = 300
-"""Characters of the schema, at most, that the model is told."""
+MAX_SCHEMA_CHARS: Final = 300
+"""The most characters of the schema that the message quotes."""
 
 
 def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
-    """Where a value does not fit a JSON Schema, in words.
+    """Return a message about a value that does not fit a JSON Schema.
 
-    None where it fits, or the schema cannot be followed.
+    None if it fits, or if the schema cannot be followed.
 
-    The words quote nothing of the value but the names that lead to the place: it may be long, or a
-    secret.
+    The message quotes nothing of the value but the names on the path to the error: a value may be
+    long, or a secret.
 
     Args:
         schema: of the draft that its `$schema` names, else 2020-12.
-        tool: whose schema it is, for the log.
+        tool: the tool's name, for the log.
     """
     try:
         errors = _validator(json.dumps(schema)).iter_errors(value)
-        worst = best_match(islice(errors, 100))  # a long list may be wrong all along
+        best_error = best_match(islice(errors, 100))  # a long list may be wrong all along
     except SchemaError as error:
         _ignore(
             tool,
@@ -68,10 +68,10 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
             raise
         if out_of_stack and _is_deep(value):
             return "the arguments are nested too deeply"
-        circle = "it leads in a circle, or is nested too deeply"
-        _ignore(tool, circle if out_of_stack else f"checking it raised {type(error).__name__}")
+        reason = "it leads in a circle, or is nested too deeply"
+        _ignore(tool, reason if out_of_stack else f"checking it raised {type(error).__name__}")
     else:
-        return None if worst is None else _described(worst)
+        return None if best_error is None else _describe(best_error)
     return None
 
 
@@ -81,33 +81,33 @@ schema's."""
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value is nested deeper than that.
+    """Return whether a value is nested deeper than that.
 
     Level by level: it may be too deep for recursion.
     """
     level = [value]
     for _ in range(_DEEP):
-        inner = (
-            each.values() if isinstance(each, dict) else each
-            for each in level
-            if isinstance(each, dict | list)
+        children = (
+            item.values() if isinstance(item, dict) else item
+            for item in level
+            if isinstance(item, dict | list)
         )
-        level = [part for parts in inner for part in parts]
+        level = [member for members in children for member in members]
     return bool(level)
 
 
 @lru_cache(maxsize=256)
-def _ignore(tool: str, why: str) -> None:
-    """Say that a tool's schema is not used. The cache is what makes it once."""
-    log.warning("[tools] the schema of the tool %r is not checked: %s", tool, why)
+def _ignore(tool: str, cause: str) -> None:
+    """Log that a tool's schema is not used. The cache limits it to once."""
+    log.warning("[tools] the schema of the tool %r is not checked: %s", tool, cause)
 
 
 @lru_cache(maxsize=256)
 def _validator(text: str) -> Validator:
-    """What checks values by a schema, given as JSON.
+    """Return the validator of a schema, given as JSON.
 
     Raises:
-        SchemaError: it is none.
+        SchemaError: it is no JSON Schema.
     """
     schema = json.loads(text)
     draft: Any = validator_for(schema, default=Draft202012Validator)
@@ -139,8 +139,8 @@ words."""
 
 
 @lru_cache(maxsize=1_024)
-def _engine(pattern: str) -> TypeAdapter[str] | None:
-    """What finds a pattern in a text, in linear time; None where it cannot be read."""
+def _pattern_engine(pattern: str) -> TypeAdapter[str] | None:
+    """Return a validator that searches a pattern in linear time; None if it cannot be read."""
     if not _NOT_ECMA.search(pattern):
         try:
             return TypeAdapter(Annotated[str, Field(pattern=pattern)])
@@ -148,14 +148,14 @@ def _engine(pattern: str) -> TypeAdapter[str] | None:
             pass
     log.warning(
         "[tools] the pattern %r is not checked: it cannot be matched in linear time",
-        _short(pattern),
+        _shorten(pattern),
     )
     return None
 
 
-def _finds(pattern: str, text: str) -> bool | None:
-    """Whether a text has a pattern in it; None where nobody can say."""
-    engine = _engine(pattern)
+def _contains_match(pattern: str, text: str) -> bool | None:
+    """Return whether a text contains a match of a pattern; None if that cannot be decided."""
+    engine = _pattern_engine(pattern)
     if engine is None:
         return None
     try:
@@ -171,7 +171,7 @@ def _finds(pattern: str, text: str) -> bool | None:
 
 
 def _pattern(validator: Validator, pattern: str, value: Any, schema: Any) -> _Errors:
-    if validator.is_type(value, "string") and _finds(pattern, value) is False:
+    if validator.is_type(value, "string") and _contains_match(pattern, value) is False:
         yield ValidationError("unlike the pattern")
 
 
@@ -181,7 +181,7 @@ def _pattern_properties(
     if validator.is_type(value, "object"):
         for pattern, inner in patterns.items():
             for name, part in value.items():
-                if _finds(pattern, name):
+                if _contains_match(pattern, name):
                     yield from validator.descend(part, inner, path=name, schema_path=pattern)
 
 
@@ -193,7 +193,7 @@ def _additional_properties(
         named = [
             name
             for name in value
-            if any(_finds(pattern, name) is not False for pattern in patterns)
+            if any(_contains_match(pattern, name) is not False for pattern in patterns)
         ]
         plain = {"properties": dict.fromkeys([*schema.get("properties", {}), *named])}
         yield from Draft202012Validator.VALIDATORS["additionalProperties"](
@@ -201,9 +201,9 @@ def _additional_properties(
         )
 
 
-def _unique_items(validator: Validator, wanted: Any, value: Any, schema: Any) -> _Errors:
+def _unique_items(validator: Validator, is_required: Any, value: Any, schema: Any) -> _Errors:
     # The library compares each two. That 1 and 1.0 are the same is not seen here.
-    if not wanted or not validator.is_type(value, "array"):
+    if not is_required or not validator.is_type(value, "array"):
         return
     if len({json.dumps(part, sort_keys=True) for part in value}) < len(value):
         yield ValidationError("the same twice")
@@ -212,28 +212,25 @@ def _unique_items(validator: Validator, wanted: Any, value: Any, schema: Any) ->
 # --- Words ----------------------------------------------------------------------------------------
 
 
-def _described(error: ValidationError) -> str:
-    """Where a value is wrong, and what is wanted there.
-
-    As the schema says it, which a model reads well.
-    """
-    where = "arguments" + "".join(
-        f"[{step}]" if isinstance(step, int) else f".{_short(step, 60)}"
+def _describe(error: ValidationError) -> str:
+    """Return the path to the error, and the violated keyword as the schema has it."""
+    path = "arguments" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{_shorten(step, 60)}"
         for step in error.absolute_path
     )
     if "propertyNames" in list(error.absolute_schema_path):
-        where = f"a name in {where}"
+        path = f"a name in {path}"
     match error.validator, error.validator_value:
         case "additionalProperties", False:
             # names those members, and quotes nothing else
-            return f"{where}: {_short(error.message)}"
+            return f"{path}: {_shorten(error.message)}"
         case None, _:  # a schema within is `false`, and the library does not say where
-            return f"{where} must not be, or must not hold what it holds"
+            return f"{path} must not be, or must not hold what it holds"
         case keyword, wanted:
             return (
-                f"{where} does not fit {_short(json.dumps({keyword: wanted}, ensure_ascii=False))}"
+                f"{path} does not fit {_shorten(json.dumps({keyword: wanted}, ensure_ascii=False))}"
             )
 
 
-def _short(text: str, limit: int = SHOWN) -> str:
+def _shorten(text: str, limit: int = MAX_SCHEMA_CHARS) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

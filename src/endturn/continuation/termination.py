@@ -1,6 +1,4 @@
-"""Ending on purpose.
-
-The tools by which a model says that it is done, what calling them means, and the wallet guard.
+"""The end of a turn on purpose: terminator tools, their meaning, and the wallet guard.
 
 The rules:
 
@@ -47,10 +45,10 @@ ToolFunction = Callable[[ToolCall], str]
 IMPLICIT: Final = "implicit_completion"
 EMPTY: Final = "empty_response"
 
-TRIVIAL_BELOW: Final = 10
+MIN_ANSWER_CHARS: Final = 10
 """Characters, without the white space around them, that an answer needs to say something."""
-TRIVIAL_TIMES: Final = 3
-COMPARED: Final = 200
+MAX_TRIVIAL_ANSWERS: Final = 3
+COMPARED_CHARS: Final = 200
 """Characters of an answer that are compared with the answer before."""
 RESULT_LABEL: Final = "[Tool Result]"
 
@@ -76,12 +74,12 @@ TERMINATORS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a turn was ended on purpose.
+    """The end of a turn by a terminator tool or by the wallet guard.
 
     Attributes:
-        signal: the tool that was called; IMPLICIT or EMPTY where the wallet guard ended the turn.
-        status: `done`, `partial` or `blocked`; of the wallet guard, the rule that it went by.
-        summary: what the model gave as one.
+        signal: the tool that was called; IMPLICIT or EMPTY if the wallet guard ended the turn.
+        status: `done`, `partial` or `blocked`; of the wallet guard, the rule that applied.
+        summary: the model's summary.
     """
 
     signal: str
@@ -94,7 +92,7 @@ class Finish:
 
 def finish_response(call: ToolCall) -> str:
     """Run finish_response. Returns the result's text."""
-    summary = _given(call)[0]
+    summary = _finish_arguments(call)[0]
     return f"Response complete. Summary: {summary}" if summary else "Response complete."
 
 
@@ -102,15 +100,17 @@ def finish_task(call: ToolCall) -> str:
     """Run finish_task, or its alias. Returns the result's text, the status marker at its end.
 
     Raises:
-        ValueError: there is no such status. Told to the model, it lets it call again.
+        ValueError: there is no such status. The model gets the message and can call again.
     """
-    summary, status = _given(call)
+    summary, status = _finish_arguments(call)
     if status not in _STATUS_TEXT:
         raise ValueError(
             f"unknown status {status!r}: use one of {', '.join(map(str, _STATUS_TEXT))}"
         )
-    said = f" Summary: {summary}" if summary else ""
-    return f"{_STATUS_TEXT[status]}. Marked for human review.{said} [FINISH_STATUS:{status}]"
+    summary_text = f" Summary: {summary}" if summary else ""
+    return (
+        f"{_STATUS_TEXT[status]}. Marked for human review.{summary_text} [FINISH_STATUS:{status}]"
+    )
 
 
 FUNCTIONS: Final[Mapping[Mode, Mapping[str, ToolFunction]]] = {
@@ -121,7 +121,7 @@ FUNCTIONS: Final[Mapping[Mode, Mapping[str, ToolFunction]]] = {
 
 
 def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
-    """The tool that ends a turn in this mode, with its function, as a controller takes tools.
+    """Return the tool that ends a turn in this mode, with its function, for a controller's tools.
 
     A controller that runs tools, and whose policy has a mode, offers it by itself.
     """
@@ -130,98 +130,100 @@ def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
 
 
 def functions(
-    mode: Mode, own: Mapping[str, Callable[[ToolCall], Any]]
+    mode: Mode, host_functions: Mapping[str, Callable[[ToolCall], Any]]
 ) -> dict[str, Callable[[ToolCall], Any]]:
-    """A host's functions, and those of a mode's tools that it has not its own for.
+    """Return a host's functions, with those of a mode's tools that it does not replace.
 
-    The alias goes with finish_task.
+    The alias follows finish_task.
     """
-    made = {**FUNCTIONS[mode], **own}
+    functions_by_name = {**FUNCTIONS[mode], **host_functions}
     if mode == "task":
-        made[TASK_COMPLETED.name] = own.get(TASK_COMPLETED.name, made[FINISH_TASK.name])
-    return made
+        functions_by_name[TASK_COMPLETED.name] = host_functions.get(
+            TASK_COMPLETED.name, functions_by_name[FINISH_TASK.name]
+        )
+    return functions_by_name
 
 
 def is_offered(mode: Mode | None, names: Iterable[str]) -> bool:
-    """Whether one of the tools with these names would end a turn in this mode."""
+    """Return whether one of the tools with these names would end a turn in this mode."""
     return mode is not None and not FUNCTIONS[mode].keys().isdisjoint(names)
 
 
-def signal_of(call: ToolCall, mode: Mode | None) -> Finish | None:
-    """What a call that was run means in a mode; None where it ends nothing."""
+def finish_of(call: ToolCall, mode: Mode | None) -> Finish | None:
+    """Return the finish that a call signals in a mode; None if it ends nothing."""
     if mode is None or call.name not in FUNCTIONS[mode]:
         return None
-    summary, status = _given(call)
+    summary, status = _finish_arguments(call)
     if mode == "response":
         return Finish(call.name, "done", summary or None)
     return Finish(call.name, str(status), summary or None) if status in _STATUS_TEXT else None
 
 
-def signal_in(text: str, mode: Mode) -> Finish | None:
-    """What a text signals that ends with a mode's tool.
+def finish_in_text(text: str, mode: Mode) -> Finish | None:
+    """Return the finish that a text signals: it ends with the name of a mode's tool.
 
-    Its name, and behind it an object or nothing.
+    An object may follow the name.
 
     A text that begins with the name on a line of its own is all signal: what follows is its
     summary. An example in the middle of an answer is none.
     """
-    found = _AT_END[mode].search(text) or _AT_START[mode].match(text)
-    if found is None:
+    match = _SIGNAL_AT_END[mode].search(text) or _SIGNAL_AT_START[mode].match(text)
+    if match is None:
         return None
-    given = (found["given"] or "").strip()
-    call = ToolCall(id="text", name=found["name"], arguments_raw=given)
-    is_torn = given.startswith("{") and isinstance(loaded(given), str)
-    return None if is_torn else signal_of(call, mode)
+    arguments = (match["given"] or "").strip()
+    call = ToolCall(id="text", name=match["name"], arguments_raw=arguments)
+    is_torn = arguments.startswith("{") and isinstance(load_json(arguments), str)
+    return None if is_torn else finish_of(call, mode)
 
 
 def names_tool(text: str, mode: Mode) -> bool:
-    """Whether a text names a mode's tool anywhere."""
+    """Return whether a text names a mode's tool anywhere."""
     return any(name in text for name in FUNCTIONS[mode])
 
 
-def signalled(calls: Iterable[ToolCall], mode: Mode | None) -> Finish | None:
-    """What the first of these calls means that ends the turn."""
-    return next(filter(None, (signal_of(call, mode) for call in calls)), None)
+def first_finish(calls: Iterable[ToolCall], mode: Mode | None) -> Finish | None:
+    """Return the finish of the first of these calls that ends the turn."""
+    return next(filter(None, (finish_of(call, mode) for call in calls)), None)
 
 
 def status_in(text: str) -> str | None:
-    """The status that a result of finish_task ends with; None where it ends with none."""
-    found = _MARKER.search(text)
-    return None if found is None else found[1]
+    """Return the status that a result of finish_task ends with; None if it has none."""
+    match = _MARKER.search(text)
+    return None if match is None else match[1]
 
 
-_AT_END: Final[Mapping[Mode, re.Pattern[str]]] = {
+_SIGNAL_AT_END: Final[Mapping[Mode, re.Pattern[str]]] = {
     mode: re.compile(
         rf"^ {{0,3}}(?P<name>{'|'.join(functions)})\s*(?P<given>\{{.*\}})?\s*(?:```\s*)?\Z",
         re.MULTILINE | re.DOTALL,
     )
     for mode, functions in FUNCTIONS.items()
 }
-_AT_START: Final[Mapping[Mode, re.Pattern[str]]] = {
+_SIGNAL_AT_START: Final[Mapping[Mode, re.Pattern[str]]] = {
     mode: re.compile(rf"\s*(?P<name>{'|'.join(functions)})[ \t]*\n(?P<given>.*)", re.DOTALL)
     for mode, functions in FUNCTIONS.items()
 }
 
 
-def _given(call: ToolCall) -> tuple[str, object]:
+def _finish_arguments(call: ToolCall) -> tuple[str, object]:
     """Return the summary ("" for none) and the status that a call gives.
 
     Its arguments are an object, a JSON string or plain text.
     """
-    given: Any = call.arguments
+    value: Any = call.arguments
     text = (call.arguments_raw or "").strip()
-    if given is None:
-        given = loaded(text)
-    if not isinstance(given, dict):
-        return (given if isinstance(given, str) else text), "done"
-    summary, status = given.get("summary"), given.get("status") or "done"
+    if value is None:
+        value = load_json(text)
+    if not isinstance(value, dict):
+        return (value if isinstance(value, str) else text), "done"
+    summary, status = value.get("summary"), value.get("status") or "done"
     return ("" if summary is None else str(summary)), status if isinstance(status, str) else str(
         status
     )
 
 
-def loaded(text: str) -> Any:
-    """What a text says as JSON; itself where it is none."""
+def load_json(text: str) -> Any:
+    """Return the JSON value of a text; the text itself if it is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -229,69 +231,74 @@ def loaded(text: str) -> Any:
 
 
 def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) -> str:
-    """An outcome in the source designs' words."""
+    """Return an outcome in the source designs' words."""
     if mode == "task" and outcome is TurnOutcome.COMPLETED and finish is not None:
         return "pending_review"
     return _STATUS[mode].get(outcome, outcome.group)
 
 
-_ALWAYS: Final = {TurnOutcome.EMPTY_RESPONSE: "llm_empty_response_error"}
-_IN_A_MODE: Final = {
-    **_ALWAYS,
+_STATUS_IN_ALL_MODES: Final = {TurnOutcome.EMPTY_RESPONSE: "llm_empty_response_error"}
+_STATUS_IN_A_MODE: Final = {
+    **_STATUS_IN_ALL_MODES,
     TurnOutcome.CANCELLED: "stopped",
     TurnOutcome.PROVIDER_ERROR: "error",
 }
 _STATUS: Final[Mapping[Mode | None, Mapping[TurnOutcome, str]]] = {
-    None: _ALWAYS,
-    "response": {**_IN_A_MODE, TurnOutcome.IMPLICIT_COMPLETION: "completed"},
-    "task": {**_IN_A_MODE, TurnOutcome.MAX_ITERATIONS: "iterations_exceeded"},
+    None: _STATUS_IN_ALL_MODES,
+    "response": {**_STATUS_IN_A_MODE, TurnOutcome.IMPLICIT_COMPLETION: "completed"},
+    "task": {**_STATUS_IN_A_MODE, TurnOutcome.MAX_ITERATIONS: "iterations_exceeded"},
 }
-"""Where that is not the outcome's group."""
+"""The statuses that differ from the outcome's group."""
 
 # --- The wallet guard -----------------------------------------------------------------------------
 
 
 def is_trivial(text: str) -> bool:
-    """Whether an answer is too short to say anything."""
-    return len(text.strip()) < TRIVIAL_BELOW
+    """Return whether an answer is too short to be one."""
+    return len(text.strip()) < MIN_ANSWER_CHARS
 
 
 class WalletGuard:
-    """Says whether a turn is over, to a loop of any make that shows it each answer.
-
-    One for each turn.
+    """Recognises the end of a turn in any loop that passes it each answer. One for each turn.
 
         guard = WalletGuard("task")
         while (finish := guard.see(text, results=[("finish_task", result)])) is None:
             …
 
     Args:
-        mode: whose tool was offered to the model.
+        mode: the mode whose tool was offered to the model.
         wallet_guard: False leaves the end to that tool alone.
     """
 
-    __slots__ = ("_guards", "_last", "_mode", "_nothing_yet", "_results", "_trivial")
+    __slots__ = (
+        "_is_enabled",
+        "_is_idle",
+        "_last_fingerprint",
+        "_mode",
+        "_results",
+        "_trivial_count",
+    )
 
     def __init__(self, mode: Mode, *, wallet_guard: bool = True) -> None:
         self._mode: Mode = mode
-        self._guards = wallet_guard
-        self._last: tuple[str, ...] | None = None
+        self._is_enabled = wallet_guard
+        self._last_fingerprint: tuple[str, ...] | None = None
         self._results: frozenset[str] = frozenset()
-        self._trivial = 0
-        self._nothing_yet = True
+        self._trivial_count = 0
+        self._is_idle = True
 
     def see(
         self, text: str, *, calls: Sequence[str] = (), results: Sequence[tuple[str, str]] = ()
     ) -> Finish | None:
-        """Look at one answer, after what it asked for was run.
+        """Check one answer, after its tool calls were run.
 
         Args:
-            text: what the model said, the whole of it.
-            calls: what it asked to be run, each as text, where that is not part of `text`.
+            text: the model's complete text.
+            calls: its tool calls, each as text, if they are not part of `text`.
             results: the name of each tool that was run for it, and the text of its result.
 
         Returns:
-            How the turn ended; None where it goes on: with the results, or the same question again.
+            The finish; None if the turn goes on: with the results, or the same request again.
         """
         for name, result in results:
             if name in FUNCTIONS[self._mode]:
@@ -299,25 +306,25 @@ class WalletGuard:
                 status = "done" if self._mode == "response" else status_in(result)
                 if status is not None:
                     return Finish(name, status)
-        return self._guard(text, calls, results) if self._guards else None
+        return self._guard(text, calls, results) if self._is_enabled else None
 
     def _guard(
         self, text: str, calls: Sequence[str], results: Sequence[tuple[str, str]]
     ) -> Finish | None:
-        said, acted, trivial = text.strip(), bool(calls or results), is_trivial(text)
-        echo = RESULT_LABEL in said or said in self._results
-        seen = None if trivial else (said[:COMPARED], *calls)
-        repeated = seen is not None and seen == self._last
-        self._last = seen
+        stripped, has_calls, is_short = text.strip(), bool(calls or results), is_trivial(text)
+        is_echo = RESULT_LABEL in stripped or stripped in self._results
+        fingerprint = None if is_short else (stripped[:COMPARED_CHARS], *calls)
+        is_repeated = fingerprint is not None and fingerprint == self._last_fingerprint
+        self._last_fingerprint = fingerprint
         self._results = frozenset(result.strip() for _, result in results if not is_trivial(result))
-        self._nothing_yet = self._nothing_yet and not said and not acted
-        self._trivial = self._trivial + 1 if trivial and not acted else 0
-        if not acted and not trivial:
+        self._is_idle = self._is_idle and not stripped and not has_calls
+        self._trivial_count = self._trivial_count + 1 if is_short and not has_calls else 0
+        if not has_calls and not is_short:
             return Finish(IMPLICIT, "no_action")
-        if echo:
+        if is_echo:
             return Finish(IMPLICIT, "echo")
-        if repeated:
+        if is_repeated:
             return Finish(IMPLICIT, "repeated")
-        if self._trivial >= TRIVIAL_TIMES:
-            return Finish(EMPTY if self._nothing_yet else IMPLICIT, "trivial")
+        if self._trivial_count >= MAX_TRIVIAL_ANSWERS:
+            return Finish(EMPTY if self._is_idle else IMPLICIT, "trivial")
         return None

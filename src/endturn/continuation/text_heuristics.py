@@ -1,6 +1,6 @@
-"""What a model's text looks like: a telling repetition, an open code block, a loop, an overlap.
+"""Heuristics about a model's text: distinctive repetitions, open code blocks, loops, overlaps.
 
-Pure, and each in time linear in the text.
+Pure functions, each in time linear in the text.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from unicodedata import category
 
 from endturn.vocabulary import HALF
 
-_SAYS_NOTHING: Final = frozenset(string.digits + string.whitespace + string.punctuation)
+_INDISTINCT_CHARACTERS: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
 
-def tells(text: str) -> bool:
-    """Whether a repetition of this text means that it was written twice.
+def is_distinctive(text: str) -> bool:
+    """Return whether a text is distinctive: a repetition of it means that it was written twice.
 
     Rows of figures and rules repeat by nature.
     """
-    return any(character not in _SAYS_NOTHING and not character.isspace() for character in text)
+    return any(
+        character not in _INDISTINCT_CHARACTERS and not character.isspace() for character in text
+    )
 
 
 LEADING_DOTS: Final = re.compile(r"\s*(?:\.{3}|…)")
@@ -32,17 +34,14 @@ _CLOSING: Final = re.compile(r"""[\s"'“”‘’«»*_`~.!?…。]*""")
 
 
 def opening(text: str) -> re.Match[str]:
-    """Match what a text may be wrapped in.
-
-    The first line of a code block, quotation marks, emphasis.
-    """
-    found = _OPENING.match(text)
-    assert found is not None  # it matches nothing, too
-    return found
+    """Match the wrapping at a text's start: a code block's first line, quotation marks, marks."""
+    match = _OPENING.match(text)
+    assert match is not None  # it matches nothing, too
+    return match
 
 
 def is_closing(text: str) -> bool:
-    """Whether a text only closes what `opening` matches, after the end of a sentence perhaps."""
+    """Return whether a text only closes what `opening` matches; punctuation may precede."""
     return _CLOSING.fullmatch(text) is not None
 
 
@@ -50,7 +49,7 @@ _DOTS_BEGUN: Final = re.compile(r"\s*\.{0,2}")
 
 
 def may_become_dots(text: str) -> bool:
-    """Whether a text that goes on may still turn out to begin with dots."""
+    """Return whether an incomplete text may still begin with dots."""
     return _DOTS_BEGUN.fullmatch(text) is not None
 
 
@@ -67,70 +66,67 @@ class Fence(NamedTuple):
     info: str
 
 
-_INDENTED: Final = r"[ \t]*"
-_LISTED: Final = _INDENTED + r"(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
-_MARKED_AND_SAID: Final = r"(`{3,}(?=[^\n`]*$)|~{3,}(?!~))(.*)"
-_FENCE: Final = re.compile(_INDENTED + _MARKED_AND_SAID)
-_FENCES: Final = re.compile(rf"^({_LISTED}){_MARKED_AND_SAID}\n", re.MULTILINE)
-_FENCE_BEGUN: Final = re.compile(_INDENTED + r"(?:`{0,2}|~{0,2}|`{3,}[^\n`]*|~{3,}[^\n]*)")
+_INDENTATION: Final = r"[ \t]*"
+_LIST_MARKERS: Final = _INDENTATION + r"(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
+_FENCE_PATTERN: Final = r"(`{3,}(?=[^\n`]*$)|~{3,}(?!~))(.*)"
+_FENCE: Final = re.compile(_INDENTATION + _FENCE_PATTERN)
+_FENCES: Final = re.compile(rf"^({_LIST_MARKERS}){_FENCE_PATTERN}\n", re.MULTILINE)
+_FENCE_BEGUN: Final = re.compile(_INDENTATION + r"(?:`{0,2}|~{0,2}|`{3,}[^\n`]*|~{3,}[^\n]*)")
 
 
 def fence(line: str) -> Fence | None:
-    """A line as the fence that it is, however it is indented."""
-    found = _FENCE.fullmatch(line)
-    return None if found is None else Fence(found[1], found[2].strip().casefold())
+    """Return the fence that a line is, whatever its indentation; None if it is none."""
+    match = _FENCE.fullmatch(line)
+    return None if match is None else Fence(match[1], match[2].strip().casefold())
 
 
 def may_become_fence(line: str) -> bool:
-    """Whether a line that is not over yet may still turn out to be one."""
+    """Return whether an incomplete line may still become a fence."""
     return _FENCE_BEGUN.fullmatch(line) is not None
 
 
 def open_fence(text: str) -> Fence | None:
-    """What opened the code block in which a text ends; None if it ends in none."""
+    """Return the fence of the code block in which a text ends; None if it ends in none."""
     opened, indentation = None, 0
-    for found in _FENCES.finditer(text):
-        before, marker, info = found[1], found[2], found[3].strip()
+    for match in _FENCES.finditer(text):
+        indentation_text, marker, info = match[1], match[2], match[3].strip()
         if opened is None:
-            opened, indentation = Fence(marker, info.casefold()), len(before)
+            opened, indentation = Fence(marker, info.casefold()), len(indentation_text)
         elif (
             not info
             and marker.startswith(opened.marker)
-            and not before.strip()
-            and len(before) <= indentation + 3
+            and not indentation_text.strip()
+            and len(indentation_text) <= indentation + 3
         ):
             opened = None
     return opened
 
 
-_LAST: Final = 120
+_TAIL_CHARS: Final = 120
 """Characters at a text's end that are looked at."""
 _SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$")
 
 
 def is_blank(text: str) -> bool:
-    """Whether nothing of a text can be seen: white space, marks of width zero."""
+    """Return whether a text is invisible: white space and characters of width zero."""
     return all(character.isspace() or category(character) in ("Cf", "Cc") for character in text)
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether a text may be over where it ends.
-
-    Its last character is one that sentences and markup end with.
-    """
-    return _SENTENCE_ENDS.search(text[-_LAST:]) is not None
+    """Return whether a text may be complete: its last character may end a sentence or markup."""
+    return _SENTENCE_ENDS.search(text[-_TAIL_CHARS:]) is not None
 
 
 # --- Loops ----------------------------------------------------------------------------------------
 
-LOOP_FROM: Final = 400
+MIN_LOOP_CHARS: Final = 400
 """Characters that a text has at least to be called a loop."""
-LOOP_TIMES: Final = 5
+MIN_LOOP_REPETITIONS: Final = 5
 """How often a loop says the same, at least."""
 
 
 def loop_start(text: str) -> int | None:
-    """Where a text that has gone over into a loop begins to repeat itself; None if it has not.
+    """Return the position from which a text only repeats itself in a loop; None if it does not.
 
     A loop says one thing again and again, verbatim and with nothing in between: a syllable, a line,
     a period of many lines. It is what the text ends in, five times or more over at least half of
@@ -139,31 +135,29 @@ def loop_start(text: str) -> int | None:
     is repetition and nothing else.
     """
     text = text.rstrip(HALF)
-    if len(text) < LOOP_FROM:
+    if len(text) < MIN_LOOP_CHARS:
         return None
     half = text[len(text) // 2 :]
     # Five times in the whole text, so two and a half in its second half: there, what has one period
     # from its beginning over three fifths has that period throughout, or none so short. The first
     # place is the period or nothing is.
-    reach = len(half) * 2 // LOOP_TIMES
+    reach = len(half) * 2 // MIN_LOOP_REPETITIONS
     period = half.find(half[: len(half) - reach], 1)
     if period < 0 or half[period:] != half[:-period]:
         return None
     start = len(text) - len(half)
     while start > 0 and text[start - 1] == text[start - 1 + period]:
         start -= 1
-    return start + period if len(text) - start >= LOOP_TIMES * period else None
+    return start + period if len(text) - start >= MIN_LOOP_REPETITIONS * period else None
 
 
 # --- Natural repetition ---------------------------------------------------------------------------
 
 
 def is_repeated(text: str) -> bool:
-    """Whether a text is three or more times the same words, or the same characters.
+    """Return whether a text is three or more times the same words, or the same characters.
 
-    It says nothing by being repeated.
-
-    The last time may end anywhere.
+    Its repetition proves nothing. The last time may end anywhere.
     """
     words = re.findall(r"\w+", text.casefold())
     if any(
@@ -190,9 +184,9 @@ def overlaps_by_nature(end: str, size: int) -> bool:
     Twice the same is one where the characters are one or more whole periods of it: so a text goes
     on that is cut there. Otherwise it takes three times. A blank may be missing at the end.
     """
-    for text, least in ((end, size), (f"{end} ", size + 1)):
+    for text, min_length in ((end, size), (f"{end} ", size + 1)):
         for period in range(1, len(text) // 2 + 1):
-            length = max(least, (3 if least % period else 2) * period)
+            length = max(min_length, (3 if min_length % period else 2) * period)
             if length <= len(text) and text[-length:-period] == text[period - length :]:
                 return True
     return False
@@ -202,7 +196,7 @@ def overlaps_by_nature(end: str, size: int) -> bool:
 
 
 def may_overlap_more(end: str, text: str) -> bool:
-    """Whether a text that goes on may still turn out to begin with more of what another ends in."""
+    """Return whether an incomplete text may still overlap more of another text's end."""
     return end != "" and text in end[:-1]
 
 

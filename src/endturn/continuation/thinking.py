@@ -22,19 +22,19 @@ def _pattern(mark: str) -> str:
 
 def _marks() -> dict[str, str]:
     """Return each opening mark with the pattern of its closing marks."""
-    found: dict[str, list[str]] = {}
+    closing_patterns: dict[str, list[str]] = {}
     for _, (opening, closing, _) in lines(shipped(), "thinking_marks.tsv", range(3, 4)):
-        found.setdefault(opening, []).append(_pattern(closing))
-    return {opening: "|".join(closings) for opening, closings in found.items()}
+        closing_patterns.setdefault(opening, []).append(_pattern(closing))
+    return {opening: "|".join(closings) for opening, closings in closing_patterns.items()}
 
 
 _MARKS: Final = tuple(
     (re.compile(_pattern(opening), re.IGNORECASE), re.compile(closings, re.IGNORECASE))
     for opening, closings in _marks().items()
 )
-_BEFORE: Final = r"[\s\u200b-\u200d\u2060\ufeff]*(?:```[ \t]*\n\s*)?"
-_START: Final = re.compile(_BEFORE)
-_ROLE: Final = re.compile(rf"{_BEFORE}(?:<\|start\|>\s*(?:assistant)?)?\s*", re.IGNORECASE)
+_PREFIX_PATTERN: Final = r"[\s\u200b-\u200d\u2060\ufeff]*(?:```[ \t]*\n\s*)?"
+_START: Final = re.compile(_PREFIX_PATTERN)
+_ROLE: Final = re.compile(rf"{_PREFIX_PATTERN}(?:<\|start\|>\s*(?:assistant)?)?\s*", re.IGNORECASE)
 """What may precede the first mark: white space and characters without width, the line that opens a
 block of code (of no language), the header of a message in the harmony format."""
 _OPENINGS: Final = tuple(
@@ -48,7 +48,7 @@ _SHORTEST_PIECE: Final = 3
 itself."""
 _HEADER: Final = re.compile(r"\s*(?:<\|constrain\|>\s*\w+)?\s*(?:<\|message\|>)?", re.IGNORECASE)
 """What may follow a closing mark that begins the next message."""
-REPEATED: Final = 40
+MIN_REPEATED_CHARS: Final = 40
 """Characters of a text at least, of which the reasoning has more, to be taken for the reasoning's
 beginning."""
 
@@ -65,13 +65,15 @@ def without_thinking(text: str, reasoning: str | None = None) -> str:
         reasoning: what the response has of separate reasoning.
     """
     rest = _without_marked(text)
-    plain, thought = " ".join(rest.split()), " ".join((reasoning or "").split())
-    if not plain or not thought:
+    plain, plain_reasoning = " ".join(rest.split()), " ".join((reasoning or "").split())
+    if not plain or not plain_reasoning:
         return rest
-    if thought == plain or (len(plain) >= REPEATED and thought.startswith(plain)):
+    if plain_reasoning == plain or (
+        len(plain) >= MIN_REPEATED_CHARS and plain_reasoning.startswith(plain)
+    ):
         return ""
-    if len(thought) >= REPEATED and plain.startswith(thought):
-        return plain[len(thought) :]
+    if len(plain_reasoning) >= MIN_REPEATED_CHARS and plain.startswith(plain_reasoning):
+        return plain[len(plain_reasoning) :]
     return rest
 
 
@@ -85,14 +87,14 @@ def _without_marked(text: str) -> str:
         start = _ROLE.match(rest)
         at = 0 if start is None else start.end()
         for opening, closing in _MARKS:
-            begun = opening.match(rest, at)
-            if begun is None:
+            opening_match = opening.match(rest, at)
+            if opening_match is None:
                 continue
-            closed = closing.search(rest, begun.end())
-            if closed is None:
+            closing_match = closing.search(rest, opening_match.end())
+            if closing_match is None:
                 return ""
-            header = _HEADER.match(rest, closed.end())
-            rest = rest[closed.end() if header is None else header.end() :]
+            header = _HEADER.match(rest, closing_match.end())
+            rest = rest[closing_match.end() if header is None else header.end() :]
             break
         else:
             return "" if _is_piece_of_mark(rest) else rest
@@ -106,6 +108,6 @@ def _is_piece_of_mark(text: str) -> bool:
     if len(text) > _LONGEST_PIECE:
         return False
     start = _START.match(text)
-    said = "".join(text[0 if start is None else start.end() :].lower().split())
-    is_in_brackets = len(said) >= _SHORTEST_PIECE and not said[0].isalnum()
-    return is_in_brackets and any(opening.startswith(said) for opening in _OPENINGS)
+    piece = "".join(text[0 if start is None else start.end() :].lower().split())
+    is_in_brackets = len(piece) >= _SHORTEST_PIECE and not piece[0].isalnum()
+    return is_in_brackets and any(opening.startswith(piece) for opening in _OPENINGS)

@@ -1,9 +1,9 @@
-"""The tool gate: which calls of a response may run, and what becomes of the rest.
+"""The tool gate: decides which calls of a response may run, and how the rest is handled.
 
-A batch runs whole or not at all, and only on the provider's word that it is complete. What a cut or
-doubtful response holds is asked for again, however well it parses: a call that was cut off can look
-like a valid one (`{}`). A complete call that is wrong is answered with what is wrong, so that the
-model can mend it. Nothing is ever brace-closed.
+A batch runs completely or not at all, and only if the provider reports it as complete. The calls of
+a truncated or suspected response are requested again, even if they parse: a truncated call can look
+like a valid one (`{}`). A complete but invalid call is answered with its error, so that the model
+can correct it. JSON is never completed by closing braces.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.continuation.history import once
+from endturn.continuation.history import unique_calls
 from endturn.continuation.policy import Dispatch
-from endturn.continuation.termination import TERMINATORS, loaded
+from endturn.continuation.termination import TERMINATORS, load_json
 from endturn.formats import strict
 from endturn.vocabulary import NO_GENERATION, ChatResponse, Json, Resume, StopReason, Tool, ToolCall
 
@@ -43,11 +43,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The payload is cut or cannot be trusted: every call of the response is to be asked for again.
+    """The payload is truncated or suspected: every call of the response is requested again.
 
     Attributes:
         issue: what is wrong, as in `schema.ISSUE`.
-        reason: why nothing ran, as in `schema.BLOCK_REASON`.
+        reason: the reason for running nothing, as in `schema.BLOCK_REASON`.
     """
 
     issue: str
@@ -58,7 +58,7 @@ class Repair:
 class Refused:
     """The response is no tool call, although it holds calls.
 
-    They neither run nor are asked for again.
+    They are neither run nor requested again.
     """
 
     reason: str = "not_a_tool_call"
@@ -87,17 +87,17 @@ def judge(
     suspect_full_budget: bool = True,
     promote: bool = True,
 ) -> Verdict | None:
-    """What is to become of a response's calls.
+    """Return the verdict on a response's tool calls.
 
     Args:
-        tools: the tools that the request declares, by name. None but these run, whatever has a
+        tools: the tools that the request declares, by name. Only these run, whatever has a
             function.
-        runnable: the names that have a function; None where the host runs tools itself, and, if the
-            request declares none, knows their names itself.
+        runnable: the names that have a function; None if the host runs tools itself (and, if the
+            request declares none, knows their names).
         dispatch, suspect_full_budget, promote: as in ContinuationPolicy.
 
     Returns:
-        None where there is nothing to judge: no calls, and a reason that promised none.
+        The verdict; None without calls and without a reason that announced some.
     """
     stop, calls = response.stop, response.tool_calls
     if stop.reason is StopReason.ERROR and stop.resume is Resume.REPAIR:
@@ -110,25 +110,25 @@ def judge(
         )
     if not promote and (stop.promoted_from is not None or stop.reason is StopReason.END_TURN):
         return Refused()
-    whole = stop.reason is not StopReason.MAX_TOKENS
+    is_finished = stop.reason is not StopReason.MAX_TOKENS
     checked = [
         parse(
             call,
             tools,
             runnable=runnable,
             schema=dispatch != "tool_call_only",
-            whole=whole and call.closed,
+            is_finished=is_finished and call.closed,
         )
         for call in calls
     ]
     is_open = not all(call.closed for call in calls)
-    good = tuple(call for call in checked if isinstance(call, ToolCall))
+    parsed_calls = tuple(call for call in checked if isinstance(call, ToolCall))
     faults = [fault for fault in checked if isinstance(fault, Fault)]
     issue = next(
         (fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal"
     )
-    if dispatch == "any_parsed" and (arrived := _arrived(response, checked)):
-        return Run(once(arrived))
+    if dispatch == "any_parsed" and (arrived := _arrived_calls(response, checked)):
+        return Run(unique_calls(arrived))
     match stop.reason:
         case StopReason.MAX_TOKENS:
             return Repair(issue, "truncated")
@@ -149,20 +149,24 @@ def judge(
     if any(fault.issue == "incomplete_json" for fault in faults):
         return Repair("incomplete_json", "invalid_json")
     if len({call.id for call in calls}) < len(calls):
-        told = "two calls of this response have the same id; none of them was run"
-        return Answer(tuple((call, told) for call in once(calls)), "duplicate_id")
+        duplicate_message = "two calls of this response have the same id; none of them was run"
+        return Answer(
+            tuple((call, duplicate_message) for call in unique_calls(calls)), "duplicate_id"
+        )
     if not faults:
-        return Run(good)
-    beside = "not run, because another call of the same response was not valid"
-    told_each = (
-        (call, each.message if isinstance(each, Fault) else beside)
-        for call, each in zip(calls, checked, strict=True)
+        return Run(parsed_calls)
+    message = "not run, because another call of the same response was not valid"
+    errors = (
+        (call, checked_call.message if isinstance(checked_call, Fault) else message)
+        for call, checked_call in zip(calls, checked, strict=True)
     )
-    return Answer(tuple(told_each), faults[0].issue)
+    return Answer(tuple(errors), faults[0].issue)
 
 
-def _arrived(response: ChatResponse, checked: Sequence[ToolCall | Fault]) -> tuple[ToolCall, ...]:
-    """The calls that parse, of a response of which those may run; see `any_parsed`."""
+def _arrived_calls(
+    response: ChatResponse, checked: Sequence[ToolCall | Fault]
+) -> tuple[ToolCall, ...]:
+    """Return the calls that parse, if the response allows to run those; see `any_parsed`."""
     stop, calls = response.stop, response.tool_calls
     if stop.reason not in _ANY_PARSED or stop.detail == NO_GENERATION:
         return ()
@@ -175,20 +179,19 @@ def _arrived(response: ChatResponse, checked: Sequence[ToolCall | Fault]) -> tup
 
 
 def _is_complete(call: ToolCall, checked: ToolCall | Fault) -> bool:
-    """Whether all of a call came.
+    """Return whether a call arrived completely.
 
-    What is no JSON at all was not cut: closed or not, the model is told of it.
-
-    But for our own tools that take a text: half of one may go on with anything.
+    Arguments that are no JSON at all were not truncated: closed or not, the model gets the error.
+    The exception are our own tools that take a text: half of a text may go on with anything.
     """
     is_no_json = isinstance(checked, Fault) and checked.issue == "invalid_json"
     return call.closed or (is_no_json and call.name not in TERMINATORS)
 
 
 def _has_arrived(call: ToolCall, *, is_last: bool) -> bool:
-    """Whether a call's arguments came.
+    """Return whether a call's arguments arrived.
 
-    `is_last`: a cut ended it, so that an empty text or object came to nothing.
+    `is_last`: it is the last call of a truncated response, so empty arguments are incomplete.
     """
     if call.closed and not is_last:
         return True
@@ -204,62 +207,62 @@ def parse(
     *,
     runnable: Container[str] | None = None,
     schema: bool = True,
-    whole: bool = True,
+    is_finished: bool = True,
 ) -> ToolCall | Fault:
-    """The call with its arguments, parsed strictly; or what is wrong with it.
+    """Return the call with its arguments, parsed strictly; or its fault.
 
     Args:
-        tools, runnable: as in `judge`. schema: the arguments are held against the tool's schema.
-        whole: all of the call's text is known to have come.
+        tools, runnable: as in `judge`. schema: the arguments are validated by the tool's schema.
+        is_finished: the call's text is known to be complete.
     """
     offered = call.name in tools or (runnable is None and not tools)
     if not offered or (runnable is not None and call.name not in runnable):
         names = [name for name in tools if runnable is None or name in runnable]
-        known = f"the tools are: {', '.join(names)}" if names else "no tools were offered"
-        return Fault("unknown_tool", f"there is no tool called {call.name!r}; {known}")
+        tool_list = f"the tools are: {', '.join(names)}" if names else "no tools were offered"
+        return Fault("unknown_tool", f"there is no tool called {call.name!r}; {tool_list}")
     parameters = tools[call.name].parameters if call.name in tools else {}
     try:
         if call.arguments is not None and call.arguments_raw is None:
-            given = call.arguments
-            json.dumps(given, allow_nan=False)
+            arguments = call.arguments
+            json.dumps(arguments, allow_nan=False)
         elif (call.arguments_raw or "").strip() or parameters.get("required"):
-            given = _summary(call, parameters, whole=whole) or strict_object(
+            arguments = _summary(call, parameters, is_finished=is_finished) or strict_object(
                 call.arguments_raw or ""
             )
         else:
-            given = {}  # some models send nothing for a tool that needs nothing
-        wrong = _mismatch(given, parameters, call.name) if schema else None
+            arguments = {}  # some models send nothing for a tool that needs nothing
+        mismatch = _mismatch(arguments, parameters, call.name) if schema else None
     except Malformed as error:
         return Fault(error.issue, f"the arguments are not a JSON object: {error}")
     except (ValueError, TypeError, RecursionError) as error:
         return Fault("invalid_json", f"the arguments are not JSON: {error}")
-    if wrong is not None:
-        return Fault("schema_mismatch", f"the arguments do not fit the tool's schema: {wrong}")
-    return call.but(arguments=given)
+    if mismatch is not None:
+        return Fault("schema_mismatch", f"the arguments do not fit the tool's schema: {mismatch}")
+    return call.but(arguments=arguments)
 
 
-def _summary(call: ToolCall, parameters: Json, *, whole: bool) -> Json | None:
-    """The arguments of a terminator, as we declare it, that are a summary alone.
+def _summary(call: ToolCall, parameters: Json, *, is_finished: bool) -> Json | None:
+    """Return the arguments of a terminator of ours if they are a summary alone.
 
     A JSON string, or plain text.
     """
     if parameters != TERMINATORS.get(call.name):
         return None
     text = (call.arguments_raw or "").strip()
-    said = loaded(text)
-    if said is text and (not whole or text[:1] in '{["'):
+    summary = load_json(text)
+    if summary is text and (not is_finished or text[:1] in '{["'):
         # the beginning of an object or of a string; and half a plain text may go on with anything
         return None
-    return {"summary": said} if isinstance(said, str) else None
+    return {"summary": summary} if isinstance(summary, str) else None
 
 
-def _mismatch(given: Json, parameters: Json, tool: str) -> str | None:
+def _mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
     if not parameters:
         return None
     # Here, for it imports jsonschema: a tenth of a second that a host without tools never pays.
     from endturn.continuation.schema_check import mismatch
 
-    return mismatch(given, parameters, tool=tool)
+    return mismatch(arguments, parameters, tool=tool)
 
 
 # --- Strict JSON ----------------------------------------------------------------------------------
@@ -268,7 +271,7 @@ def _mismatch(given: Json, parameters: Json, tool: str) -> str | None:
 class Malformed(ValueError):
     """A text that is no strict JSON object.
 
-    `issue`: `incomplete_json` where it is the beginning of a longer text.
+    `issue`: `incomplete_json` if it is the beginning of a longer text.
     """
 
     def __init__(self, issue: str, message: str) -> None:
@@ -277,7 +280,7 @@ class Malformed(ValueError):
 
 
 def strict_object(text: str) -> Json:
-    """The JSON object that a text is, and nothing else.
+    """Return the JSON object that a text is; nothing else is accepted.
 
     Raises:
         Malformed: it is none, has a key twice, or holds a number that JSON does not know.
@@ -294,7 +297,7 @@ def strict_object(text: str) -> Json:
     return value
 
 
-_STUB: Final = re.compile(r"tr?u?|fa?l?s?|nu?l?|-|\.|\.?\d*[eE][+-]?|u[0-9a-fA-F]{0,4}")
+_LITERAL_PREFIX: Final = re.compile(r"tr?u?|fa?l?s?|nu?l?|-|\.|\.?\d*[eE][+-]?|u[0-9a-fA-F]{0,4}")
 """The beginning of a literal, of a number's fraction or exponent, of an escape."""
 
 
@@ -302,5 +305,7 @@ def _is_beginning(text: str, error: json.JSONDecodeError) -> bool:
     """Return whether parsing failed at the end of the text, which may thus be truncated."""
     rest = text[error.pos :].rstrip()
     return (
-        not rest or error.msg.startswith("Unterminated string") or _STUB.fullmatch(rest) is not None
+        not rest
+        or error.msg.startswith("Unterminated string")
+        or _LITERAL_PREFIX.fullmatch(rest) is not None
     )

@@ -1,6 +1,4 @@
-"""An append-only file of turns: requests, responses and messages as they happen.
-
-And turns read back from it.
+"""An append-only file of turns: writing their requests, responses and messages, and reading them.
 
     policy = ContinuationPolicy(transcript="turns.jsonl")
     controller = ContinuationController(provider, policy=policy)
@@ -9,30 +7,30 @@ And turns read back from it.
         if not turn.ended and not turn.damaged:
             result = controller.run(turn.resume())
 
-The loop can be run after each crash. A turn that had its answer gives it without a call; one that
-another turn has taken up has ended.
+The loop can be run after each crash. A turn that had its answer returns it without a call; one that
+another turn has resumed has ended.
 
-**The file holds what was said**: questions, answers, tools' arguments and results. It is therefore
-off unless the policy names a path, and a file that is made here can be read and written by its
-owner alone (0600; a file that exists keeps its own mode).
+**The file holds content**: questions, answers, tools' arguments and results. It is therefore off
+unless the policy names a path, and a file that is created here can be read and written by its owner
+alone (0600; a file that exists keeps its own mode).
 
 One line is one JSON object, in ASCII: `v` (the version, 1), `turn` (its id), `n` (the line's number
 within the turn, from 0) and one of these, defaults left out:
 
-    began     the request, tools included; of a turn that is taken up again also what it has, and
-              the paused response that it goes on with; what the provider function speaks and can do
+    began     the request, tools included; of a resumed turn also its messages, and the paused
+              response that it continues; the format and features of the provider function
     response  a call's response as it arrived, with its stop reason and usage; `raised`: the error
-              that came instead, or after a part of it
+              instead of it, or after a part of it
     message   a message that enters the turn: a nudge (before the call that it goes with), a tool's
               result, an answer; the word "response" for an answer that is all of the last response.
-              Beside an answer: `counters` and `usage`, of the turn until then; beside a nudge too
+              With an answer or a nudge: `counters` and `usage` of the turn so far
     ended     the outcome
 
 Each line is one write to a file opened for appending, so that turns, threads and processes may
 share a local file. A line is with the operating system at once, and survives the process; it is on
-the disk when the turn ends. A line that cannot be written is dropped, and that is said once: no
-turn fails because of its transcript. What follows such a hole is not trusted when the turn is read
-back. In an async controller the few writes of a turn block the loop, as logging does.
+the disk when the turn ends. A line that cannot be written is dropped, and that is logged once: no
+turn fails because of its transcript. Lines after a missing one are not used when the turn is read.
+In an async controller the few writes of a turn block the loop, as logging does.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from endturn import formats
 from endturn.calls import Strategy, TurnOutcome
 from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.history import collapse, record
-from endturn.continuation.limits import RESUMING, Counters
+from endturn.continuation.limits import RESUME_STRATEGIES, Counters
 from endturn.continuation.policy import PROMPT
 from endturn.continuation.result import (
     RESTARTABLE,
@@ -101,15 +99,15 @@ class _StoredError(BaseModel):
 
     @classmethod
     def of(cls, error: Exception) -> _StoredError:
-        known = (
+        provider_fields = (
             {"status": error.status, "stop": error.stop} if isinstance(error, ProviderError) else {}
         )
-        return cls(type=type(error).__name__, message=str(error), **known)
+        return cls(type=type(error).__name__, message=str(error), **provider_fields)
 
     def error(self, partial: ChatResponse) -> ProviderError:
-        """One like it; of a type that is not ours, a ProviderError."""
-        kind = _ERRORS.get(self.type, ProviderError)
-        return kind(self.message, status=self.status, stop=self.stop, partial=partial)
+        """Return an equal error; a ProviderError if its type is not ours."""
+        error_class = _ERRORS.get(self.type, ProviderError)
+        return error_class(self.message, status=self.status, stop=self.stop, partial=partial)
 
 
 class _Line(BaseModel):
@@ -130,7 +128,7 @@ class _Line(BaseModel):
     def of(cls, turn: str, number: int, entry: TranscriptEntry, last: ChatResponse | None) -> _Line:
         """Return an entry's line. `last`: the response before it."""
         values: dict[str, Any] = {
-            each.name: getattr(entry, each.name) for each in fields(TranscriptEntry)
+            field.name: getattr(entry, field.name) for field in fields(TranscriptEntry)
         }
         if entry.raised is not None:
             values["raised"] = _StoredError.of(entry.raised)
@@ -142,22 +140,22 @@ class _Line(BaseModel):
             values["message"] = AS_IT_CAME
         return cls.model_construct(v=VERSION, turn=turn, n=number, **values)
 
-    def written(self) -> bytes:
-        """The line in ASCII, defaults left out."""
+    def to_bytes(self) -> bytes:
+        """Return the line in ASCII, without defaults."""
         # A warning would show the value: it is content.
-        said = self.model_dump(mode="json", exclude_defaults=True, warnings=False)
-        return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+        values = self.model_dump(mode="json", exclude_defaults=True, warnings=False)
+        return json.dumps(values, separators=(",", ":")).encode() + b"\n"
 
     @model_validator(mode="after")
-    def _tells(self) -> Self:
+    def _require_entry(self) -> Self:
         if not (self.began or self.response or self.message or self.ended):
-            raise ValueError("it tells of nothing")
+            raise ValueError("it has no entry")
         return self
 
     def entry(self, last: ChatResponse | None) -> TranscriptEntry:
         """Return the line's entry. `last`: the response before it."""
         values: dict[str, Any] = {
-            each.name: getattr(self, each.name) for each in fields(TranscriptEntry)
+            field.name: getattr(self, field.name) for field in fields(TranscriptEntry)
         }
         if self.raised is not None and self.response is not None:
             values["raised"] = self.raised.error(self.response)
@@ -186,8 +184,8 @@ class Transcript:
             os.close(self._open())
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"the transcript {str(path)!r} cannot be opened ({_why(error)}): name a file that "
-                "this process can read and write, in an existing folder"
+                f"the transcript {str(path)!r} cannot be opened ({_cause_of(error)}): name a file "
+                "that this process can read and write, in an existing folder"
             ) from None
 
     def of(self, turn: str) -> Observer:
@@ -200,7 +198,7 @@ class Transcript:
             last = entry.response or last
             try:
                 self._write(
-                    _Line.of(turn, next(numbers), entry, last).written(),
+                    _Line.of(turn, next(numbers), entry, last).to_bytes(),
                     is_last=entry.ended is not None,
                 )
             except Exception as error:  # whatever it is, the turn goes on
@@ -208,7 +206,7 @@ class Transcript:
                     message = (
                         "[transcript] %r cannot be written (%s): lines are missing from here on"
                     )
-                    log.warning(message, str(self._path), _why(error))
+                    log.warning(message, str(self._path), _cause_of(error))
 
         return observe
 
@@ -234,17 +232,17 @@ def _is_torn(descriptor: int) -> bool:
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
 
 
-def _why(error: Exception) -> str:
+def _cause_of(error: Exception) -> str:
     """Return the cause of an error, without any of the content that was to be written."""
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 # --- Reading --------------------------------------------------------------------------------------
 
-_KEEPING: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
-"""The pauses after which the rest comes: what had come enters the turn. After any other, all of it
-comes again."""
-_CUT: Final = frozenset(
+_APPENDING_PAUSES: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
+"""The pauses after which only the rest is sent: the text before enters the turn. After any other,
+the complete response is sent again."""
+_UNFINISHED_REASONS: Final = frozenset(
     {
         StopReason.MAX_TOKENS,
         StopReason.MISSING,
@@ -253,8 +251,7 @@ _CUT: Final = frozenset(
         StopReason.TOOL_CALL,
     }
 )
-"""The reasons of an answer without calls that leave something to be said. `tool_call`: its calls
-were not used."""
+"""The stop reasons of an unfinished answer without calls. `tool_call`: its calls were not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,12 +260,12 @@ class Recovered:
 
     Attributes:
         turn_id: its id.
-        began: how it began.
-        entries: what was told since, in order.
-        outcome: how it ended; None where it did not, or that line is lost.
-        damaged: lines in the middle of it are missing. What follows the first of them is not among
-            the entries.
-        continued: a later turn of the file has taken it up.
+        began: its start.
+        entries: the entries after the start, in order.
+        outcome: its outcome; None if it did not end, or if that line is missing.
+        damaged: lines in the middle of it are missing. Entries after the first missing line are
+            left out.
+        continued: a later turn of the file has resumed it.
     """
 
     turn_id: str
@@ -302,7 +299,9 @@ class Recovered:
         A last nudge, which nothing answers, is left out. A call without a result is answered with
         an error.
         """
-        return tuple(_answered(_split_prompts((*self.began.segments, *self._entered))[0]))
+        return tuple(
+            _with_missing_results(_split_nudges((*self.began.segments, *self._entered_messages))[0])
+        )
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -319,15 +318,15 @@ class Recovered:
 
     @property
     def usage(self) -> Usage:
-        """The sum over the responses that were judged."""
-        return self._spent[1]
+        """The sum over the evaluated responses."""
+        return self._totals[1]
 
     @property
-    def _entered(self) -> tuple[Message, ...]:
+    def _entered_messages(self) -> tuple[Message, ...]:
         return tuple(entry.message for entry in self.entries if entry.message is not None)
 
     @property
-    def _spent(self) -> tuple[Counters, Usage]:
+    def _totals(self) -> tuple[Counters, Usage]:
         for entry in reversed(self.entries):
             if (
                 entry.counters is not None
@@ -338,80 +337,88 @@ class Recovered:
         return self.began.counters, self.began.usage
 
     @property
-    def _cut_calls(self) -> tuple[str, ...]:
+    def _truncated_call_names(self) -> tuple[str, ...]:
         """Return the names of the last response's tool calls, if neither run nor answered."""
         judged = [
-            each
-            for each in self.answers
-            if isinstance(each, ChatResponse) and not _is_nothing(each)
+            answer
+            for answer in self.answers
+            if isinstance(answer, ChatResponse) and not _is_nothing(answer)
         ]
-        entered = [message for message in self._entered if not message.synthetic]
+        entered = [message for message in self._entered_messages if not message.synthetic]
         if not judged or not entered or entered[-1].role != "assistant" or entered[-1].tool_calls:
             return ()
         return tuple(call.name for call in judged[-1].tool_calls)
 
     def resume(self, *, prompt: str = PROMPT) -> Resumption:
-        """Return what resumes the turn where its transcript ends.
+        """Return the resumption of the turn at the end of its transcript.
 
         Pass it to a controller with the same tools.
 
-        What was cut is asked for as it was, where a prompt for it had been written; else with
-        `prompt`, whatever else the model takes. After a limit the limits begin anew; else they go
-        on. A turn that was stopped when it had its answer, and before it could say so, asks for
-        nothing: the controller gives the answer.
+        The rest of a truncated answer is requested by the recorded prompt, if there is one; else by
+        `prompt`, whatever other strategies the model supports. After a limit the limits start
+        again; else they continue. A turn that was stopped after its answer, and before its end was
+        recorded, requests nothing: the controller returns the answer.
 
         Raises:
-            UsageError: there is nothing to take up: the answer is whole, asking again would not
-                help, or lines of the turn are missing.
+            UsageError: there is nothing to resume: the answer is complete, another request would
+                not help, or lines of the turn are missing.
         """
         if self.damaged:
             raise UsageError(
                 f"lines of the turn {self.turn_id!r} are missing: its progress is unknown, start "
                 f"another turn"
             )
-        kept = (
+        kept_segments = (
             self.segments[:-1]
             if self.segments and _is_nothing(self.segments[-1])
             else self.segments
         )
-        history = collapse((*self.request.messages, *kept))
+        history = collapse((*self.request.messages, *kept_segments))
         last = history[-1] if len(history) > len(self.request.messages) else None
         pause = self._pause()
-        if self.outcome is None and (over := _over(last, pause.response)) is not None:
-            return self._answered(history, over)
+        if self.outcome is None and (over := _final_stop(last, pause.response)) is not None:
+            return self._resumption_of_answer(history, over)
         strategy = self._strategy(last, pause.response)
-        repair_calls = self._cut_calls if strategy is Strategy.PROMPT else ()
+        repair_calls = self._truncated_call_names if strategy is Strategy.PROMPT else ()
         if repair_calls:
             strategy, prompt = Strategy.REPAIR, repair_prompt(prompt, repair_calls)
-        if self._entered and self._entered[-1].synthetic:  # it was asked so, and not answered
-            prompt = self._entered[-1].text
-        segments, shown = self.segments, self.segments
-        after = self.request.but(messages=history)
+        if (
+            self._entered_messages and self._entered_messages[-1].synthetic
+        ):  # it was asked so, and not answered
+            prompt = self._entered_messages[-1].text
+        segments, shown_segments = self.segments, self.segments
+        next_request = self.request.but(messages=history)
         pending: tuple[Message, ...] = ()
         if strategy is Strategy.RETRIEVE:
             assert pause.response is not None
             if pause.is_written:  # when the turn ended; it comes again
-                segments, pending = _split_prompts(segments[:-1])
-            asked = (*collapse((*self.request.messages, *segments)), *pending)
-            after = self.request.but(messages=asked, retrieve=pause.response.id)
-            came = () if pause.superseded is None else (record(pause.superseded, ()),)
-            shown = (*segments, *pending, *came)
+                segments, pending = _split_nudges(segments[:-1])
+            messages = (*collapse((*self.request.messages, *segments)), *pending)
+            next_request = self.request.but(messages=messages, retrieve=pause.response.id)
+            superseded_messages = (
+                () if pause.superseded is None else (record(pause.superseded, ()),)
+            )
+            shown_segments = (*segments, *pending, *superseded_messages)
         elif strategy is not None:
             is_begun = last is not None and last.role == "assistant"
-            before = self.request.but(messages=history[:-1] if is_begun else history)
-            cut = _cut(last if is_begun else None, pause.response)
+            base_request = self.request.but(messages=history[:-1] if is_begun else history)
+            truncated = _truncated_response(last if is_begun else None, pause.response)
             format, dialect = formats.format_of(self.began.format), self.began.dialect
-            asks = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
-            after = format.resume(before, cut, prompt=prompt, strategy=asks, dialect=dialect)
-            pending = tuple(
-                message for message in after.messages[len(before.messages) :] if message.synthetic
+            request_strategy = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
+            next_request = format.resume(
+                base_request, truncated, prompt=prompt, strategy=request_strategy, dialect=dialect
             )
-        counters, usage = self._spent
-        answers = collapse(shown)
+            pending = tuple(
+                message
+                for message in next_request.messages[len(base_request.messages) :]
+                if message.synthetic
+            )
+        counters, usage = self._totals
+        answers = collapse(shown_segments)
         answer = answers[-1].text if answers and answers[-1].role == "assistant" else ""
         resumption = Resumption(
             request=self.request,
-            next=after,
+            next=next_request,
             pending=pending,
             strategy=strategy,
             shown=_text(answers),
@@ -425,8 +432,8 @@ class Recovered:
         )
         return resumption.with_fresh_limits() if self.outcome in RESTARTABLE else resumption
 
-    def _answered(self, history: tuple[Message, ...], over: Stop) -> Resumption:
-        counters, usage = self._spent
+    def _resumption_of_answer(self, history: tuple[Message, ...], over: Stop) -> Resumption:
+        counters, usage = self._totals
         answers = collapse(self.segments)
         answer = answers[-1].text if answers and answers[-1].role == "assistant" else ""
         return Resumption(
@@ -436,22 +443,22 @@ class Recovered:
         )  # fmt: skip
 
     def _pause(self) -> _Pause:
-        """The pause that the turn stands in.
+        """Return the pause that the turn is in.
 
-        A call that was lost leaves it as it was, unless something of it stays.
+        A lost call does not change it, unless a part of its response is kept.
         """
         pause = _Pause(self.began.paused, None)
         if pause.is_fetched:
             pause.superseded = self.began.paused
-        heard: ChatResponse | None = None
+        last_response: ChatResponse | None = None
         for entry in self.entries:
             response, message = entry.response, entry.message
             if response is not None:
                 is_lost = entry.raised is not None or response.stop.reason is StopReason.MISSING
-                heard = None if is_lost else response
+                last_response = None if is_lost else response
                 is_paused = not is_lost and response.stop.reason is StopReason.PAUSED
-                if is_paused and response.stop.resume not in _KEEPING:
-                    pause = _Pause(heard, pause.superseded)
+                if is_paused and response.stop.resume not in _APPENDING_PAUSES:
+                    pause = _Pause(last_response, pause.superseded)
                 if pause.is_fetched and (
                     pause.superseded is None or len(pause.superseded.text) <= len(response.text)
                 ):
@@ -461,11 +468,11 @@ class Recovered:
                 and message.role == "assistant"
                 and (pause.is_fetched or not _is_nothing(message))
             ):
-                if pause.is_fetched and (heard is None or heard is pause.response):
+                if pause.is_fetched and (last_response is None or last_response is pause.response):
                     pause.is_written = True
                 else:
                     pause = _Pause(
-                        heard if message.stop_reason is StopReason.PAUSED else None, None
+                        last_response if message.stop_reason is StopReason.PAUSED else None, None
                     )
         return pause
 
@@ -479,15 +486,15 @@ class Recovered:
         )
         if self.outcome is not None and self.outcome not in RESUMABLE:
             raise over
-        if paused is not None and paused.stop.resume not in RESUMING:
+        if paused is not None and paused.stop.resume not in RESUME_STRATEGIES:
             raise over
         if paused is not None and paused.stop.resume is not Resume.RESEND_UNCHANGED:
-            return RESUMING[paused.stop.resume]
+            return RESUME_STRATEGIES[paused.stop.resume]
         if last is None or last.role != "assistant":
             return None
         if last.stop_reason is StopReason.PAUSED:
             return Strategy.RESEND
-        if last.stop_reason not in _CUT:
+        if last.stop_reason not in _UNFINISHED_REASONS:
             raise over
         return Strategy.PROMPT
 
@@ -497,9 +504,9 @@ class _Pause:
     """The pause that a turn stopped in.
 
     Attributes:
-        response: what paused it; None where it is not.
-        superseded: the longest of what has come of a response that is to be fetched as a whole.
-        is_written: that is the turn's last message.
+        response: the paused response; None if the turn is not paused.
+        superseded: the longest version so far of a response that is fetched completely.
+        is_written: it is the turn's last message.
     """
 
     response: ChatResponse | None
@@ -512,21 +519,21 @@ class _Pause:
         return self.response is not None and self.response.stop.resume is Resume.RETRIEVE_SAME_ID
 
 
-def _over(last: Message | None, paused: ChatResponse | None) -> Stop | None:
+def _final_stop(last: Message | None, paused: ChatResponse | None) -> Stop | None:
     """Return why the last response stopped if nothing is left to ask for; else None."""
     if paused is not None:
-        return paused.stop if paused.stop.resume not in RESUMING else None
+        return paused.stop if paused.stop.resume not in RESUME_STRATEGIES else None
     if (
         last is None
         or last.role != "assistant"
-        or last.stop_reason in _CUT
+        or last.stop_reason in _UNFINISHED_REASONS
         or last.stop_reason is StopReason.PAUSED
     ):
         return None
     return Stop(last.stop_reason or StopReason.UNKNOWN, last.finish_reason)
 
 
-def _cut(last: Message | None, paused: ChatResponse | None) -> ChatResponse:
+def _truncated_response(last: Message | None, paused: ChatResponse | None) -> ChatResponse:
     """Return the turn's last answer, its segments merged, as the response to be continued."""
     if paused is not None:
         return (
@@ -550,45 +557,44 @@ def _is_nothing(answer: Message | ChatResponse) -> bool:
     )
 
 
-def _split_prompts(
+def _split_nudges(
     messages: tuple[Message, ...],
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """The messages, and the nudges at their end."""
-    kept = len(messages)
-    while kept and messages[kept - 1].synthetic:
-        kept -= 1
-    return messages[:kept], messages[kept:]
+    """Split messages into those before the nudges at their end, and these nudges."""
+    size = len(messages)
+    while size and messages[size - 1].synthetic:
+        size -= 1
+    return messages[:size], messages[size:]
 
 
 def _text(messages: Iterable[Message]) -> str:
     return "".join(message.text for message in messages if message.role == "assistant")
 
 
-def _answered(messages: Iterable[Message]) -> list[Message]:
-    """The messages, and an error for each call that has no result."""
+def _with_missing_results(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages with an error result for each call that has no result."""
     answered: list[Message] = []
-    waiting: list[str | None] = []
+    pending_ids: list[str | None] = []
     for message in (*messages, None):
         if message is not None and message.role == "tool":
-            waiting = [id_ for id_ in waiting if id_ != message.tool_call_id]
+            pending_ids = [id_ for id_ in pending_ids if id_ != message.tool_call_id]
         else:
-            lost = (
+            results = (
                 Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True)
-                for id_ in waiting
+                for id_ in pending_ids
             )
-            answered.extend(lost)
-            waiting = [] if message is None else [call.id for call in message.tool_calls]
+            answered.extend(results)
+            pending_ids = [] if message is None else [call.id for call in message.tool_calls]
         if message is not None:
             answered.append(message)
     return answered
 
 
 def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
-    """The turns of a transcript, in the order in which they began. It may still be written to.
+    """Return the turns of a transcript, in the order of their starts. It may still be written to.
 
-    A last line that was not written whole is passed over. Any other line that cannot be read is
-    passed over too, and reported by its number as a warning of the logger `endturn`; a turn that
-    misses it is `damaged`.
+    An incomplete last line is skipped. Any other line that cannot be read is skipped too, and
+    logged by its number as a warning of the logger `endturn`; its turn is `damaged`.
 
     Args:
         turn_id: the turns of this id only (the host's own ids may repeat).
@@ -618,16 +624,18 @@ def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
                             number, str(path),
                         )  # fmt: skip
     except OSError as error:
-        raise UsageError(f"the transcript {str(path)!r} cannot be read: {_why(error)}") from None
+        raise UsageError(
+            f"the transcript {str(path)!r} cannot be read: {_cause_of(error)}"
+        ) from None
     return [
-        _recovered(lines, continued=id(lines) in continued)
+        _recover_turn(lines, continued=id(lines) in continued)
         for lines in turns
         if turn_id in (None, lines[0].turn)
     ]
 
 
-def _recovered(lines: Sequence[_Line], *, continued: bool) -> Recovered:
-    """A turn by its lines. What follows a hole is not trusted, but how it ended is."""
+def _recover_turn(lines: Sequence[_Line], *, continued: bool) -> Recovered:
+    """Return a turn by its lines. After a missing line only the outcome is used."""
     began, outcome, damaged = lines[0].began, None, False
     assert began is not None
     entries: list[TranscriptEntry] = []
@@ -658,8 +666,7 @@ def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
         answer = next(answers, None)
         if answer is None:
             raise UsageError(
-                f"the turn {turn.turn_id!r} made no further call: give its request, "
-                f"policy and tools"
+                f"the turn {turn.turn_id!r} made no further call: use its request, policy and tools"
             )
         if isinstance(answer, Exception):
             raise answer

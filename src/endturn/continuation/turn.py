@@ -28,13 +28,13 @@ from endturn.continuation import machine, result, termination
 from endturn.continuation.answer_text import NO_LIMIT, IncomingResponse
 from endturn.continuation.continuation_request import (
     announce,
+    cancel_prefill,
     follow_up,
     is_prefill_refused,
     resumption_after,
-    withdraw_prefill,
 )
 from endturn.continuation.evaluation import evaluate
-from endturn.continuation.history import joined, without_empty
+from endturn.continuation.history import join_messages, without_empty
 from endturn.continuation.machine import FINAL, Signal, State
 from endturn.continuation.phases import (
     PHASES,
@@ -147,7 +147,7 @@ def _already_answered(state: TurnState, first: Requesting, stop: Stop) -> Ended:
 
 
 def _decide(state: TurnState) -> Generator[result.Effect, result.Reply, Decision]:
-    """Do what the phase calls for, and return what follows."""
+    """Act by the phase, and return the decision."""
     match state.phase:
         case Requesting() as call:
             return (yield from _request(state, call))
@@ -182,7 +182,7 @@ def _request(
     if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and superseded is not None:
         # it comes again, or another in its place, and was counted
         room += len(superseded.response.text)
-    hold = termination.TRIVIAL_BELOW if state.may_be_trivial(strategy) else 0
+    hold = termination.MIN_ANSWER_CHARS if state.may_be_trivial(strategy) else 0
     yield from record.text.begin(room=room, hold=NO_LIMIT if terms.holds_json else hold)
     terms.turn.last_usage = None
     call = replace(call, unrecorded=record.write_nudges(call.unrecorded))
@@ -199,14 +199,14 @@ def _request(
             latest, response=latest.response.but(stop=stop), error=error
         )
     if is_prefill_refused(call, error):
-        return Signal.PREFILL_REFUSED, withdraw_prefill(state, call)
+        return Signal.PREFILL_REFUSED, cancel_prefill(state, call)
     if record.counters.calls == 1 and not latest.response.text:
         raise error
     return Signal.FAILED, _failed(state, latest, Signal.FAILED, error)
 
 
 def _receive(state: TurnState, receiving: Receiving, error: Exception | None = None) -> Responded:
-    """Return what the call that is out has come to, with what was raised beside it."""
+    """Return the response of the running call, with the exception that it raised."""
     incoming = receiving.incoming
     assert incoming.response is not None
     state.record.write(response=incoming.response, raised=error)
@@ -219,7 +219,7 @@ def _receive(state: TurnState, receiving: Receiving, error: Exception | None = N
 def _failed(
     state: TurnState, latest: Responded, signal: Signal, error: BaseException | None
 ) -> Ended:
-    """Return the end of a turn whose last call failed, with what is worth keeping of it."""
+    """Return the end of a turn whose last call failed, with the usable part of its response."""
     call, response = latest.call, latest.response
     count_unevaluated(state, latest)
     if isinstance(error, ProviderError) and error.retryable:
@@ -274,9 +274,11 @@ def _dispatch(
     else:
         yield from _show_calls(verdict.calls)
         for call in verdict.calls:  # an id is in a batch once
-            ran = yield result.RunTool(call)
-            assert isinstance(ran, result.ToolRan)
-            dispatching = _with_result(state, dispatching, call, ran.content, is_error=ran.is_error)
+            tool_result = yield result.RunTool(call)
+            assert isinstance(tool_result, result.ToolRan)
+            dispatching = _with_result(
+                state, dispatching, call, tool_result.content, is_error=tool_result.is_error
+            )
     return _after_dispatch(state, dispatching)
 
 
@@ -308,7 +310,7 @@ def _after_dispatch(state: TurnState, dispatching: Dispatching) -> Decision:
     failed = {message.tool_call_id for message in dispatching.results if message.is_error}
     calls = verdict.calls if isinstance(verdict, Run) else ()
     signal = Signal.FINISHED
-    finish = termination.signalled((call for call in calls if call.id not in failed), mode)
+    finish = termination.first_finish((call for call in calls if call.id not in failed), mode)
     # A model whose call of the tool that ends the turn failed learns why, and tries again: it is
     # not guarded.
     names = [call.name for call in latest.response.tool_calls if call.id in failed]
@@ -334,14 +336,17 @@ def _end_batch(state: TurnState, dispatching: Dispatching, *, is_last: bool = Fa
     Args:
         state: the turn.
         dispatching: the calls, all of them with their results.
-        is_last: the call is not made: what was said with the tool calls stays the answer.
+        is_last: the call is not made: the text with the tool calls stays the answer.
     """
     terms, record, latest = state.terms, state.record, dispatching.latest
-    sent, answer = latest.call.request.messages, record.segments[-1]
+    messages_before, answer = latest.call.request.messages, record.segments[-1]
     # it refuses two answers in a row
     if latest.call.strategy is Strategy.PREFILL and terms.setup.format.one_message:
-        sent, answer = sent[:-1], joined(sent[-1], answer, prefilled=True)
-    messages = (*sent, answer, *dispatching.results)
+        messages_before, answer = (
+            messages_before[:-1],
+            join_messages(messages_before[-1], answer, prefilled=True),
+        )
+    messages = (*messages_before, answer, *dispatching.results)
     record.segments += dispatching.results
     if not is_last:
         record.text.begin_answer()
@@ -373,8 +378,8 @@ def _guarded(state: TurnState, dispatching: Dispatching) -> Finish | None:
 
 def interrupt(state: TurnState, error: BaseException | None) -> result.TurnResult:
     """End a turn whose driver was stopped or cannot go on, in any phase. Returns the result."""
-    stood, ended = state.machine.state, _interrupted(state)
-    if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
+    state_before, ended = state.machine.state, _interrupted(state)
+    if (state_before, Signal.INTERRUPTED) in machine.TRANSITIONS:
         state.machine.on(Signal.INTERRUPTED)
     if isinstance(error, Exception):
         ended = replace(ended, outcome=TurnOutcome.PROVIDER_ERROR, error=error)
@@ -408,9 +413,9 @@ def _interrupted(state: TurnState) -> Ended:
                 if isinstance(verdict, Answer)
                 else [(call, _STOPPED) for call in verdict.calls]
             )
-            done = {message.tool_call_id for message in dispatching.results}
+            answered_ids = {message.tool_call_id for message in dispatching.results}
             for call, error in errors:
-                if call.id not in done:
+                if call.id not in answered_ids:
                     dispatching = _with_result(state, dispatching, call, error, is_error=True)
             following = _end_batch(state, dispatching)
             return Ended.after(latest, cancelled, resumption=state.resumption(following))

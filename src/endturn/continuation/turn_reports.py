@@ -16,7 +16,7 @@ from endturn.calls import (
     plausible,
 )
 from endturn.continuation import result
-from endturn.continuation.limits import COUNTED, measured
+from endturn.continuation.limits import BUDGETED_STRATEGIES, measure_usage
 from endturn.continuation.machine import Signal
 from endturn.continuation.phases import Requesting, Responded
 from endturn.continuation.tool_gate import Run, Verdict
@@ -33,11 +33,11 @@ def count_response(state: TurnState, latest: Responded, signal: Signal, added: s
     request = call.request
     if request.max_tokens is None:
         request = request.but(max_tokens=terms.output_limit)
-    usage, estimate = measured(response, request)
+    usage, estimate = measure_usage(response, request)
     record.add_usage(usage)
     terms.turn.estimated = terms.turn.estimated or estimate is not None
-    _tally_unseen(state, call, usage)
-    if call.strategy in COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
+    _add_unrecorded_usage(state, call, usage)
+    if call.strategy in BUDGETED_STRATEGIES or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
         counters = record.counters
         counters.ceiling = counters.ceiling or terms.output_limit or usage.output_tokens or None
         counters.tokens += usage.output_tokens or 0
@@ -49,10 +49,10 @@ def count_unevaluated(state: TurnState, latest: Responded) -> None:
     usage = plausible(_reported_usage(state.terms.turn, latest.response))
     if usage is not None:
         state.record.add_usage(usage)
-        _tally_unseen(state, latest.call, usage)
+        _add_unrecorded_usage(state, latest.call, usage)
 
 
-def _tally_unseen(state: TurnState, call: Requesting, usage: Usage) -> None:
+def _add_unrecorded_usage(state: TurnState, call: Requesting, usage: Usage) -> None:
     """Add the tokens that the call's record lacks to the turn's tally.
 
     So the result, the turn's span and the metrics agree.
@@ -65,18 +65,20 @@ def _tally_unseen(state: TurnState, call: Requesting, usage: Usage) -> None:
         return
     turn.input_tokens += input_tokens or 0
     turn.output_tokens += output_tokens or 0
-    unseen = Usage(input_tokens, output_tokens, estimated=usage.estimated)
-    state.terms.emit(UsageEstimated, usage=unseen, continues=call.strategy is not None)
+    unrecorded_usage = Usage(input_tokens, output_tokens, estimated=usage.estimated)
+    state.terms.emit(UsageEstimated, usage=unrecorded_usage, continues=call.strategy is not None)
 
 
 def report_calls(
     state: TurnState, latest: Responded, signal: Signal, verdict: Verdict | None
 ) -> None:
-    """Announce how a repair went, and which calls are not run."""
+    """Announce the result of a repair, and the calls that are not run."""
     response, call, record = latest.response, latest.call, state.record
     is_repair = call.strategy is Strategy.REPAIR
     if is_repair:
-        missing = Counter(call.repair_calls) - Counter(each.name for each in response.tool_calls)
+        missing = Counter(call.repair_calls) - Counter(
+            tool_call.name for tool_call in response.tool_calls
+        )
         if isinstance(verdict, Run) and missing:
             record.repair_notice = result.NOT_ALL_CALLS
             names = (
@@ -93,9 +95,9 @@ def report_calls(
         record.repair_notice = None
     blocked: Sequence[ToolCall] = response.tool_calls
     if isinstance(verdict, Run):  # of a cut response those run that arrived; see `any_parsed`
-        run_ids = {each.id for each in verdict.calls}
+        run_ids = {tool_call.id for tool_call in verdict.calls}
         blocked, reason = (
-            [each for each in response.tool_calls if each.id not in run_ids],
+            [tool_call for tool_call in response.tool_calls if tool_call.id not in run_ids],
             "truncated",
         )
     elif is_repair and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED):
@@ -103,7 +105,9 @@ def report_calls(
     else:
         reason = "not_a_tool_call" if verdict is None else verdict.reason
     if blocked:
-        state.terms.emit(DispatchBlocked, reason=reason, names=tuple(each.name for each in blocked))
+        state.terms.emit(
+            DispatchBlocked, reason=reason, names=tuple(tool_call.name for tool_call in blocked)
+        )
 
 
 def report_repair(
@@ -121,5 +125,5 @@ def _reported_usage(turn: Turn, response: ChatResponse) -> Usage | None:
     usage, recorded = response.usage, turn.last_usage
     if usage is None or recorded is None:
         return usage or recorded
-    values = {each.name: getattr(recorded, each.name) for each in fields(recorded)}
+    values = {field.name: getattr(recorded, field.name) for field in fields(recorded)}
     return replace(usage, **{name: value for name, value in values.items() if value is not None})

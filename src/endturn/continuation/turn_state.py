@@ -93,14 +93,14 @@ class Terms:
     Attributes:
         setup: the controller's settings. policy: the one among them.
         turn: the turn as it is announced.
-        request: what the host asked for.
+        request: the host's request.
         base: the same request with each answer of its history as one message and without nudges;
             every call starts from it.
         capability: what the model accepts.
         tools: the tools that the request declares, by name.
         output_limit: the request's limit of output tokens.
         is_json: the answer is to be JSON.
-        holds_json: such an answer is not given out before it is known to be JSON.
+        holds_json: such an answer is held back until it is known to be JSON.
         offers_end: a tool that ends the turn is declared.
         elapsed: returns the seconds since the turn began.
         continues: as in Resumption.
@@ -195,9 +195,10 @@ class TurnRecord:
         segments: the turn's messages.
         usage: the sum over its calls.
         counters: what counts against its limits.
-        text: what was given out, and the answer that is being written.
-        repair_notice: what the user learns of tool calls that were requested again and not made.
-        is_observed: somebody receives the entries.
+        text: the shown text, and the answer in progress.
+        repair_notice: the notice to the user about tool calls that were requested again and not
+            made.
+        is_observed: there is an observer.
     """
 
     __slots__ = (
@@ -247,7 +248,7 @@ class TurnRecord:
     ) -> Unrecorded:
         """Record a response after the nudges that it answers, and return what is unrecorded then.
 
-        A response that says nothing does not replace a discarded one that said something.
+        A response without content does not replace a discarded one that has some.
 
         Args:
             unrecorded: what was unrecorded before.
@@ -295,9 +296,8 @@ class TurnState:
     Attributes:
         terms: what holds for all of it.
         record: what it has accumulated.
-        limits: says whether another call is allowed.
-        guard: recognises the end of a turn that a tool should end; None where no such tool is
-            offered.
+        limits: the limits of further calls.
+        guard: recognises the end of a turn that a tool should end; None if no such tool is offered.
         dispatched: the tool calls that were run.
         machine: the place in the table of states.
         phase: the values that belong to that place.

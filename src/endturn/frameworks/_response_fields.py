@@ -51,8 +51,8 @@ def reject_plain_value(reader: str, expected: str, value: Any) -> None:
         UsageError: the value is text, a number, a list or None.
     """
     if value is None or isinstance(value, PLAIN):
-        kind = type(value).__name__
-        raise UsageError(f"{reader}() reads {expected}, not {kind} {value!r:.40}")
+        type_name = type(value).__name__
+        raise UsageError(f"{reader}() reads {expected}, not {type_name} {value!r:.40}")
 
 
 def unsupported(reader: str, expected: str, value: Any) -> UsageError:
@@ -60,9 +60,9 @@ def unsupported(reader: str, expected: str, value: Any) -> UsageError:
 
     The message names the class, or the keys of a mapping, never their values: they may be content.
     """
-    kind = type(value).__name__
+    description = type(value).__name__
     if isinstance(value, Mapping):
-        kind = f"a mapping with {sorted(map(str, value))[:5]}"
+        description = f"a mapping with {sorted(map(str, value))[:5]}"
     elif isinstance(value, PLAIN):
-        kind = f"{kind} {value!r:.40}"
-    return UsageError(f"{reader}() reads {expected}, not {kind}")
+        description = f"{description} {value!r:.40}"
+    return UsageError(f"{reader}() reads {expected}, not {description}")

@@ -1,4 +1,4 @@
-"""Find the response that an SDK or a framework raised an exception over, and why it stopped."""
+"""Find the response that an exception of an SDK or a framework is about, and its stop reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from endturn.providers import answer_in
 from endturn.vocabulary import COMPATIBLE, Stop, StopReason
 
 MAX_DEPTH: Final = 5
-"""How many exceptions behind the one that was raised are read."""
+"""The number of underlying exceptions that are read."""
 
 _BY_PACKAGE: Final[Mapping[str, Mapping[str, StopReason]]] = {
     "langchain_core": langchain_response.EXCEPTIONS,
@@ -52,7 +52,7 @@ _FORMAT_BY_FIELD: Final[Mapping[str, str]] = {
 
 
 def of_exception(error: BaseException) -> ResponseSummary | None:
-    """Return what an exception says of the response that it hides; None if it hides none.
+    """Return the summary of the response that an exception is about; None if there is none.
 
     The first of these that exists: the response that the exception keeps, with usage; the stop
     reason that an error response describes ("context length exceeded"); the stop reason that the
@@ -63,8 +63,8 @@ def of_exception(error: BaseException) -> ResponseSummary | None:
         UsageError: the value is no exception.
     """
     if not isinstance(error, BaseException):
-        kind = type(error).__name__
-        raise UsageError(f"of_exception() reads an exception, not {kind} {error!r:.40}")
+        type_name = type(error).__name__
+        raise UsageError(f"of_exception() reads an exception, not {type_name} {error!r:.40}")
     for link in _chain(error):
         with suppress(Exception):  # attributes of unknown classes may be properties that raise
             summary = _summarize(link)
@@ -80,10 +80,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         if link is None:
             return
         yield link
-        link = _behind(link)
+        link = _underlying_error(link)
 
 
-def _behind(error: BaseException) -> BaseException | None:
+def _underlying_error(error: BaseException) -> BaseException | None:
     if isinstance(error, BaseExceptionGroup):
         return error.exceptions[-1]
     context = None if error.__suppress_context__ else error.__context__
@@ -91,7 +91,7 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def _summarize(error: BaseException) -> ResponseSummary | None:
-    """Return what one exception says, without those behind it."""
+    """Return the summary of one exception, without those behind it."""
     stop = getattr(error, "stop", None)
     if isinstance(stop, Stop):  # our own ProviderError
         return ResponseSummary(ResponseFacts(stop=stop))
@@ -115,23 +115,23 @@ def _summarize(error: BaseException) -> ResponseSummary | None:
     return None if reason is None else sdk_exceptions.summarize_exception(error, reason)
 
 
-def _package(kind: type) -> str:
+def _package(error_class: type) -> str:
     """Return the top-level package of a class."""
-    return kind.__module__.partition(".")[0]
+    return error_class.__module__.partition(".")[0]
 
 
-def _reason_of_class(kind: type) -> StopReason | None:
+def _reason_of_class(error_class: type) -> StopReason | None:
     """Return the stop reason that an exception class or one of its base classes stands for."""
-    bases = ((_package(base), base.__name__) for base in kind.__mro__)
+    bases = ((_package(base), base.__name__) for base in error_class.__mro__)
     return next((REASON_BY_CLASS[base] for base in bases if base in REASON_BY_CLASS), None)
 
 
 def _stop_in_error_response(error: BaseException) -> Stop | None:
     """Return the stop that the provider's error response describes; None if there is no such."""
-    answer = answer_in(error)
-    if answer is None or answer.is_unread:
+    response = answer_in(error)
+    if response is None or response.is_unread:
         return None
-    return error_of(answer.status, answer.headers, answer.content, ctx=Context()).stop
+    return error_of(response.status, response.headers, response.content, ctx=Context()).stop
 
 
 def summarize_response(response: Any) -> ResponseSummary | None:

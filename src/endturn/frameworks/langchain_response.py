@@ -1,4 +1,4 @@
-"""LangChain: where its integrations keep the stop reason of a response."""
+"""LangChain: the places in which its integrations keep the stop reason of a response."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     Raises:
         UsageError: the value is no response of LangChain, or a state without one.
     """
-    response = _checked(answer)
+    response = _require_response(answer)
     generation = _first_generation(response)
     message = member(generation, "message") or generation
     reason = _stop_reason(response, generation)
@@ -79,7 +79,7 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
 # --- What is a response -----------------------------------------------------------------------
 
 
-def _checked(answer: Any) -> Any:
+def _require_response(answer: Any) -> Any:
     """Return the response, or the last AI message of a graph's state; raise for anything else."""
     reject_plain_value("langchain", _EXPECTED, answer)
     if text(member(answer, "type")).lower().removesuffix("messagechunk") in _OTHER_MESSAGES:
@@ -110,8 +110,8 @@ def _last_ai_message(history: list[Any] | tuple[Any, ...]) -> Any:
     for message in reversed(history):
         if member(message, "type") in ("ai", "AIMessageChunk"):
             return message
-    found = f"this state has no AI message among its {len(history)}"
-    raise UsageError(f"langchain() reads {_EXPECTED}; {found}")
+    problem = f"this state has no AI message among its {len(history)}"
+    raise UsageError(f"langchain() reads {_EXPECTED}; {problem}")
 
 
 def _first_generation(response: Any) -> Any:
@@ -125,7 +125,7 @@ def _first_generation(response: Any) -> Any:
 
 
 class _Reason(NamedTuple):
-    """The stop reason as the provider wrote it, its row, and a detail beside it."""
+    """The stop reason as the provider wrote it, its row, and a detail."""
 
     raw: object
     row: Row | None = None
@@ -199,7 +199,7 @@ def _blocked_prompt(metadata: Any) -> _Reason | None:
     return _Reason(block_reason, BLOCKED_PROMPT) if block_reason else None
 
 
-# --- What else a message says -----------------------------------------------------------------
+# --- Other fields of a message ----------------------------------------------------------------
 
 
 def _is_unfinished_stream(message: Any) -> bool:

@@ -1,4 +1,4 @@
-"""LiteLLM: where it keeps the stop reason of a response, and what its exceptions stand for."""
+"""LiteLLM: the stop reason of a response, and those that its exceptions stand for."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ def _reason_and_row(native: object, word: object) -> tuple[object, Row | None]:
     row = find_provider_row(native, (REASONS["litellm"],))
     row = restrict_resume(row, allowed=(Resume.PROMPT, Resume.REPAIR))
     if raw_text(native) is not None and row is None:
-        return native, None  # LiteLLM's word for an unknown value is `stop`, which says nothing.
+        return native, None  # LiteLLM's word for an unknown value is `stop`: no information.
     return choose_reason(native, row, word, find_provider_row(word, (REASONS["litellm"],)))

@@ -1,7 +1,4 @@
-"""Every stop reason of every API in one table.
-
-What `endturn reasons` prints and `endturn.normalize` looks up.
-"""
+"""Every stop reason of every API in one table, for `endturn reasons` and `endturn.normalize`."""
 
 from __future__ import annotations
 
@@ -55,16 +52,16 @@ class Entry:
 
     @property
     def normalized(self) -> str:
-        """Our word for it; "skip" where the value says that the response is still being made."""
+        """The normalised reason; "skip" if the value means that the response is in progress."""
         return self.row.reason.value if self.row.terminal else "skip"
 
     @property
     def truncated(self) -> bool:
-        """Whether a response that ends so was cut off."""
+        """True if a response with this value is truncated."""
         return self.row.terminal and self.row.reason in TRUNCATED
 
     def as_json(self) -> dict[str, str]:
-        """The entry with its members' names and spelling as in the printed table."""
+        """Return the entry with the names and spelling of the printed table."""
         return {
             "api": self.api.name,
             "raw": self.raw,
@@ -78,9 +75,9 @@ class Entry:
 
 def _meanings(kind: str) -> dict[str, str]:
     return {
-        word: says
-        for _, (of, word, says) in lines(shipped(), "meanings.tsv", range(3, 4))
-        if of == kind
+        word: meaning
+        for _, (word_kind, word, meaning) in lines(shipped(), "meanings.tsv", range(3, 4))
+        if word_kind == kind
     }
 
 
@@ -94,36 +91,36 @@ RESUMES: Final[Mapping[Resume, str]] = {
 
 @cache
 def table() -> tuple[Entry, ...]:
-    """Every entry, by API in the order of the formats, then of the frameworks."""
-    found: dict[tuple[str, str], Entry] = {}
-    for entry in (*_of_formats(), *_of_frameworks()):
+    """Return every entry, by API in the order of the formats, then of the frameworks."""
+    entries: dict[tuple[str, str], Entry] = {}
+    for entry in (*_format_entries(), *_framework_entries()):
         key = (entry.api.name, entry.raw)
-        known = found.get(key)
+        earlier = entries.get(key)
         # LiteLLM's proxy and its library are one API.
-        found[key] = (
+        entries[key] = (
             entry
-            if known is None
-            else Entry(known.api, known.raw, known.row, known.formats + entry.formats)
+            if earlier is None
+            else Entry(earlier.api, earlier.raw, earlier.row, earlier.formats + entry.formats)
         )
-    apis = dict.fromkeys(name for name, _ in found)
-    return tuple(entry for api in apis for (name, _), entry in found.items() if name == api)
+    apis = dict.fromkeys(name for name, _ in entries)
+    return tuple(entry for api in apis for (name, _), entry in entries.items() if name == api)
 
 
-def _of_formats() -> Iterator[Entry]:
+def _format_entries() -> Iterator[Entry]:
     for name in FORMATS:
         for dialect, api in apis_of(name).items():
             for raw, row in format_of(name).reasons[dialect].items():
                 yield Entry(api, raw, row, ((name, dialect),))
 
 
-def _of_frameworks() -> Iterator[Entry]:
+def _framework_entries() -> Iterator[Entry]:
     for framework, api in apis_of("frameworks").items():
         for raw, row in REASONS[framework].items():
             yield Entry(api, raw, row)
 
 
 def explain(raw: str, provider: str | None = None) -> tuple[Entry, ...]:
-    """The entries of a raw value, whatever its case; those of one provider, where one is named.
+    """Return the entries of a raw value, whatever its case; optionally those of one provider.
 
     Args:
         raw: as the provider sends it. Of a joined value a part is enough: "steered",
@@ -136,54 +133,60 @@ def explain(raw: str, provider: str | None = None) -> tuple[Entry, ...]:
     """
     if not isinstance(raw, str):
         hint = (
-            ": where no reason arrived there is no raw value, and the stop is `missing`"
+            ": a response without a reason has no raw value, and its stop is `missing`"
             if raw is None
             else ""
         )
         raise UsageError(f"a raw value must be text, not {raw!r}{hint}")
-    known = [entry for entry in table() if provider is None or is_of(entry, provider)]
-    for find in (find_word, find_row):  # the whole value before its parts
-        if exact := tuple(
-            entry for entry in known if find(raw, {entry.raw: entry.row}) is not None
+    entries = [entry for entry in table() if provider is None or is_of(entry, provider)]
+    for find_match in (find_word, find_row):  # the whole value before its parts
+        if matches := tuple(
+            entry for entry in entries if find_match(raw, {entry.raw: entry.row}) is not None
         ):
-            return exact
+            return matches
     part = raw.strip().lower()
     parts = tuple(
-        entry for entry in known if part and part in entry.raw.lower().replace("(", ":").split(":")
+        entry
+        for entry in entries
+        if part and part in entry.raw.lower().replace("(", ":").split(":")
     )
     return parts or (of_error(raw) if part and provider is None else ())
 
 
-_SEGMENT: Final = {"aws.bedrock": "bedrock", "gcp.gemini": "google", "gcp.vertex_ai": "google"}
-"""What the names of a provider's APIs begin with, where that is not in its own name."""
+_API_SEGMENTS: Final = {"aws.bedrock": "bedrock", "gcp.gemini": "google", "gcp.vertex_ai": "google"}
+"""The segment of a provider's API names, if it is not the provider's own name."""
 
 
-def _named(provider: str) -> str:
-    """A provider's name, by what frameworks call it.
+def _canonical_provider(provider: str) -> str:
+    """Return a provider's name for a framework's spelling of it.
 
-    That of an API or a format stays, "bedrock.converse" for one.
+    The name of an API or a format stays, such as "bedrock.converse".
     """
-    asked = provider.strip().lower()
-    if asked in FORMATS:
-        return asked
-    spelled = asked.replace("-", "_")
-    known = ALIASES.get(spelled, spelled)
-    return known if known in PROVIDERS else asked
+    name = provider.strip().lower()
+    if name in FORMATS:
+        return name
+    spelling = name.replace("-", "_")
+    canonical = ALIASES.get(spelling, spelling)
+    return canonical if canonical in PROVIDERS else name
 
 
 def is_of(entry: Entry, provider: str) -> bool:
-    """Whether an entry is of the provider, API or format of that name."""
-    asked, known, api = provider.strip().lower(), _named(provider), entry.api.name.lower()
-    if asked == api or _SEGMENT.get(known, asked) in re.split(r"[.()]", api):
+    """Return whether an entry belongs to the provider, API or format of that name."""
+    name, provider_name, api = (
+        provider.strip().lower(),
+        _canonical_provider(provider),
+        entry.api.name.lower(),
+    )
+    if name == api or _API_SEGMENTS.get(provider_name, name) in re.split(r"[.()]", api):
         return True
-    if known not in PROVIDERS:
-        return any(asked == speaks for speaks, _ in entry.formats)
+    if provider_name not in PROVIDERS:
+        return any(name == format_name for format_name, _ in entry.formats)
     # A client of the provider may meet it; one that imitates a format may use any of its words.
-    format_ = PROVIDERS[known].format
-    dialect = dialect_in(format_of(format_), known)
+    format_ = PROVIDERS[provider_name].format
+    dialect = dialect_in(format_of(format_), provider_name)
     return any(
-        speaks == asked or (speaks == format_ and dialect in (whose, COMPATIBLE))
-        for speaks, whose in entry.formats
+        format_name == name or (format_name == format_ and dialect in (dialect_name, COMPATIBLE))
+        for format_name, dialect_name in entry.formats
     )
 
 
@@ -192,64 +195,64 @@ def normalize(
     *,
     provider: str | None = None,
     format: str | None = None,
-    **known: Unpack[StopFacts],
+    **facts: Unpack[StopFacts],
 ) -> Stop:
-    """The Stop of a provider's stop reason: for a provider function of your own.
+    """Return the Stop of a provider's stop reason: for a provider function of your own.
 
-    Without `provider` and `format`, the value is read as a server of OpenAI's chat format may say
-    it: `length`, `stop`, and what gateways pass on of others (`max_tokens`, `MAX_TOKENS`).
+    Without `provider` and `format`, the value is read as that of a server of OpenAI's chat format:
+    `length`, `stop`, and the values of others that gateways pass on (`max_tokens`, `MAX_TOKENS`).
 
     Args:
         raw: as the provider sends it: text, enum member, mapping, object or None.
-        provider: whose value it is, as `endturn explain --provider` takes it: "anthropic",
+        provider: the provider or API, as `endturn explain --provider` takes it: "anthropic",
             "openai.responses".
-        format: the format that it comes in: "anthropic", "openai_responses".
-        terminal_seen: the answer is whole: a body that parsed, a stream that came to its end.
-        calls: how many tool calls the answer holds that you are to run.
+        format: the format of the response: "anthropic", "openai_responses".
+        terminal_seen: the response is complete: a body that parsed, a stream that reached its end.
+        calls: the number of tool calls in the response that you have to run.
         calls_closed: every one of them is complete.
         output_tokens, prompt_tokens: as the provider reports them.
         maximum: the request's limit of output tokens.
-        window: the model's context window, where you know it.
-        refused: the answer is a refusal, whatever the reason says.
-        detail: what the reason does not say.
+        window: the model's context window, if known.
+        refused: the response is a refusal, whatever its reason.
+        detail: a detail that the reason does not contain.
 
     Returns:
-        `missing` where there is no value, `unknown` where the value is in no table; never
-        `end_turn` by default.
+        `missing` if there is no value, `unknown` if the value is in no table; never `end_turn` by
+        default.
 
     Raises:
         UsageError: no such provider or format is known.
     """
-    return find_stop(raw, _rows(provider, format), **known)
+    return find_stop(raw, _rows(provider, format), **facts)
 
 
 @cache
 def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
-    """The table of a provider and a format.
+    """Return the table of a provider and a format.
 
-    Of a joined value ("incomplete:steered") its last part is enough.
+    The last part of a joined value ("incomplete:steered") is a key too.
     """
     name = format_ or "openai_chat"
     fallback = rows = format_of(name).rows(Context(COMPATIBLE))
     if provider is not None:
-        found = [entry for entry in table() if is_of(entry, provider)]
-        if not found and format_ is None:
+        entries = [entry for entry in table() if is_of(entry, provider)]
+        if not entries and format_ is None:
             raise UsageError(
-                f"unknown provider or API {provider!r}: give the format of its answers instead, "
+                f"unknown provider or API {provider!r}: give the format of its responses instead, "
                 f"format='openai_chat', or one of these: {', '.join(PROVIDERS)}"
             )
-        spoken = (
+        format_entries = (
             entry
-            for entry in found
+            for entry in entries
             if format_ is None or any(format_ == name for name, _ in entry.formats)
         )
-        rows = {entry.raw: entry.row for entry in spoken} or rows
-        asked = _named(provider)
-        if asked in PROVIDERS and format_ in (None, PROVIDERS[asked].format):
+        rows = {entry.raw: entry.row for entry in format_entries} or rows
+        provider_name = _canonical_provider(provider)
+        if provider_name in PROVIDERS and format_ in (None, PROVIDERS[provider_name].format):
             # Where two of a provider's APIs have the same word, the one that our clients speak
             # decides.
-            speaks = format_of(PROVIDERS[asked].format)
-            rows = {**rows, **speaks.reasons[dialect_in(speaks, asked)]}
+            provider_format = format_of(PROVIDERS[provider_name].format)
+            rows = {**rows, **provider_format.reasons[dialect_in(provider_format, provider_name)]}
         rows = {**rows, **fallback, **rows}
     return {**{raw.rpartition(":")[2]: row for raw, row in rows.items()}, **rows}
 
@@ -268,7 +271,7 @@ def of_error(raw: str) -> tuple[Entry, ...]:
 
 
 def apis() -> tuple[str, ...]:
-    """The names of all APIs."""
+    """Return the names of all APIs."""
     return tuple(dict.fromkeys(entry.api.name for entry in table()))
 
 
@@ -287,39 +290,36 @@ def list_command(provider: str | None, as_json: bool) -> int:
 
 
 def explain_command(raw: str, provider: str | None, as_json: bool) -> int:
-    """`endturn explain`: print what a raw value means.
-
-    The status is 1 where nobody is known to use it.
-    """
-    known = _entries_of(provider)
-    found = explain(raw, provider)
+    """`endturn explain`: print the meaning of a raw value. The status is 1 if no API has it."""
+    candidates = _entries_of(provider)
+    entries = explain(raw, provider)
     if as_json:
-        print(json.dumps([entry.as_json() for entry in found], ensure_ascii=False, indent=2))
-    elif found:
-        print(_explained(found))
+        print(json.dumps([entry.as_json() for entry in entries], ensure_ascii=False, indent=2))
+    elif entries:
+        print(_explanation(entries))
     else:
-        whose = f" of {provider}" if provider else ""
-        like = get_close_matches(raw, sorted({entry.raw for entry in known}), n=3)
-        hint = f"; did you mean {' or '.join(map(repr, like))}?" if like else ""
-        print(f"no API{whose} is known to use {raw!r}{hint}", file=sys.stderr)
+        of_provider = f" of {provider}" if provider else ""
+        suggestions = get_close_matches(raw, sorted({entry.raw for entry in candidates}), n=3)
+        hint = f"; did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else ""
+        print(f"no API{of_provider} is known to use {raw!r}{hint}", file=sys.stderr)
         print(
             "endturn records such a value as `unknown`, verbatim, and never continues the "
             "response.",
             file=sys.stderr,
         )
-    return 0 if found else 1
+    return 0 if entries else 1
 
 
 def _entries_of(provider: str | None) -> list[Entry]:
-    found = [entry for entry in table() if provider is None or is_of(entry, provider)]
-    if not found:
-        named = ", ".join(apis())
-        raise UsageError(f"unknown provider, API or format {provider!r}; the APIs are: {named}")
-    return found
+    entries = [entry for entry in table() if provider is None or is_of(entry, provider)]
+    if not entries:
+        names = ", ".join(apis())
+        raise UsageError(f"unknown provider, API or format {provider!r}; the APIs are: {names}")
+    return entries
 
 
-def _explained(entries: Iterable[Entry]) -> str:
-    """Entries in sentences, those of one meaning together."""
+def _explanation(entries: Iterable[Entry]) -> str:
+    """Return the entries as text, grouped by their meaning."""
     meanings: dict[tuple[str, Row], list[Entry]] = {}
     for entry in entries:
         meanings.setdefault((entry.raw, replace(entry.row, source="")), []).append(entry)
@@ -332,14 +332,17 @@ def _paragraph(raw: str, row: Row, group: list[Entry]) -> str:
     else:
         detail = f" ({row.detail})" if row.detail else ""
         lines = [f"{raw or '(empty)'}: {row.reason.value}{detail}: {MEANING[row.reason]}"]
-        cut = (
+        truncated = (
             "yes"
             if group[0].truncated
             else "no, but the output is incomplete"
             if row.incomplete
             else "no"
         )
-        lines += [f"  truncated  {cut}", f"  resume     {row.resume.value}: {RESUMES[row.resume]}"]
+        lines += [
+            f"  truncated  {truncated}",
+            f"  resume     {row.resume.value}: {RESUMES[row.resume]}",
+        ]
     width = max(len(entry.api.name) for entry in group)
     lines += [
         f"  {entry.api.name:<{width}}  {entry.api.path}  [{entry.row.source}]" for entry in group

@@ -1,4 +1,4 @@
-"""Pydantic AI: where a response keeps its stop reason, and what its exceptions hide."""
+"""Pydantic AI: the stop reason of a response, and the responses that its exceptions keep."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     Raises:
         UsageError: the value is no ModelResponse, and has none.
     """
-    response = _checked(response)
+    response = _require_response(response)
     details = _provider_details(response)
     raw, row = _provider_reason(response)
     # Calls of tools that the provider runs are "builtin-tool-call".
@@ -95,7 +95,7 @@ def response_in_body(error: BaseException) -> Any:
     return None
 
 
-def _checked(response: Any) -> Any:
+def _require_response(response: Any) -> Any:
     """Return a ModelResponse, or the last one of a run's result; raise for anything else."""
     reject_plain_value("pydantic_ai", _EXPECTED, response)
     if member(response, "kind") == "response":
@@ -125,7 +125,7 @@ def _provider_reason(response: Any) -> tuple[object, Row | None]:
 
 
 def _adjust_to_state(stop: Stop, raw: object, response: Any) -> Stop:
-    """Return the stop with what the response's `state` and its refusal say."""
+    """Return the stop, adjusted to the response's `state` and its refusal."""
     state = member(response, "state")
     if state == "suspended" and stop.reason is not StopReason.PAUSED:
         # Anthropic's pause_turn has its own row. The other case is a background job: poll its id.

@@ -193,7 +193,7 @@ def choose_reason(
     if value is None:
         return word, word_row
     if row is None:
-        # A word that says nothing ("other") leaves an unknown value without a row.
+        # A word without information ("other") leaves an unknown value without a row.
         says_nothing = word_row is not None and word_row.reason is StopReason.UNKNOWN
         return value, None if says_nothing else word_row
     if word_row is not None and word_row.incomplete and not row.incomplete:
@@ -223,7 +223,7 @@ def stop_of_framework(
         raw, row: the provider's value, and its row if it has one.
         word: the framework's word.
         words: the framework's table.
-        facts: what else the response says.
+        facts: the other facts of the response.
     """
     word_row = find_row(raw_text(word) or "", words)
     if word_row is not None and word_row.reason is StopReason.TOOL_CALL:

@@ -65,7 +65,7 @@ def openai_agents_stop(error: BaseException) -> Stop | None:
 
 
 def summarize_exception(error: BaseException, reason: StopReason) -> ResponseSummary:
-    """Return what an exception says that has nothing but its class, and its class's stop reason."""
+    """Return the summary of an exception that has no response, by its class's stop reason."""
     resume = Resume.NONE
     if reason is StopReason.PAUSED:  # google-genai followed the continuations, and one failed
         has_token = bool(text(getattr(error, "continuation_token", None)))

@@ -1,7 +1,4 @@
-"""Instrumentation: what announces, from outside, the calls of agents that exist.
-
-SDKs, HTTP, decorators, spans.
-"""
+"""Instrumentation of existing agents: SDKs, HTTP clients, decorators, spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a request goes, in one form, whatever an HTTP client knows of its URL."""
+"""The address of a request, in one form for all HTTP clients."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from ipaddress import IPv6Address
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-ENDS: Final = {
+ENDPOINT_NAMES: Final = {
     "cancel", "chat", "chat_stream", "chatcompletion_v2", "complete", "completion", "completions",
     "converse", "converse-stream", "generate", "generate_stream", "generateContent", "generation",
     "generation_stream", "interactions", "invocations", "invoke", "invoke-with-response-stream",
     "messages", "rawPredict", "responses", "streamGenerateContent", "streamRawPredict",
 }  # fmt: skip
-"""What the path of a request that asks a model ends with, after its last slash or colon."""
+"""The last parts, after a slash or colon, of the paths of requests to a model."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _MAX_PORT: Final = 65_535
@@ -43,7 +43,7 @@ class Outgoing(NamedTuple):
 
     Attributes:
         address: None if the URL is not valid: nothing is sent.
-        content: bytes, text, or what becomes its JSON; anything else is not in memory.
+        content: bytes, text, or the value to be sent as JSON; anything else is not in memory.
         headers: as the client has them, by name in any case; None if it has none.
     """
 
@@ -58,7 +58,7 @@ class ErrorResponse(NamedTuple):
     Attributes:
         status: its status code.
         headers: by name in any case.
-        body: what of it is in memory.
+        body: the part of it that is in memory.
     """
 
     status: int
@@ -76,9 +76,9 @@ def address(
     """Return the address of a request, or None if its URL is not valid: its client refuses it.
 
     Args:
-        target: a whole URL; or a path with its query, if the client knows the host apart from it.
-            Such a client may have a whole URL there, too: a proxy's request has one.
-        scheme, host, port: where a path is sent. A whole URL has its own.
+        target: a complete URL; or a path with its query, if the client has the host separately.
+            Such a client may have a complete URL there, too: a proxy's request has one.
+        scheme, host, port: the destination of a path. A complete URL has its own.
     """
     url = _text(target)
     try:
@@ -90,14 +90,14 @@ def address(
             path, query = parts.path, parts.query
         else:
             path, _, query = url.partition("#")[0].partition("?")
-        number = None if port is None or port == "" else int(port)
+        port_number = None if port is None or port == "" else int(port)
     except ValueError:
         return None
-    if number is not None and not 0 <= number <= _MAX_PORT:
+    if port_number is not None and not 0 <= port_number <= _MAX_PORT:
         return None
-    if number == _DEFAULT_PORTS.get(scheme.lower()):
-        number = None
-    return Address(_canonical(_text(host or "")), number, path, query)
+    if port_number == _DEFAULT_PORTS.get(scheme.lower()):
+        port_number = None
+    return Address(_canonical(_text(host or "")), port_number, path, query)
 
 
 def _text(value: str | bytes) -> str:

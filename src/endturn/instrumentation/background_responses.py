@@ -1,14 +1,14 @@
-"""Responses that a server goes on making when nobody listens.
+"""Responses that a server generates in the background.
 
-Each is one call, over when the response is.
+Each is one call, which ends with the response.
 
-The request that starts one is answered at once: `queued`. Why the model stopped stands in what the
-host fetches later, by the response's id. So the call stays open, and the first fetch in this
-process that shows a final status ends it, whether it fetches or cancels. What happens to a fetch
-alone says nothing of the response; a fetch of a response that another process began is no call.
+The request that starts one is answered at once: `queued`. The stop reason is in the response that
+the host fetches later, by its id. So the call stays open, and the first fetch in this process with
+a final status ends it, whether it fetches or cancels. An error of a fetch is no status of the
+response; a fetch of a response that another process started is no call.
 
-A response that nobody fetches for an hour, the oldest beyond 1,024, and those that are open when
-the process ends are recorded as they were seen last: `paused`.
+A response that is not fetched for an hour, the oldest beyond 1,024, and those that are open when
+the process ends are recorded with their latest status: `paused`.
 """
 
 from __future__ import annotations
@@ -24,116 +24,113 @@ from endturn.telemetry import cleanup
 from endturn.vocabulary import Resume
 
 IDLE_S: Final = 3600.0
-"""A response that nobody has asked after for so long is nobody's. Deep research takes half an
-hour."""
+"""Seconds without a fetch after which a response is given up. Deep research takes half an hour."""
 
-PENDING: Final = 1_024
-"""How many may be open at once."""
+MAX_PENDING: Final = 1_024
+"""The most responses that may be open at once."""
 
 Key = tuple[str, str]
 """The format, and the id of a response in it."""
 
 
 @dataclass(slots=True)
-class _Response:
-    """A response that is being made.
+class _PendingResponse:
+    """A response in progress.
 
     Attributes:
-        format, context: of the request that began it; seen: what was seen of it last.
-        asked_s: when it was last asked after.
+        format, context: of the request that started it; summary: its latest one.
+        last_fetch_s: the time of its last fetch, by `time.monotonic`.
     """
 
     format: Format
     context: Context
     call: Call
-    seen: ResponseSummary
-    asked_s: float
+    summary: ResponseSummary
+    last_fetch_s: float
 
 
-_pending: dict[Key, _Response] = {}
-"""Those not asked after for longest come first."""
+_pending: dict[Key, _PendingResponse] = {}
+"""In the order of their last fetches."""
 
 
 def are_pending() -> bool:
-    """Whether any is being made.
-
-    A request that only fetches is looked at no further where none is.
-    """
+    """Return whether any is in progress; if none is, requests that only fetch are ignored."""
     return bool(_pending)
 
 
 def pending(key: Key) -> tuple[Format, Context] | None:
-    """Format and context of the request that began that response; None where there is none."""
+    """Return the format and context of the request that started a response; None if unknown."""
     response = _pending.get(key)
     if response is None:
         return None
-    response.asked_s = time.monotonic()
+    response.last_fetch_s = time.monotonic()
     _pending[key] = _pending.pop(key, response)  # the last now
     return response.format, response.context
 
 
-def keep(format: Format, context: Context, call: Call, seen: ResponseSummary) -> bool:
-    """Keep the call open whose answer says that the response is still being made.
-
-    False where it is over.
-    """
+def keep_open(format: Format, context: Context, call: Call, summary: ResponseSummary) -> bool:
+    """Keep a call open if its response is still in progress. Returns False if it is over."""
     if (
         call.started is None
         or not context.request.background
-        or seen.facts.id is None
-        or seen.stop.resume is not Resume.RETRIEVE_SAME_ID
+        or summary.facts.id is None
+        or summary.stop.resume is not Resume.RETRIEVE_SAME_ID
         # it fetches on its own account, as a continuation
         or call.started.turn.kind is TurnKind.CONTROLLER
     ):
         return False
     sweep()
-    key = format.name, seen.facts.id
-    _give_up(key)  # a server that repeats its ids
-    for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
-        _give_up(oldest)
-    _pending[key] = _Response(format, context, call, seen, time.monotonic())
+    key = format.name, summary.facts.id
+    _end_response(key)  # a server that repeats its ids
+    for oldest in list(_pending)[: len(_pending) - MAX_PENDING + 1]:
+        _end_response(oldest)
+    _pending[key] = _PendingResponse(format, context, call, summary, time.monotonic())
     turn = call.started.turn
     if call.started.request.stream:
-        # Its stream has been read: a turn that waits for its streams need not wait for the
+        # Its stream has been read: a turn that waits for its streams does not wait for the
         # response.
         turn.open_streams -= 1
-        if turn.ending is not None and not turn.open_streams:
-            end_turn(turn, turn.ending[0], error=turn.ending[1])
+        if turn.pending_end is not None and not turn.open_streams:
+            end_turn(turn, turn.pending_end[0], error=turn.pending_end[1])
     return True
 
 
-def fetched(key: Key, seen: ResponseSummary) -> None:
-    """A fetch has been read, as far as it was."""
+def on_fetched(key: Key, summary: ResponseSummary) -> None:
+    """Update a response after a fetch has been read."""
     response = _pending.get(key)
-    # What came as an error within the stream, or was raised, is no status of the response.
-    if response is not None and seen.stop.raw is not None and seen.stop.raw in seen.facts.reasons:
-        response.seen = seen
-        if seen.stop.resume is not Resume.RETRIEVE_SAME_ID:
-            _give_up(key)
+    # An error event within the stream, or an exception, is no status of the response.
+    if (
+        response is not None
+        and summary.stop.raw is not None
+        and summary.stop.raw in summary.facts.reasons
+    ):
+        response.summary = summary
+        if summary.stop.resume is not Resume.RETRIEVE_SAME_ID:
+            _end_response(key)
 
 
 def sweep() -> None:
-    """Record the responses that nobody has asked after for too long."""
+    """Record the responses without a fetch for too long."""
     limit = time.monotonic() - IDLE_S
     for key, response in list(_pending.items()):  # in one step: other threads change it
-        if response.asked_s <= limit:
-            _give_up(key)
+        if response.last_fetch_s <= limit:
+            _end_response(key)
 
 
 def close_all() -> None:
-    """Record each as it was seen last: the process, or its instrumentation, ends."""
+    """Record each with its latest status: the process, or its instrumentation, ends."""
     for key in list(_pending):
-        _give_up(key)
+        _end_response(key)
 
 
-def _give_up(key: Key) -> None:
+def _end_response(key: Key) -> None:
     response = _pending.pop(key, None)
     if response is None:
         return
-    started = response.call.announced()
+    started = response.call.ensure_started()
     if started.request.stream:
         started.turn.open_streams += 1  # the end takes it away again
-    end_call(response.call, response.seen)
+    end_call(response.call, response.summary)
 
 
 cleanup.after_fork(_pending.clear)

@@ -1,7 +1,4 @@
-"""The bytes of an answer.
-
-Read as they pass to the host, which gets the same bytes at the same time.
-"""
+"""The bytes of a response, read as they pass to the host, which gets them at the same time."""
 
 from __future__ import annotations
 
@@ -49,8 +46,8 @@ from endturn.vocabulary import ChatResponse, Request, Stop, StopReason
 if TYPE_CHECKING:
     from endturn.formats import Format
 
-UNREAD: Final = ResponseSummary(ResponseFacts(stop=Stop(StopReason.UNKNOWN, detail="unreadable")))
-"""Of a response that endturn could not read."""
+UNPARSED: Final = ResponseSummary(ResponseFacts(stop=Stop(StopReason.UNKNOWN, detail="unreadable")))
+"""The summary of a response that endturn could not read."""
 
 ABANDONED: Final = "abandoned"
 """The detail of a response that its host dropped without closing it."""
@@ -61,32 +58,31 @@ _FRAMINGS: Final = {
     "application/jsonl": Framing.NDJSON,
 }
 _OK: Final = 200
-"""The status that promises an answer; with others of success (202, 204) there may be none."""
-_BLANK: Final = b" \t\r\n\xef\xbb\xbf"
+"""The status that promises a response; other statuses of success (202, 204) may have none."""
+_LEADING_SPACE: Final = b" \t\r\n\xef\xbb\xbf"
 _EVENT_ENDS: Final = {Framing.SSE: (b"\n\n", b"\r\n\r\n"), Framing.NDJSON: (b"\n",)}
-"""How the bytes of an event end. Of AWS's messages, only their beginning tells where they end."""
+"""The last bytes of an event. Those of AWS's messages are determined by their beginning only."""
 _BEGINNINGS: Final = {
     Framing.SSE: (b":", b"data", b"event", b"id", b"retry"),
     Framing.NDJSON: (b"{", b"["),
 }
-"""How streams begin: with a comment or a field, with a line of JSON."""
-_EVENTS: Final = (b"data:", b"event:")
-"""How server-sent events begin, and no JSON does."""
-_EVENTS_BYTES: Final = max(map(len, _EVENTS))
+"""The first bytes of streams: a comment or a field, a line of JSON."""
+_EVENT_PREFIXES: Final = (b"data:", b"event:")
+"""The first bytes of server-sent events, with which no JSON begins."""
+_EVENT_PREFIX_BYTES: Final = max(map(len, _EVENT_PREFIXES))
 
 EAGER_CHUNKS: Final = 4
-"""Chunks that are read as they come, from the first event on: until then a response has said what
-it calls itself."""
-HELD_CHUNKS: Final = 32
-"""Chunks that wait at most to be read together: the processor's caches have our code at hand then.
-To read one between two steps of the host's takes three times as long."""
-HELD_CHUNK_BYTES: Final = 1024
-"""The longest chunk that waits. A longer one holds many events, or one that is worth its
-reading."""
+"""Chunks that are read as they arrive, from the first event on: they hold the response's id and
+model."""
+MAX_HELD_CHUNKS: Final = 32
+"""The most chunks that wait to be read together: the processor's caches hold our code then. Reading
+one between two steps of the host takes three times as long."""
+MAX_HELD_CHUNK_BYTES: Final = 1024
+"""The longest chunk that waits. A longer one holds many events, or a large one."""
 
 MAX_CAPTURED_EVENTS: Final = 100_000
 """Events of one response that are kept for listeners that take content."""
-_OTHER_TYPES: Final = (
+_BINARY_TYPES: Final = (
     "image/",
     "audio/",
     "video/",
@@ -94,8 +90,7 @@ _OTHER_TYPES: Final = (
     "application/octet-stream",
     "application/pdf",
 )
-"""How the content types begin of what is no response of a model, where it is too large to be
-read."""
+"""Prefixes of the content types that are no response of a model, if it is too large to be read."""
 
 
 @dataclass(slots=True)
@@ -105,8 +100,8 @@ class CapturedEvents:
     Only the first ones of a long stream.
 
     Attributes:
-        size: bytes of the stream that were read so far, where they are known.
-        is_cut: some of the response was not kept.
+        size: bytes of the stream that were read so far, if known.
+        is_cut: a part of the response was not kept.
     """
 
     values: list[Any] = field(default_factory=list)
@@ -121,126 +116,128 @@ class CapturedEvents:
             self.is_cut = True
 
 
-class Answer:
-    """Reads an answer from its bytes.
-
-    Events of a stream, or one JSON value at its end, whatever its encoding.
+class BodyReader:
+    """Reads a response from its bytes: the events of a stream, or one JSON value at its end.
 
     Chunks of a stream that hold nothing but events in its middle wait, and are read many at a time.
-    What is learned of the answer does not depend on that, nor when it ends: only when it is
-    learned.
+    That changes neither the summary nor the time of the response's end, only the time of reading.
 
     Attributes:
-        done: the stream's last word has passed, or the provider's error in its place: what follows
-            says nothing.
-        error: what the provider sent instead of an answer, or of its end; known when closed.
-        is_begun: something of the format's came, if nothing that it says; or nothing at all came
-            with a status that promises an answer, so that the request alone says what this is; or
-            it is too large to be read, and no picture, sound or file.
-        unpacker: of a body whose bytes come compressed.
+        is_done: the stream's last event has passed, or the provider's error in its place: anything
+            that follows is ignored.
+        error: the provider's error instead of a response, or of its end; known when closed.
+        is_begun: something in the format arrived, if without content; or nothing at all arrived
+            with a status that promises a response, so that only the request identifies it; or it is
+            too large to be read, and no picture, sound or file.
+        unpacker: of a body whose bytes are compressed.
     """
 
     def __init__(
         self,
-        speaks: Format,
+        format_: Format,
         context: Context,
         status: int,
         headers: Mapping[str, str],
-        said: CapturedEvents | None = None,
+        captured: CapturedEvents | None = None,
         identity: ResponseIdentity | None = None,
         *,
         is_unpacked: bool = False,
     ) -> None:
-        self._format = speaks
+        self._format = format_
         self._context = context
         self._status = status
         self._headers = headers
-        self._said = said
+        self._captured = captured
         self._identity = identity
-        self._fold = speaks.summarizer(context)
+        self._accumulator = format_.summarizer(context)
         self._body = bytearray()
-        self.done = False
+        self.is_done = False
         self.is_begun = False
-        # what came is of the format; None where nothing came yet
-        self._is_spoken: bool | None = None
+        # the bytes are in the format; None before any arrive
+        self._is_in_format: bool | None = None
         self.error: ProviderError | None = None
-        self._kind = (headers.get("content-type") or "").strip().lower()
-        framing = framing_of(self._kind, speaks, context) if status < 300 else None
+        self._content_type = (headers.get("content-type") or "").strip().lower()
+        framing = framing_of(self._content_type, format_, context) if status < 300 else None
         self._events = None if framing is None else decoder(framing, limit=MAX_UNPARSED_BYTES)
         self._beginnings = _BEGINNINGS.get(framing or Framing.SSE, ())
         self._head = b""
-        # nobody else's API answers in AWS's frames
+        # no other API responds in AWS's frames
         self._is_framed = framing is Framing.EVENTSTREAM
         encoding = "" if is_unpacked else (headers.get("content-encoding") or "").strip().lower()
         self.unpacker = Unpacker(encoding) if encoding not in ("", "identity") else None
-        self._end_words = speaks.end_words or ()
+        self._end_words = format_.end_words or ()
         self._event_ends = (
-            () if framing is None or speaks.end_words is None else _EVENT_ENDS.get(framing, ())
+            () if framing is None or format_.end_words is None else _EVENT_ENDS.get(framing, ())
         )
-        self._held: list[bytes] = []
-        self._room = 0  # how many chunks may wait from now on
-        self._eager = EAGER_CHUNKS
+        self._held_chunks: list[bytes] = []
+        self._free_slots = 0  # the number of further chunks that may wait
+        self._eager_chunks = EAGER_CHUNKS
         self._lock = RLock()  # a request of another thread may ask for the calls of this answer
 
     def feed(self, chunk: bytes) -> bool:
         """Take the next bytes.
 
         Returns:
-            Whether that was all: readers may stop at the last event, and never close the stream.
+            Whether the response is complete: readers may stop at the last event, and never close
+            the stream.
 
         Raises:
-            DecodeError: they are not in the format, or more than is read of one line, message or
-                body.
+            DecodeError: the bytes are not in the format, or exceed the limit of one line, message
+                or body.
         """
         with self._lock:
             if (
-                self._room
-                and len(chunk) <= HELD_CHUNK_BYTES
+                self._free_slots
+                and len(chunk) <= MAX_HELD_CHUNK_BYTES
                 and chunk.endswith(self._event_ends)
                 and not any(map(chunk.__contains__, self._end_words))
             ):
-                self._held.append(bytes(chunk))
-                self._room -= 1
+                self._held_chunks.append(bytes(chunk))
+                self._free_slots -= 1
                 return False
-            is_over = self._read(self._all_held() + chunk if self._held else chunk)
-            # After whole events, what follows may wait.
-            may_wait = (
-                self._eager <= 0 and self.unpacker is None and chunk.endswith(self._event_ends)
+            is_over = self._read_bytes(
+                self._take_held_chunks() + chunk if self._held_chunks else chunk
             )
-            self._room = HELD_CHUNKS - 1 if may_wait else 0
+            # After complete events, further chunks may wait.
+            may_wait = (
+                self._eager_chunks <= 0
+                and self.unpacker is None
+                and chunk.endswith(self._event_ends)
+            )
+            self._free_slots = MAX_HELD_CHUNKS - 1 if may_wait else 0
             return is_over
 
-    def _all_held(self) -> bytes:
+    def _take_held_chunks(self) -> bytes:
         """Take out the chunks that wait, as one."""
-        held = b"".join(self._held)
-        self._held.clear()
-        return held
+        chunk = b"".join(self._held_chunks)
+        self._held_chunks.clear()
+        return chunk
 
-    def _read(self, chunk: bytes) -> bool:
-        """Read bytes, unpacked, in pieces of a bounded size. Returns whether that was all."""
+    def _read_bytes(self, chunk: bytes) -> bool:
+        """Read bytes, unpacked, in pieces of a bounded size. Returns whether it is complete."""
         try:
             if self.unpacker is None and len(chunk) <= SLICE_BYTES:
                 return self._read_piece(chunk)
             for piece in slices(chunk) if self.unpacker is None else self.unpacker.feed(chunk):
-                if self._is_enough() or self._read_piece(piece):
+                if self._is_error_complete() or self._read_piece(piece):
                     break
-            return self.done
+            return self.is_done
         except TooLargeError:
-            self.is_begun |= not self._kind.startswith(_OTHER_TYPES)
+            self.is_begun |= not self._content_type.startswith(_BINARY_TYPES)
             raise
 
     def _may_begin(self, chunk: bytes) -> bool:
-        """Return whether a stream of the answer's framing may begin as this one does.
+        """Return whether a stream of the response's framing may begin with these bytes.
 
         The first chunks may be short.
         """
-        begins = self._head = (self._head + chunk).lstrip(_BLANK)[:64]
-        if not begins or not self._beginnings:
+        head = self._head = (self._head + chunk).lstrip(_LEADING_SPACE)[:64]
+        if not head or not self._beginnings:
             return True
-        return any(begins.startswith(word) or word.startswith(begins) for word in self._beginnings)
+        return any(head.startswith(word) or word.startswith(head) for word in self._beginnings)
 
-    def _is_enough(self) -> bool:
-        """Whether it is an error of which no more is read."""
+    def _is_error_complete(self) -> bool:
+        """Return whether this is an error response of which no more is read."""
         return self._status >= 300 and len(self._body) >= MAX_ERROR_BYTES
 
     def _read_piece(self, chunk: bytes) -> bool:
@@ -251,47 +248,49 @@ class Answer:
                 return False
             check_size(len(self._body) + len(chunk), MAX_UNPARSED_BYTES)
             self._body += chunk
-            if len(self._body) - len(chunk) >= _EVENTS_BYTES or not self._body.startswith(_EVENTS):
+            if len(self._body) - len(chunk) >= _EVENT_PREFIX_BYTES or not self._body.startswith(
+                _EVENT_PREFIXES
+            ):
                 return False
-            # Although it is labelled as one JSON value.
+            # They are events, although the content type is JSON.
             events = self._events = decoder(Framing.SSE, limit=MAX_UNPARSED_BYTES)
             chunk = bytes(self._body)
             self._body.clear()
-        fold = self._fold
-        if self._is_spoken is None and not self._may_begin(chunk):
-            self._is_spoken = False  # text of some kind, in which no events will be found
-        captured = self._said
+        accumulator = self._accumulator
+        if self._is_in_format is None and not self._may_begin(chunk):
+            self._is_in_format = False  # text of some kind, without events
+        captured = self._captured
         if captured is not None:
             captured.size += len(chunk)
         for event in events.feed(chunk):
-            if self._is_spoken is None:
-                self._is_spoken = self._format.matches_shape(event.data)
+            if self._is_in_format is None:
+                self._is_in_format = self._format.matches_shape(event.data)
                 self.is_begun |= self._is_framed
             if captured is not None:
                 captured.append(event)
-            fold.feed(event)
-            if fold.is_broken or fold.is_over or event.data == DONE:
-                self.done = True
+            accumulator.feed(event)
+            if accumulator.is_broken or accumulator.is_over or event.data == DONE:
+                self.is_done = True
                 break
-        if fold.size > MAX_ITEMS:
+        if accumulator.size > MAX_ITEMS:
             raise TooLargeError(f"the response has more than {MAX_ITEMS:,} tool calls and choices")
-        if self._eager > 0 and self._is_spoken is not None:
-            self._eager -= 1
+        if self._eager_chunks > 0 and self._is_in_format is not None:
+            self._eager_chunks -= 1
             if self._identity is not None:
-                self._identity.id, self._identity.model = fold.id, fold.model
-        return self.done
+                self._identity.id, self._identity.model = accumulator.id, accumulator.model
+        return self.is_done
 
     def requested_calls(self) -> tuple[RequestedCall, ...]:
-        """List the client tool calls of a stream whose reason has come; none before.
+        """List the client tool calls of a stream whose stop reason has arrived; none before.
 
         Raises:
             DecodeError: as `feed`.
         """
         with self._lock:
-            if self._held:
-                self._read(self._all_held())
-            is_known = self._events is not None and self._fold.has_reason
-            return self._fold.requested_calls() if is_known else ()
+            if self._held_chunks:
+                self._read_bytes(self._take_held_chunks())
+            is_known = self._events is not None and self._accumulator.has_reason
+            return self._accumulator.requested_calls() if is_known else ()
 
     def truncated_tail(self) -> str:
         """Return the last visible characters of a stream whose stop reason means truncation.
@@ -302,68 +301,72 @@ class Answer:
             DecodeError: as `feed`.
         """
         with self._lock:
-            if self._held:
-                self._read(self._all_held())
-            is_known = self._events is not None and self._fold.has_reason
-            return self._fold.tail if is_known and self._fold.stop(abandoned=True).truncated else ""
+            if self._held_chunks:
+                self._read_bytes(self._take_held_chunks())
+            is_known = self._events is not None and self._accumulator.has_reason
+            return (
+                self._accumulator.tail
+                if is_known and self._accumulator.stop(abandoned=True).truncated
+                else ""
+            )
 
-    def close(self, *, left: bool = False) -> ResponseSummary:
-        """What was seen; `left`, where whoever read the bytes stopped.
+    def close(self, *, is_abandoned: bool = False) -> ResponseSummary:
+        """Return the summary. `is_abandoned`: the host stopped reading.
 
         Raises:
             DecodeError: the body is not in the format.
         """
         with self._lock:
-            if self._held:
-                self._read(self._all_held())
+            if self._held_chunks:
+                self._read_bytes(self._take_held_chunks())
             unpacker, self.unpacker = self.unpacker, None
             if unpacker is not None:
                 for piece in unpacker.close():
-                    if self._is_enough() or self._read(piece):
+                    if self._is_error_complete() or self._read_bytes(piece):
                         break
-            return self._closed(left=left)
+            return self._summarize(is_abandoned=is_abandoned)
 
-    def _closed(self, *, left: bool) -> ResponseSummary:
+    def _summarize(self, *, is_abandoned: bool) -> ResponseSummary:
         if self._status >= 300:
             self.error = error_of(self._status, self._headers, self._body, ctx=self._context)
-            # Most say nothing of the model's stop but that there was none.
+            # Most errors have no stop reason.
             stop = self.error.stop or Stop(StopReason.ERROR, incomplete=True)
             return ResponseSummary(ResponseFacts(stop=stop))
         return (
-            self._closed_body(left=left)
+            self._summarize_body(is_abandoned=is_abandoned)
             if self._events is None
-            else self._closed_stream(self._events, left=left)
+            else self._summarize_stream(self._events, is_abandoned=is_abandoned)
         )
 
-    def _closed_stream(self, events: BytesDecoder, *, left: bool) -> ResponseSummary:
-        for event in () if self.done else events.close():
-            if self._said is not None:
-                self._said.append(event)
-            if self._is_spoken is None:
-                self._is_spoken = self._format.matches_shape(event.data)
-            self._fold.feed(event)
-        seen = self._fold.close(abandoned=left and not self.done)
-        if says_nothing(seen):
-            self.is_begun |= self._status == _OK and self._is_spoken is not False
-        if self._fold.is_broken:
-            self.error = error_within(self._fold.error, ctx=self._context)
-        return seen
+    def _summarize_stream(self, events: BytesDecoder, *, is_abandoned: bool) -> ResponseSummary:
+        for event in () if self.is_done else events.close():
+            if self._captured is not None:
+                self._captured.append(event)
+            if self._is_in_format is None:
+                self._is_in_format = self._format.matches_shape(event.data)
+            self._accumulator.feed(event)
+        summary = self._accumulator.close(abandoned=is_abandoned and not self.is_done)
+        if is_empty(summary):
+            self.is_begun |= self._status == _OK and self._is_in_format is not False
+        if self._accumulator.is_broken:
+            self.error = error_within(self._accumulator.error, ctx=self._context)
+        return summary
 
-    def _closed_body(self, *, left: bool) -> ResponseSummary:
-        body = self._parsed()
-        for value in self._values_of(body):
-            if self._said is not None:
-                self._said.append(value)
-            self._fold.feed(value)
-        seen = self._fold.close(abandoned=left)
-        if says_nothing(seen):
+    def _summarize_body(self, *, is_abandoned: bool) -> ResponseSummary:
+        body = self._parse_body()
+        for value in self._items_of(body):
+            if self._captured is not None:
+                self._captured.append(value)
+            self._accumulator.feed(value)
+        summary = self._accumulator.close(abandoned=is_abandoned)
+        if is_empty(summary):
             if self._format.matches_shape(body) is False:
                 raise DecodeError("the provider sent JSON of another format")
             self.is_begun |= self._status == _OK
-        return seen
+        return summary
 
-    def _parsed(self) -> Any:
-        """Parse the body; None where it is cut.
+    def _parse_body(self) -> Any:
+        """Parse the body; None if it is truncated.
 
         Raises:
             DecodeError: it is neither JSON nor the beginning of it.
@@ -371,60 +374,61 @@ class Answer:
         try:
             return parse(self._body)
         except DecodeError:
-            if self._body and not _is_cut(self._body):
+            if self._body and not _is_truncated_json(self._body):
                 raise
             self.is_begun = len(self._body) > 0
             return None
 
-    def _values_of(self, body: Any) -> Iterable[Any]:
-        """List what one JSON value holds: Gemini streams an array of what are events elsewhere."""
+    def _items_of(self, body: Any) -> Iterable[Any]:
+        """List the items of one JSON value: Gemini streams its events as an array."""
         if isinstance(body, list):
-            return [each for each in body if isinstance(each, Mapping)]
+            return [item for item in body if isinstance(item, Mapping)]
         if not isinstance(body, Mapping):
             return ()
         if self._format.name == "bedrock_invoke":
-            # Bedrock says in the headers what some families do not say in the body.
-            figures = {
+            # Bedrock's headers have token counts that some families omit from the body.
+            token_counts = {
                 name: value
                 for name, value in self._headers.items()
                 if name.lower().endswith("-token-count")
             }
-            body = {"ResponseMetadata": {"HTTPHeaders": figures}, "body": body} if figures else body
+            body = (
+                {"ResponseMetadata": {"HTTPHeaders": token_counts}, "body": body}
+                if token_counts
+                else body
+            )
         return (body,)
 
 
-def says_nothing(seen: ResponseSummary) -> bool:
-    """Whether nothing was seen of an answer: what was read is of another format."""
-    facts = seen.facts
+def is_empty(summary: ResponseSummary) -> bool:
+    """Return whether the summary is empty: the bytes are in another format."""
+    facts = summary.facts
     is_missing = facts.stop.reason is StopReason.MISSING
     return is_missing and not (facts.id or facts.model or facts.usage or facts.output_chars)
 
 
-def framing_of(content_type: str, speaks: Format, context: Context) -> Framing | None:
-    """How the events of an answer are told apart; None where it is one JSON value."""
-    kind = content_type.partition(";")[0].strip().lower()
-    found = _FRAMINGS.get(kind)
-    if found is not None or not context.request.facts.stream or "json" in kind:
-        return found
-    return Framing.NDJSON if context.dialect == "v1" else speaks.framing
+def framing_of(content_type: str, format_: Format, context: Context) -> Framing | None:
+    """Return the framing of a response's events; None if it is one JSON value."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    framing = _FRAMINGS.get(media_type)
+    if framing is not None or not context.request.facts.stream or "json" in media_type:
+        return framing
+    return Framing.NDJSON if context.dialect == "v1" else format_.framing
 
 
-def _is_cut(body: bytearray) -> bool:
-    """Whether what is not JSON is the beginning of a JSON object, or of an array."""
-    begun = body.decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
+def _is_truncated_json(body: bytearray) -> bool:
+    """Return whether invalid JSON is the beginning of a JSON object or array."""
+    text = body.decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
     try:
-        from_json(begun)
+        from_json(text)
     except ValueError as error:
-        # it names the place where it found the end
-        return begun.startswith(("{", "[")) and "EOF" in str(error)
+        # the message names the position of the end
+        return text.startswith(("{", "[")) and "EOF" in str(error)
     return False
 
 
 def json_object(content: Any) -> Mapping[str, Any] | None:
-    """A request's JSON object, where it is in memory, and not too large to be read.
-
-    Nothing else is.
-    """
+    """Return a request's JSON object, if it is in memory and not too large; else None."""
     if isinstance(content, BytesIO):
         if content.getbuffer().nbytes - content.tell() > MAX_UNPARSED_BYTES:
             return None
@@ -439,74 +443,84 @@ def json_object(content: Any) -> Mapping[str, Any] | None:
     return content if isinstance(content, Mapping) else None
 
 
-def why_cut(error: BaseException) -> tuple[StopReason, BaseException, str | None]:
-    """What an answer's end is whose reading raised, where the answer itself does not say."""
+def reason_of_read_error(error: BaseException) -> tuple[StopReason, BaseException, str | None]:
+    """Return reason, error and detail of a response whose reading raised, if it has no reason."""
     if not isinstance(error, Exception):
         return StopReason.CANCELLED, error, None
     name = type(error).__name__
     return StopReason.MISSING, error, "timeout" if "Timeout" in name else name
 
 
-def or_else(
-    seen: ResponseSummary,
-    otherwise: StopReason | None,
+def with_fallback_reason(
+    summary: ResponseSummary,
+    reason: StopReason | None,
     error: BaseException | None,
     detail: str | None,
 ) -> ResponseSummary:
-    """What was seen, and where no reason has come, why.
+    """Return the summary with a fallback for a missing stop reason.
 
-    The first terminal wins, an error after it is a detail.
+    The first stop reason counts, an error after it is a detail.
     """
-    stop = seen.stop
-    if stop.reason is StopReason.MISSING and otherwise is not None:
-        return seen.with_stop(replace(stop, reason=otherwise, detail=detail, incomplete=True))
+    stop = summary.stop
+    if stop.reason is StopReason.MISSING and reason is not None:
+        return summary.with_stop(replace(stop, reason=reason, detail=detail, incomplete=True))
     if error is not None and stop.detail is None and detail is not None:
-        return seen.with_stop(replace(stop, detail=detail))
-    return seen
+        return summary.with_stop(replace(stop, detail=detail))
+    return summary
 
 
 def end_call(
     call: Call,
-    seen: ResponseSummary,
+    summary: ResponseSummary,
     error: BaseException | None = None,
-    over_s: float | None = None,
+    ended_s: float | None = None,
 ) -> None:
-    """End a call with what was seen of its answer."""
-    call.end(seen.facts, tail=seen.tail, tool_calls=seen.tool_calls, error=error, over_s=over_s)
+    """End a call with the summary of its response."""
+    call.end(
+        summary.facts,
+        tail=summary.tail,
+        tool_calls=summary.tool_calls,
+        error=error,
+        ended_s=ended_s,
+    )
     # a connection may keep the context in which it was opened, and the call with that
-    call.asked = call.outer = None
+    call.summary = call.outer = None
 
 
-# --- What is said: only where a listener takes content --------------------------------------------
+# --- Captured content: only if a listener takes it ------------------------------------------------
 
 
-def keep_content(
-    call: Call, speaks: Format, given: Mapping[str, Any] | Request, context: Context
+def capture_content(
+    call: Call, format_: Format, request_or_fields: Mapping[str, Any] | Request, context: Context
 ) -> CapturedEvents:
-    """Attach to the call's record its request and what the returned object holds at the call's end.
+    """Attach the content to the call: its request, and the returned events at the call's end.
 
     Args:
-        given: what is sent, read now: a host may change it before the answer has come.
+        request_or_fields: the request, read now: a host may change it before the response arrives.
 
     Returns:
-        Takes the body, or the events.
+        The object that takes the body, or the events.
     """
-    request = given if isinstance(given, Request) else _request(speaks, given, context)
-    said = CapturedEvents()
-    beside = context.request.system is not None
+    request = (
+        request_or_fields
+        if isinstance(request_or_fields, Request)
+        else _request_of(format_, request_or_fields, context)
+    )
+    captured = CapturedEvents()
+    is_system_separate = context.request.system is not None
     call.content = lambda stop: Content(
         request=request,
-        beside=beside,
-        responses=_responses(speaks, context, said.values, stop),
-        is_cut=said.is_cut,
+        beside=is_system_separate,
+        responses=_responses_of(format_, context, captured.values, stop),
+        is_cut=captured.is_cut,
     )
-    return said
+    return captured
 
 
-def _request(speaks: Format, given: Mapping[str, Any], context: Context) -> Request | None:
+def _request_of(format_: Format, fields: Mapping[str, Any], context: Context) -> Request | None:
     try:
-        return request_of(speaks, {"model": context.request.facts.model, **given})
-    # pydantic's too: not in the format, so it is not known
+        return request_of(format_, {"model": context.request.facts.model, **fields})
+    # pydantic's too: the request is not in the format
     except (DecodeError, ValueError, TypeError):
         return None
     except Exception:
@@ -514,38 +528,39 @@ def _request(speaks: Format, given: Mapping[str, Any], context: Context) -> Requ
         return None
 
 
-def _responses(
-    speaks: Format, context: Context, said: list[Any], stop: Stop
+def _responses_of(
+    format_: Format, context: Context, captured: list[Any], stop: Stop
 ) -> tuple[ChatResponse, ...]:
-    """What came, an item for each choice.
+    """Return a response for each choice.
 
-    `stop` is the first one's, whose end was perhaps not waited for.
+    `stop` is that of the first, whose end the host may not have read.
     """
     choices = context.request.facts.choice_count
     # Each choice is read as if it were the only one.
-    alone = replace(context, request=context.request.with_facts(choice_count=1))
+    single_choice = replace(context, request=context.request.with_facts(choice_count=1))
     decoders: dict[int, Any] = {}
-    # the provider's error, or another format: what came before it counts
+    # the provider's error, or another format: earlier events count
     with suppress(DecodeError, ProviderError):
-        for item in said:
+        for item in captured:
             if not (isinstance(item, Event) or context.request.facts.stream):
                 return tuple(
-                    speaks.decode(each, ctx=alone) for _, each in _each_choice(item, choices)
+                    format_.decode(choice, ctx=single_choice)
+                    for _, choice in _split_choices(item, choices)
                 )
             name, data = item if isinstance(item, Event) else (None, item)
-            for index, each in _each_choice(data, choices):
+            for index, choice in _split_choices(data, choices):
                 if index not in decoders:
-                    decoders[index] = speaks.decoder(alone)
-                decoders[index].feed(Event(name, each))
-    found = [decoders[index].close() for index in sorted(decoders)]
-    return (found[0].model_copy(update={"stop": stop}), *found[1:]) if found else ()
+                    decoders[index] = format_.decoder(single_choice)
+                decoders[index].feed(Event(name, choice))
+    responses = [decoders[index].close() for index in sorted(decoders)]
+    return (responses[0].model_copy(update={"stop": stop}), *responses[1:]) if responses else ()
 
 
 _CHOICES: Final = ("choices", "candidates")
-"""Where a body or a chunk lists several answers."""
+"""The fields in which a body or a chunk lists several choices."""
 
 
-def _each_choice(data: Any, choices: int) -> list[tuple[int, Any]]:
+def _split_choices(data: Any, choices: int) -> list[tuple[int, Any]]:
     """Split a body or chunk with several choices into one body per choice, each with its number."""
     is_several = choices > 1 and isinstance(data, Mapping)
     name = next(
@@ -558,11 +573,11 @@ def _each_choice(data: Any, choices: int) -> list[tuple[int, Any]]:
     )
     if name is None:
         return [(0, data)]
-    listed = islice(
-        (each for each in enumerate(data[name]) if isinstance(each[1], Mapping)), choices
+    indexed_choices = islice(
+        (choice for choice in enumerate(data[name]) if isinstance(choice[1], Mapping)), choices
     )
     return [
-        (index if isinstance(index, int) else place, {**data, name: [{**each, "index": 0}]})
-        for place, each in listed
-        for index in (each.get("index"),)
+        (index if isinstance(index, int) else position, {**data, name: [{**choice, "index": 0}]})
+        for position, choice in indexed_choices
+        for index in (choice.get("index"),)
     ]

@@ -1,7 +1,4 @@
-"""Decorators for code that no instrumentation knows.
-
-A function that calls a provider, a function that is a turn.
-"""
+"""Decorators for functions that call a provider, and for functions that are a turn."""
 
 from __future__ import annotations
 
@@ -48,13 +45,13 @@ from endturn.formats import (
 )
 from endturn.instrumentation.body import (
     ABANDONED,
-    UNREAD,
+    UNPARSED,
     CapturedEvents,
+    capture_content,
     end_call,
-    keep_content,
-    or_else,
-    says_nothing,
-    why_cut,
+    is_empty,
+    reason_of_read_error,
+    with_fallback_reason,
 )
 from endturn.instrumentation.wrapping import Begin, Run, wrap
 from endturn.telemetry import cleanup
@@ -84,71 +81,70 @@ def observe_provider_call(
 ) -> F | Callable[[F], F]:
     """Announce each run of a function as one call to a provider.
 
-    A call that something below announces is not announced again.
+    A call that a layer below announces is not announced again.
 
     The function may be plain, a coroutine function, a generator or an async generator; it may
-    return a ChatResponse, a provider's own body or SDK object, a stream of chunks or Deltas. What
-    it does is not changed.
+    return a ChatResponse, a provider's own body or SDK object, a stream of chunks or Deltas. Its
+    behaviour does not change.
 
-    What is asked is read from its arguments, given by name or by position: a Request; else those
-    that are named as the SDK names them (`messages`, `model`, `max_tokens`). The one list of
-    messages is the history, whatever its name.
+    The request is read from its arguments, by name or by position: a Request; else those with the
+    SDK's names (`messages`, `model`, `max_tokens`). A single list of messages is the history,
+    whatever its name.
 
     Args:
         provider: as in `gen_ai.provider.name`.
-        format: the format of what it returns ("openai_chat", "anthropic"); None: told from what
-            comes.
+        format: the format of its responses ("openai_chat", "anthropic"); None: detected from them.
         model: as requested; "": read from the arguments, else from the response.
-        dialect: whose words the stop reasons are, where a format is spoken by many.
+        dialect: the dialect of the stop reasons, for a format that several providers use.
 
     Raises:
-        UsageError: no format has that name, or what is decorated is no function.
+        UsageError: no format has that name, or the decorated object is no function.
     """
-    speaks = format_of(format) if format is not None else None
+    format_ = format_of(format) if format is not None else None
     endpoint = EndpointFacts(provider=provider)
 
-    def begins(observed: F) -> Begin:
-        named = _names(observed)
+    def make_begin(observed: F) -> Begin:
+        name_arguments = _argument_namer(observed)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
-            given = named(args, kwargs)
-            asked = _asked(speaks, given)
-            context = Context(dialect, provider, asked)
-            facts = replace(asked.facts, model=model) if model else asked.facts
-            call = open_call(Layer.WRAPPER, facts, endpoint, asked=asked)
-            return None if call is None else _CallRun(call, speaks, context, given)
+            arguments = name_arguments(args, kwargs)
+            request_summary = _summarize_request(format_, arguments)
+            context = Context(dialect, provider, request_summary)
+            facts = replace(request_summary.facts, model=model) if model else request_summary.facts
+            call = open_call(Layer.WRAPPER, facts, endpoint, summary=request_summary)
+            return None if call is None else _CallRun(call, format_, context, arguments)
 
         return begin
 
-    return _decorate(function, begins, "observe_provider_call", "provider")
+    return _decorate(function, make_begin, "observe_provider_call", "provider")
 
 
 def _decorate(
-    function: F | None, begins: Callable[[F], Begin], decorator: str, keyword: str
+    function: F | None, make_begin: Callable[[F], Begin], decorator: str, keyword: str
 ) -> F | Callable[[F], F]:
-    """Decorate a function, or what a decorator with settings is given later.
+    """Decorate a function, or return a decorator with these settings.
 
     Args:
-        begins: gives what begins to follow a run of that function, while somebody listens.
-        keyword: the setting that is given without its keyword, as a rule, where what is decorated
-            is no function.
+        make_begin: returns the function that begins to follow a run, while there are listeners.
+        keyword: the setting that is usually passed without its keyword if the decorated object is
+            no function.
     """
 
     def decorate(observed: F) -> F:
         if not callable(observed) and not hasattr(observed, "__get__"):  # a classmethod has that
-            given = type(observed).__name__
+            type_name = type(observed).__name__
             raise UsageError(
-                f"@{decorator} takes its settings by keyword, not as a {given}: "
+                f"@{decorator} takes its settings by keyword, not as a {type_name}: "
                 f"@{decorator}({keyword}='…')"
             )
-        begin = begins(observed)
+        begin = make_begin(observed)
 
-        def followed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+        def begin_if_observed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
             cleanup.run()
             return begin(args, kwargs) if listeners.listening() else None
 
-        done: F = wrap(observed, followed)
-        return done
+        wrapped: F = wrap(observed, begin_if_observed)
+        return wrapped
 
     return decorate if function is None else decorate(function)
 
@@ -157,100 +153,104 @@ class _CallRun:
     """One run of a function that calls a provider."""
 
     def __init__(
-        self, call: Call, speaks: Format | None, context: Context, given: Mapping[str, Any]
+        self, call: Call, format_: Format | None, context: Context, arguments: Mapping[str, Any]
     ) -> None:
         self._call = call
-        self._format = speaks
+        self._format = format_
         self._context = context
-        self._given = given
-        self._request = _request(given)
-        # The end is announced where the call began, whichever task or thread sees it: its turn and
-        # its span are there.
+        self._arguments = arguments
+        self._request = _request_in(arguments)
+        # The end is announced in the context in which the call began, with its turn and its span,
+        # whatever the task or thread.
         self._variables: Variables = copy_context()
         self._summarizer: Fold | None = None
-        # Where somebody takes what is said: what came of a provider's own, and what came as text.
-        self._said: CapturedEvents | None = None
+        # If a listener takes content: the provider's own items, and the pieces of text.
+        self._captured: CapturedEvents | None = None
         self._pieces: list[str] | None = [] if listeners.takes_content() else None
         self._tail, self._chars = "", 0
-        self._deltas = False
+        self._has_deltas = False
         _open.add(self)
 
     def step(self) -> AbstractContextManager[object]:
         return self._call.step()
 
-    def yielded(self, item: Any) -> None:
-        if self._call.covered or self._call.ended:
+    def on_yield(self, item: Any) -> None:
+        if self._call.is_reported_below or self._call.ended:
             return
         if self._call.first_chunk_s is None:
             self._call.request = replace(self._call.request, stream=True)
             self._context.request.facts = replace(self._context.request.facts, stream=True)
-        self._call.chunk()
+        self._call.record_chunk()
         if isinstance(item, ChatResponse):
-            self._answered(item)
+            self._end_with_response(item)
         elif isinstance(item, Delta | str):
-            self._deltas |= isinstance(item, Delta)
+            self._has_deltas |= isinstance(item, Delta)
             piece = item if isinstance(item, str) else item.text
             self._tail, self._chars = (self._tail + piece)[-TAIL:], self._chars + len(piece)
             if self._pieces is not None and self._chars <= MAX_UNPARSED_BYTES:
                 self._pieces.append(piece)
         else:
-            self._read(item)
+            self._read_item(item)
 
-    def returned(self, result: Any) -> None:
-        if self._call.covered or self._call.ended:
+    def on_return(self, result: Any) -> None:
+        if self._call.is_reported_below or self._call.ended:
             self._call.ended = True
         elif isinstance(result, ChatResponse):
-            self._answered(result)
-        elif self._deltas:
+            self._end_with_response(result)
+        elif self._has_deltas:
             # A stream of Deltas ends with its ChatResponse; without one, the rest is missing.
             self._finish(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
         else:
             if not isinstance(result, str | None):
-                self._read(result)
-            # Of text, or something of the host's own, it cannot be told why the model stopped.
-            self._finish(UNREAD.stop)
+                self._read_item(result)
+            # A text, or an object of the host, has no stop reason.
+            self._finish(UNPARSED.stop)
 
-    def raised(self, error: BaseException) -> None:
+    def on_raise(self, error: BaseException) -> None:
         if isinstance(error, ProviderError) and error.partial is not None:
-            self._answered(error.partial, error)
+            self._end_with_response(error.partial, error)
             return
         completion = getattr(error, "completion", None)  # openai's `parse` of a cut answer
         if completion is not None:
-            self._read(completion)
+            self._read_item(completion)
         stop = error.stop if isinstance(error, ProviderError) else None
         reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
         self._finish(stop or Stop(reason, incomplete=True), error)
 
-    def closed(self, over_s: float | None = None, detail: str | None = None) -> None:
-        if not self._call.ended and not self._call.covered:
-            self._finish(Stop(StopReason.CANCELLED, detail=detail, incomplete=True), over_s=over_s)
+    def on_close(self, ended_s: float | None = None, detail: str | None = None) -> None:
+        if not self._call.ended and not self._call.is_reported_below:
+            self._finish(
+                Stop(StopReason.CANCELLED, detail=detail, incomplete=True), ended_s=ended_s
+            )
 
-    def _read(self, item: Any) -> None:
-        """Take a chunk, or a whole body, of a provider's or an SDK's."""
+    def _read_item(self, item: Any) -> None:
+        """Take a chunk, or a complete body, of a provider or an SDK."""
         item = dumped(item, choices=self._context.request.facts.choice_count)
         if self._summarizer is None:
-            # Anthropic's bodies and events say what they are; what has choices is of the chat
+            # Anthropic's bodies and events have a `type`; those with choices are in the chat
             # format.
-            kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
-            speaks = self._format or format_of(kind)
-            self._summarizer = speaks.summarizer(self._context)
+            format_name = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
+            format_ = self._format or format_of(format_name)
+            self._summarizer = format_.summarizer(self._context)
             if self._pieces is not None:
-                self._said = keep_content(
-                    self._call, speaks, self._request or self._given, self._context
+                self._captured = capture_content(
+                    self._call, format_, self._request or self._arguments, self._context
                 )
-        if self._said is not None:
-            self._said.append(item)
+        if self._captured is not None:
+            self._captured.append(item)
         try:
             self._summarizer.feed(item)
         except DecodeError:
             log_exception(
                 logging.DEBUG, "endturn: a response of %s could not be read", self._context.provider
             )
-            self._end(UNREAD)
+            self._end(UNPARSED)
 
-    def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
+    def _end_with_response(
+        self, response: ChatResponse, error: BaseException | None = None
+    ) -> None:
         if self._pieces is not None:
-            self._call.said(self._request, response)
+            self._call.attach_content(self._request, response)
         stop, text = response.stop, response.text
         facts = ResponseFacts(
             stop=stop,
@@ -263,112 +263,120 @@ class _CallRun:
         self._end(ResponseSummary(facts, text[-TAIL:], requested_calls(response.tool_calls)), error)
 
     def _finish(
-        self, stop: Stop, error: BaseException | None = None, over_s: float | None = None
+        self, stop: Stop, error: BaseException | None = None, ended_s: float | None = None
     ) -> None:
-        """End the call as what came says; so where that says nothing."""
-        is_left = stop.reason is StopReason.CANCELLED
-        seen = None if self._summarizer is None else self._summarizer.close(abandoned=is_left)
-        if seen is None or (error is None and not is_left and says_nothing(seen)):
-            seen = ResponseSummary(ResponseFacts(stop=stop, output_chars=self._chars), self._tail)
+        """End the call with the summary of its items; with `stop` if that is empty."""
+        is_cancelled = stop.reason is StopReason.CANCELLED
+        summary = (
+            None if self._summarizer is None else self._summarizer.close(abandoned=is_cancelled)
+        )
+        if summary is None or (error is None and not is_cancelled and is_empty(summary)):
+            summary = ResponseSummary(
+                ResponseFacts(stop=stop, output_chars=self._chars), self._tail
+            )
             if self._pieces is not None:
-                said = "".join(self._pieces)
-                self._call.said(self._request, ChatResponse(text=said, stop=stop) if said else None)
+                content = "".join(self._pieces)
+                self._call.attach_content(
+                    self._request, ChatResponse(text=content, stop=stop) if content else None
+                )
         elif error is not None:
-            seen = or_else(seen, *why_cut(error))
-        elif is_left:
-            seen = or_else(seen, stop.reason, None, stop.detail)
-        self._end(seen, error, over_s)
+            summary = with_fallback_reason(summary, *reason_of_read_error(error))
+        elif is_cancelled:
+            summary = with_fallback_reason(summary, stop.reason, None, stop.detail)
+        self._end(summary, error, ended_s)
 
     def _end(
-        self, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None
+        self,
+        summary: ResponseSummary,
+        error: BaseException | None = None,
+        ended_s: float | None = None,
     ) -> None:
-        if not self._call.request.model and seen.facts.model:
-            self._call.request = replace(self._call.request, model=seen.facts.model)
-        self._variables.copy().run(end_call, self._call, seen, error, over_s)
+        if not self._call.request.model and summary.facts.model:
+            self._call.request = replace(self._call.request, model=summary.facts.model)
+        self._variables.copy().run(end_call, self._call, summary, error, ended_s)
 
 
 _open: WeakSet[_CallRun] = WeakSet()
 
 
 def close_all() -> None:
-    """End every call whose generator is still being read.
-
-    The process, or its instrumentation, ends.
-    """
+    """End every call whose generator is still being read: the process or endturn ends."""
     for run in list(_open):
-        run.closed(detail=ABANDONED)
+        run.on_close(detail=ABANDONED)
 
 
 cleanup.at_the_end(close_all)
 
 
-def _names(function: Any) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
-    """What gives a call's arguments by name.
+def _argument_namer(
+    function: Any,
+) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
+    """Return a function that names a call's arguments.
 
-    Those given by position as the signature names them, and the defaults.
-
-    A call that does not fit the signature is not refused: the function itself will.
+    Positional arguments get the names of the signature; defaults are added. A call that does not
+    fit the signature is not refused: the function itself refuses it.
     """
-    before: tuple[Any, ...] = ()
-    known: dict[str, Any] = {}
+    bound_args: tuple[Any, ...] = ()
+    defaults: dict[str, Any] = {}
     if isinstance(function, staticmethod | classmethod):
         function = function.__func__
     if isinstance(function, partial):
-        before, known, function = function.args, function.keywords, function.func
+        bound_args, defaults, function = function.args, function.keywords, function.func
     try:
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are written in C have none
         parameters = ()
     names = [
-        each.name
-        for each in parameters
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    known = {
-        each.name: each.default for each in parameters if each.default is not each.empty
-    } | known
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is not parameter.empty
+    } | defaults
 
-    def named(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # What `*args` takes has no name: it gets its number.
+    def name_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        # The arguments in `*args` have no name: each gets its number.
         return {
-            **known,
-            **dict(zip(chain(names, map(str, count())), (*before, *args), strict=False)),
+            **defaults,
+            **dict(zip(chain(names, map(str, count())), (*bound_args, *args), strict=False)),
             **kwargs,
         }
 
-    return named
+    return name_arguments
 
 
-def _request(given: Mapping[str, Any]) -> Request | None:
-    """The Request among the arguments."""
-    return next((value for value in given.values() if isinstance(value, Request)), None)
+def _request_in(arguments: Mapping[str, Any]) -> Request | None:
+    """Return the Request among the arguments; None if there is none."""
+    return next((value for value in arguments.values() if isinstance(value, Request)), None)
 
 
-def _asked(speaks: Format | None, given: dict[str, Any]) -> RequestSummary:
-    """What a call asks for.
+def _summarize_request(format_: Format | None, arguments: dict[str, Any]) -> RequestSummary:
+    """Return the summary of a call's request.
 
-    From the Request among the arguments, else from arguments as the SDK's are named.
-
-    A history of another name is found, and is named in `given` as the SDK's is.
+    From the Request among the arguments, else from those with the SDK's names. A history of another
+    name gets the SDK's name in `arguments`.
     """
-    request = _request(given)
+    request = _request_in(arguments)
     if request is not None:
         return RequestSummary(
             facts=RequestFacts.of(request),
             history=request.messages,
             length=len(request.messages),
         )
-    asked = (speaks or format_of("openai_chat")).request_summary(given)
-    if not asked.history:
-        histories = [value for value in given.values() if _is_history(value)]
+    summary = (format_ or format_of("openai_chat")).request_summary(arguments)
+    if not summary.history:
+        histories = [value for value in arguments.values() if _is_history(value)]
         if len(histories) == 1:
-            given["messages"] = asked.history = histories[0]
-            asked.length = len(asked.history)
-    return asked
+            arguments["messages"] = summary.history = histories[0]
+            summary.length = len(summary.history)
+    return summary
 
 
 def _is_history(value: Any) -> bool:
-    """Whether this is a list of messages: each has a role."""
+    """Return whether this is a list of messages: each has a role."""
     return bool(messages := items(value)) and all(
         text(member(message, "role")) for message in messages
     )
@@ -387,20 +395,19 @@ def observe_turn(
     agent: str | None = None,
     conversation_id: str | Callable[..., str | None] | None = None,
 ) -> F | Callable[[F], F]:
-    """Announce each run of a function as one turn: from the user's input to the answer handed back.
+    """Announce each run of a function as one turn: from the user's input to the answer.
 
-    The calls that are made within, by whatever means, belong to it; those that finish an answer
-    that was cut off are recognised. The outcome is `completed`, or `not_continued` where a
-    truncated response stands unfinished, `cancelled` where the run was, `provider_error` where it
-    raised for another reason.
+    The calls that are made within, by whatever means, belong to it; those that finish a truncated
+    answer are recognised. The outcome is `completed`, or `not_continued` if a truncated response is
+    unfinished, `cancelled` if the run was, `provider_error` if it raised for another reason.
 
     Args:
         agent: the agent's name.
-        conversation_id: the host's id of the conversation, or what finds it in the function's
+        conversation_id: the host's id of the conversation, or a function that returns it for the
             arguments.
 
     Raises:
-        UsageError: what is decorated is no function.
+        UsageError: the decorated object is no function.
     """
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
@@ -427,19 +434,19 @@ class _TurnRun:
     def step(self) -> AbstractContextManager[object]:
         return self._scope.step()
 
-    def yielded(self, item: Any) -> None:
-        """What a turn's generator gives is its host's."""
+    def on_yield(self, item: Any) -> None:
+        """Ignore the items of a turn's generator."""
 
-    def returned(self, result: Any) -> None:
+    def on_return(self, result: Any) -> None:
         self._scope.end(TurnOutcome.COMPLETED)
 
-    def raised(self, error: BaseException) -> None:
-        failed = (
+    def on_raise(self, error: BaseException) -> None:
+        outcome = (
             TurnOutcome.NOT_CONTINUED if self._scope.turn.unfinished else TurnOutcome.PROVIDER_ERROR
         )
         self._scope.end(
-            failed if isinstance(error, Exception) else TurnOutcome.CANCELLED, error=error
+            outcome if isinstance(error, Exception) else TurnOutcome.CANCELLED, error=error
         )
 
-    def closed(self, over_s: float) -> None:
-        self._scope.end(TurnOutcome.CANCELLED, over_s=over_s)
+    def on_close(self, ended_s: float) -> None:
+        self._scope.end(TurnOutcome.CANCELLED, ended_s=ended_s)

@@ -1,6 +1,6 @@
-"""The provider that spans are recorded to before it is installed.
+"""The tracer provider that records spans before it is installed.
 
-Import it only where the SDK is installed.
+Import it only if the SDK is installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EarlyProvider:
     begun_with: sdk_providers.ProcessResource
 
     def resource(self) -> sdk_providers.ProcessResource:
-        """Return the resource of this process, which may be a fork of the one that began."""
+        """Return the resource of this process, which may be a fork of the first one."""
         return self.begun_with.merge(Resource({}))
 
     def discard(self) -> None:
@@ -35,16 +35,16 @@ class EarlyProvider:
 
 
 def begin() -> EarlyProvider | None:
-    """Make a provider as the variables say, whose spans are seen and kept.
+    """Return a provider by the environment's variables, whose spans are kept.
 
-    None where no traces are to be exported.
+    None if no traces are to be exported.
     """
     if sdk_providers.is_unwanted("traces"):
         return None
     resource = sdk_providers.resource_of({}, default_name=service_name_of_command(sys.orig_argv))
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    held = HeldSpans()
-    tracers.add_span_processor(held)
+    held_spans = HeldSpans()
+    tracers.add_span_processor(held_spans)
     span_processor.attach(tracers)
-    cleanup.after_fork(held.forget)
-    return EarlyProvider(tracers, held, resource)
+    cleanup.after_fork(held_spans.forget)
+    return EarlyProvider(tracers, held_spans, resource)

@@ -1,15 +1,13 @@
-"""One HTTP request to a model API and its answer, as one call.
+"""One HTTP request to a model API and its response, as one call, for every HTTP client.
 
-Whichever client sends it, however the host reads it.
-
-    exchange = exchange.begin(method, request)                    None for all that asks no model
+    exchange = exchange.begin(method, request)                    None if it asks no model
     with exchange.sending: …                                      its span is current
-    exchange.failed(error)                                        no answer came
-    exchange.answered(status, headers)                            then the bytes:
-    exchange.feed(chunk) …  exchange.end() | exchange.cut(error) | exchange.left()
+    exchange.on_error(error)                                      no response arrived
+    exchange.on_response(status, headers)                         then the bytes:
+    exchange.feed(chunk) …
+    exchange.end() | exchange.on_read_error(error) | exchange.on_close()
 
-No method raises what it did not find raised. A destructor records nothing: it leaves that to
-`telemetry.cleanup`.
+Methods never raise. A destructor records nothing: it leaves that to `telemetry.cleanup`.
 """
 
 from __future__ import annotations
@@ -67,64 +65,67 @@ if TYPE_CHECKING:
 
 
 SAME_END: Final = 2
-"""What `repeats_answer` says of a message that ends as the answer did."""
+"""The result of `repeats_answer` for a message that ends as the answer did."""
 
-UNSEEN: Final = ResponseSummary(
+NO_RESPONSE: Final = ResponseSummary(
     ResponseFacts(stop=Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
 )
-"""What was seen where no answer came."""
+"""The summary if no response arrived."""
 
 _open: dict[int, ref[Exchange]] = {}
-"""By their `id`, those whose response is being read. One that its host drops ends, and is taken
-out, later."""
+"""The exchanges whose response is being read, by their `id`. One that its host drops ends, and is
+removed, later."""
 _streams: dict[int, WeakSet[Exchange]] = {}
-"""Those of `_open` whose answer is streamed, by the hash of their first message."""
+"""Those of `_open` whose response is streamed, by the hash of their first message."""
 
 
 def begin(method: str, request: Outgoing) -> Exchange | None:
-    """The exchange of a request that might be one.
-
-    None where it asks no model, or is a part of another.
-    """
-    where, content, headers = request
+    """Return the exchange of a request; None if it asks no model, or is a part of another."""
+    address, content, headers = request
     try:
         cleanup.run_jobs()
-        if where is None:
+        if address is None:
             return None
-        found = endpoint(method, where)
-        if found is None or found.routed.retrieve is not None:
-            return _fetch(method, where, found)
-        given = body.json_object(content)
-        found = found.of(given)
-        if not found.is_asked(given):
+        target = endpoint(method, address)
+        if target is None or target.route.retrieve is not None:
+            return _begin_fetch(method, address, target)
+        request_body = body.json_object(content)
+        target = target.with_body_format(request_body)
+        if not target.asks_model(request_body):
             return None
-        asked = found.asked(given or {})
+        request_summary = target.summarize_request(request_body or {})
         adoptable = foreign_spans.span_of_call()
-        if not asked.generates or (
+        if not request_summary.generates or (
             adoptable is None and contexts.get_value("suppress_instrumentation")
         ):
             return None
-        asked.attempt = _attempt(headers)
+        request_summary.attempt = _attempt(headers)
         if _open:
-            _end_answered_streams(asked)
+            _end_answered_streams(request_summary)
         call = open_call(
             Layer.HTTP,
-            asked.facts,
-            found.facts(),
-            # unread, it cannot be told from a request that it is part of
-            asked=None if given is None else asked,
-            late=adoptable is not None,
+            request_summary.facts,
+            target.facts(),
+            # a request that was not read cannot be distinguished from an enclosing one
+            summary=None if request_body is None else request_summary,
+            is_deferred=adoptable is not None,
         )
         if call is None:
             return None
-        context = Context(found.dialect, found.provider, asked)
-        said = (
-            body.keep_content(call, found.format, given or {}, context)
+        context = Context(target.dialect, target.provider, request_summary)
+        captured_events = (
+            body.capture_content(call, target.format, request_body or {}, context)
             if listeners.takes_content()
             else None
         )
         return Exchange(
-            found.format, context, found.known, call.step(), call, adoptable=adoptable, said=said
+            target.format,
+            context,
+            target.is_known_host,
+            call.step(),
+            call,
+            adoptable=adoptable,
+            captured_events=captured_events,
         )
     except Exception:
         log_internal_error("opening a call")
@@ -132,7 +133,7 @@ def begin(method: str, request: Outgoing) -> Exchange | None:
 
 
 def _attempt(headers: Any) -> Attempt | None:
-    """Read which attempt of an SDK's call a request is.
+    """Return the attempt of an SDK's call that a request is; None if unknown.
 
     `x-stainless-retry-count` counts the attempts before it (SDKs that Stainless generates: openai,
     anthropic, groq and others); AWS's SDKs give all attempts of a call one `amz-sdk-invocation-id`.
@@ -153,39 +154,39 @@ def _attempt(headers: Any) -> Attempt | None:
 
 
 def _end_answered_streams(request: RequestSummary) -> None:
-    """End the streams that a request goes on with.
+    """End the streams that a request continues: their host stopped reading after the stop reason.
 
-    Their host stopped reading when the reason had come.
-
-    It answers their tool calls, or follows their prompt and what came before they were truncated.
+    The request has the results of their tool calls, or follows their prompt and truncated text.
     """
     _end_truncated_streams(request)
     results, _ = results_at_end(request)
-    answered = {result.call_id for result in results if result.call_id}
-    # The response of a turn that waits for them has ended: it is no open stream's.
-    if not answered or all(map(inference().turn_of_tool_call, answered)):
+    answered_ids = {result.call_id for result in results if result.call_id}
+    # Results that a turn waits for are those of an ended response, not of an open stream.
+    if not answered_ids or all(map(inference().turn_of_tool_call, answered_ids)):
         return
     for exchange in _open_exchanges():
         calls = exchange.requested_calls()
-        # Another agent's stream may have calls of the same ids, where a server only counts them.
-        if any(call.id in answered and looks_random(call.id, (call.name,)) for call in calls):
-            exchange.end(StopReason.CANCELLED, left=True)
+        # Another agent's stream may have calls of the same ids, if a server only counts them.
+        if any(call.id in answered_ids and looks_random(call.id, (call.name,)) for call in calls):
+            exchange.end(StopReason.CANCELLED, is_abandoned=True)
 
 
 def _end_truncated_streams(request: RequestSummary) -> None:
     opening = opening_hash(request) if _streams else None
-    for exchange in _listed(_streams.get(opening, ()) if opening is not None else ()):
-        before = exchange.context.request
+    for exchange in _snapshot_of(_streams.get(opening, ()) if opening is not None else ()):
+        open_request = exchange.context.request
         if (
-            before.length >= request.length
-            or role(answer := request.history[before.length]) != "assistant"
+            open_request.length >= request.length
+            or role(answer := request.history[open_request.length]) != "assistant"
         ):
             continue
-        if endpoints_hash(before, before.length) != endpoints_hash(request, before.length):
+        if endpoints_hash(open_request, open_request.length) != endpoints_hash(
+            request, open_request.length
+        ):
             continue
         tail = comparable(exchange.truncated_tail())
         if tail and repeats_answer(comparable(text_of(answer)), tail) == SAME_END:
-            exchange.end(StopReason.CANCELLED, left=True)
+            exchange.end(StopReason.CANCELLED, is_abandoned=True)
 
 
 def _open_exchanges() -> list[Exchange]:
@@ -193,8 +194,8 @@ def _open_exchanges() -> list[Exchange]:
     return [exchange for open_ref in [*_open.values()] if (exchange := open_ref()) is not None]
 
 
-def _listed(exchanges: Iterable[Exchange]) -> list[Exchange]:
-    """List the exchanges of a set, whatever other threads begin meanwhile."""
+def _snapshot_of(exchanges: Iterable[Exchange]) -> list[Exchange]:
+    """List the exchanges of a set that other threads may change."""
     while True:
         try:
             return list(exchanges)
@@ -202,28 +203,25 @@ def _listed(exchanges: Iterable[Exchange]) -> list[Exchange]:
             continue
 
 
-def _fetch(method: str, where: Address, found: Endpoint | None) -> Exchange | None:
+def _begin_fetch(method: str, address: Address, target: Endpoint | None) -> Exchange | None:
     """Return the exchange that fetches or cancels a background response of this process."""
-    if found is None and method == "POST" and where.path.endswith("/cancel"):
-        found = endpoint("GET", where._replace(path=where.path.removesuffix("/cancel")))
-    if found is None or found.routed.retrieve is None:
+    if target is None and method == "POST" and address.path.endswith("/cancel"):
+        target = endpoint("GET", address._replace(path=address.path.removesuffix("/cancel")))
+    if target is None or target.route.retrieve is None:
         return None
-    job = found.format.name, found.routed.retrieve
-    begun = background_responses.pending(job)
-    if begun is None:
+    job = target.format.name, target.route.retrieve
+    original = background_responses.pending(job)
+    if original is None:
         return None
-    format_, context = begun
-    context = replace(context, request=context.request.with_facts(stream=bool(found.routed.stream)))
-    return Exchange(format_, context, known=True, sending=nullcontext(), job=job)
+    format_, context = original
+    context = replace(context, request=context.request.with_facts(stream=bool(target.route.stream)))
+    return Exchange(format_, context, is_known_host=True, sending=nullcontext(), job=job)
 
 
 def close_all() -> None:
-    """End every exchange whose answer is still being read.
-
-    The process, or its instrumentation, ends.
-    """
+    """End every exchange whose response is still being read: the process or endturn ends."""
     for exchange in _open_exchanges():
-        exchange.abandoned()
+        exchange.abandon()
     background_responses.close_all()
 
 
@@ -232,42 +230,42 @@ cleanup.at_the_end(close_all)
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Exchange:
-    """One request and its answer.
+    """One request and its response.
 
     Attributes:
-        format: the format; context: what must be known to read the answer.
-        known: the host is a provider's.
-        sending: the step in which the request is sent: its span is current, and what is sent
-            meanwhile is part of it.
-        call: None where it is part of another.
-        job: the response in the background that this one fetches.
-        adoptable: another instrumentation's span around the request. Whether it is of this exchange
-            shows when that is answered.
-        said: captures what the answer says, where somebody takes it.
-        is_over: its end has been seen.
+        format: the format; context: the context for reading the response.
+        is_known_host: the host is a provider's.
+        sending: the step in which the request is sent: its span is current, and requests that are
+            sent meanwhile are part of it.
+        call: None for a fetch.
+        job: the background response that this one fetches.
+        adoptable: another instrumentation's span around the request. The response decides whether
+            it is of this exchange.
+        captured_events: the captured content, if a listener takes it.
+        is_over: the exchange has ended.
     """
 
     format: Format
     context: Context
-    known: bool
+    is_known_host: bool
     sending: AbstractContextManager[object]
     call: Call | None = None
     job: background_responses.Key | None = None
     adoptable: AdoptedSpan | None = None
-    said: body.CapturedEvents | None = None
+    captured_events: body.CapturedEvents | None = None
     is_over: bool = False
-    _answer: body.Answer | None = None
-    _is_blind: bool = False
+    _reader: body.BodyReader | None = None
+    _is_unreadable: bool = False
     _is_begun: bool = False
-    """Of one that is blind: what came before says that it is a model's response."""
-    _opening: int | None = None
-    """Its key in `_streams`, where it is there."""
-    _over_s: float | None = None
-    """When its host let go of it, where that is recorded later."""
+    """If it is unreadable: the bytes before are of a model's response."""
+    _opening_hash: int | None = None
+    """Its key in `_streams`, if it is there."""
+    _ended_s: float | None = None
+    """The time when its host dropped it, if that is recorded later."""
 
-    # --- How it is answered -----------------------------------------------------------------------
+    # --- The response -----------------------------------------------------------------------------
 
-    def failed(
+    def on_error(
         self, error: BaseException, response_of: Callable[[BaseException], ErrorResponse | None]
     ) -> None:
         """End the exchange with the exception that the client raised in place of a response.
@@ -277,13 +275,13 @@ class Exchange:
             response_of: returns the response that the exception carries; None if it carries none.
         """
         if not isinstance(error, Exception):
-            self.cut(error)
+            self.on_read_error(error)
             return
         try:
             status, headers, content = response_of(error) or (0, {}, b"")
-            if status and self.answered(status, headers, is_read=True):
+            if status and self.on_response(status, headers, is_read=True):
                 self.feed(content)
-                self.end(*(body.why_cut(error) if status < 300 else (None, error)))
+                self.end(*(body.reason_of_read_error(error) if status < 300 else (None, error)))
             else:
                 self.end(
                     StopReason.ERROR,
@@ -293,14 +291,16 @@ class Exchange:
         except Exception:
             log_internal_error("reading an error")
 
-    def answered(self, status: int, headers: Mapping[str, str], *, is_read: bool = False) -> bool:
-        """An answer has come: its bytes follow, as they travel (but see `comes_unpacked`).
+    def on_response(
+        self, status: int, headers: Mapping[str, str], *, is_read: bool = False
+    ) -> bool:
+        """Start reading a response. Its bytes follow, as sent (but see `expect_decompressed`).
 
         Args:
-            is_read: the library has read it to its end, and unpacked it: all of it follows at once.
+            is_read: the library has read and decompressed it: all of it follows at once.
 
         Returns:
-            Whether the bytes are wanted.
+            Whether the exchange needs the bytes.
         """
         try:
             if status < 200 or 300 <= status < 400:
@@ -308,12 +308,18 @@ class Exchange:
                 return False
             if self.call is not None and self.call.started is None:
                 if status < 300 and self.adoptable is not None and not self.adoptable.is_taken:
-                    # the first that succeeds within another's span
+                    # the first one that succeeds within the other instrumentation's span
                     self.call.adopt = self.adoptable
-                self.call.announced()
+                self.call.ensure_started()
             identity = None if self.call is None else self.call.identity
-            self._answer = body.Answer(
-                self.format, self.context, status, headers, self.said, identity, is_unpacked=is_read
+            self._reader = body.BodyReader(
+                self.format,
+                self.context,
+                status,
+                headers,
+                self.captured_events,
+                identity,
+                is_unpacked=is_read,
             )
             if is_read:
                 return True
@@ -323,52 +329,49 @@ class Exchange:
                 and (opening := opening_hash(self.context.request)) is not None
             ):
                 _streams.setdefault(opening, WeakSet()).add(self)
-                self._opening = opening
+                self._opening_hash = opening
             return True
         except Exception:
-            self.unreadable()
+            self.end_unreadable()
             return False
 
-    def comes_unpacked(self) -> None:
-        """The library has unpacked the bytes that follow."""
-        if self._answer is not None:
-            self._answer.unpacker = None
+    def expect_decompressed(self) -> None:
+        """Expect bytes that the library has decompressed."""
+        if self._reader is not None:
+            self._reader.unpacker = None
 
     # --- Its bytes --------------------------------------------------------------------------------
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the answer. The time of a chunk counts also where it cannot be read."""
+        """Take the next bytes. The time of a chunk counts even if it cannot be read."""
         if self.is_over:
             return
-        answer = self._answer
+        reader = self._reader
         try:
             if self.call is not None and self.context.request.facts.stream:
-                self.call.chunk()
-            if answer is not None and answer.feed(chunk):
+                self.call.record_chunk()
+            if reader is not None and reader.feed(chunk):
                 self.end()
         except Exception:
-            self._blind(answer)
+            self._stop_parsing(reader)
 
-    def whole(self, found: bytes) -> None:
-        """All of an answer that the library has read."""
-        self.feed(found)
+    def feed_all(self, content: bytes) -> None:
+        """Take a complete response that the library has read."""
+        self.feed(content)
         self.end()
 
-    def unreadable(self) -> None:
-        """The answer's bytes cannot be seen.
+    def end_unreadable(self) -> None:
+        """End an exchange whose bytes cannot be observed.
 
-        Call it while the exception that says why is being handled.
+        Call it while the causing exception is being handled.
         """
-        self._blind(self._answer)
+        self._stop_parsing(self._reader)
         self.end()
 
-    def _blind(self, answer: body.Answer | None) -> None:
-        """Nothing that follows is looked at.
-
-        That a server sends another format is not our failure.
-        """
-        self._is_blind, self._answer = True, None
-        self._is_begun = answer is not None and answer.is_begun
+    def _stop_parsing(self, reader: body.BodyReader | None) -> None:
+        """Ignore all further bytes. A server that sends another format is no failure of ours."""
+        self._is_unreadable, self._reader = True, None
+        self._is_begun = reader is not None and reader.is_begun
         if isinstance(sys.exc_info()[1], DecodeError):
             log_exception(
                 logging.DEBUG, "endturn: a response of %s could not be read", self.context.provider
@@ -377,14 +380,14 @@ class Exchange:
             log_internal_error("reading a response")
 
     def requested_calls(self) -> tuple[RequestedCall, ...]:
-        """List the client tool calls of a stream whose reason has come; none before."""
-        answer = self._answer
-        if answer is None or self.is_over:
+        """List the client tool calls of a stream whose stop reason has arrived; none before."""
+        reader = self._reader
+        if reader is None or self.is_over:
             return ()
         try:
-            return answer.requested_calls()
-        except Exception:  # what waited to be read
-            self._blind(answer)
+            return reader.requested_calls()
+        except Exception:  # of chunks that waited to be read
+            self._stop_parsing(reader)
             return ()
 
     def truncated_tail(self) -> str:
@@ -392,117 +395,119 @@ class Exchange:
 
         Returns "" for any other stream.
         """
-        answer = self._answer
-        if answer is None or self.is_over:
+        reader = self._reader
+        if reader is None or self.is_over:
             return ""
         try:
-            return answer.truncated_tail()
-        except Exception:  # what waited to be read
-            self._blind(answer)
+            return reader.truncated_tail()
+        except Exception:  # of chunks that waited to be read
+            self._stop_parsing(reader)
             return ""
 
     # --- Its end ----------------------------------------------------------------------------------
 
-    def cut(self, error: BaseException) -> None:
-        """Reading raised: the connection was lost, or the host was cancelled."""
+    def on_read_error(self, error: BaseException) -> None:
+        """End after reading raised: the connection was lost, or the host was cancelled."""
         if isinstance(error, GeneratorExit):
-            self._dropped()  # a coroutine that was dropped: this may be a destructor
+            self._defer_abandon()  # a coroutine that was dropped: this may be a destructor
             return
-        self.end(*body.why_cut(error), left=not isinstance(error, Exception))
+        self.end(*body.reason_of_read_error(error), is_abandoned=not isinstance(error, Exception))
 
-    def left(self) -> None:
-        """Its host has stopped reading. A response whose reason had already come keeps it."""
+    def on_close(self) -> None:
+        """End because the host stopped reading. A stop reason that has arrived is kept."""
         if isinstance(sys.exc_info()[1], GeneratorExit):
-            # A generator that closes the body may have been dropped: this is a destructor then.
-            self._dropped()
+            # A dropped generator may close the body: this is a destructor then.
+            self._defer_abandon()
         else:
-            self.end(StopReason.CANCELLED, left=True)
+            self.end(StopReason.CANCELLED, is_abandoned=True)
 
-    def abandoned(self) -> None:
-        """Its host has dropped the answer, or never read it to its end."""
-        self.end(StopReason.CANCELLED, detail=body.ABANDONED, left=True)
+    def abandon(self) -> None:
+        """End because the host dropped the response, or never read it to its end."""
+        self.end(StopReason.CANCELLED, detail=body.ABANDONED, is_abandoned=True)
 
-    def _dropped(self) -> None:
-        """Have the end recorded elsewhere: a destructor may run inside anybody's locked region."""
+    def _defer_abandon(self) -> None:
+        """Record the end later: a destructor may run while any lock is held."""
         if not self.is_over and not sys.is_finalizing():
-            # A host may hold on to a stream that it no longer reads: over with the last bytes that
-            # it took.
-            self._over_s = (self.call is not None and self.call.last_chunk_s) or time.perf_counter()
-            cleanup.later(self.abandoned)
+            # A host may keep a stream that it no longer reads: it ended with the last bytes read.
+            self._ended_s = (
+                self.call is not None and self.call.last_chunk_s
+            ) or time.perf_counter()
+            cleanup.later(self.abandon)
 
-    __del__ = _dropped
+    __del__ = _defer_abandon
 
     def end(
         self,
-        otherwise: StopReason | None = None,
+        fallback_reason: StopReason | None = None,
         error: BaseException | None = None,
         detail: str | None = None,
         *,
-        left: bool = False,
+        is_abandoned: bool = False,
     ) -> None:
-        """The answer has been read to its end. Whether it was whole is what its bytes say.
+        """End the exchange. The response's bytes determine whether it was complete.
 
         Args:
-            otherwise: how it ended where they do not say.
-            left: it was not read to its end.
+            fallback_reason: the stop reason if the bytes have none.
+            is_abandoned: the response was not read to its end.
         """
         if self.is_over:
             return
         self.is_over = True
-        over_s = self._over_s or time.perf_counter()
+        ended_s = self._ended_s or time.perf_counter()
         _open.pop(id(self), None)
-        if self._opening is not None and (beside := _streams.get(self._opening)) is not None:
-            beside.discard(self)
-            if not beside:
-                _streams.pop(self._opening, None)
-        answer, self._answer = self._answer, None
+        if (
+            self._opening_hash is not None
+            and (siblings := _streams.get(self._opening_hash)) is not None
+        ):
+            siblings.discard(self)
+            if not siblings:
+                _streams.pop(self._opening_hash, None)
+        reader, self._reader = self._reader, None
         try:
-            seen = UNSEEN
-            if answer is not None:
+            summary = NO_RESPONSE
+            if reader is not None:
                 try:
-                    seen = answer.close(left=left)
+                    summary = reader.close(is_abandoned=is_abandoned)
                 except Exception:
-                    self._blind(answer)
-            if self._is_blind:
-                seen, is_models = body.UNREAD, self.known or self._is_begun
+                    self._stop_parsing(reader)
+            if self._is_unreadable:
+                summary, is_model_response = body.UNPARSED, self.is_known_host or self._is_begun
             else:
-                # Somebody else's API may have the path and the members of a model's.
+                # Another API may have the same path and the same members.
                 is_begun = (
-                    self.known or otherwise is not None or (answer is not None and answer.is_begun)
+                    self.is_known_host
+                    or fallback_reason is not None
+                    or (reader is not None and reader.is_begun)
                 )
-                is_models = is_begun or not body.says_nothing(seen)
-            if not is_models:
+                is_model_response = is_begun or not body.is_empty(summary)
+            if not is_model_response:
                 self._discard()
                 return
-            if answer is not None:
-                # An answer's bytes tell of an error that nobody raises, and perhaps only now of
-                # their end.
-                error = answer.error or error
-                otherwise = None if answer.done else otherwise
-            if otherwise is not None or error is not None:
-                seen = body.or_else(seen, otherwise, error, detail)
+            if reader is not None:
+                # The bytes may hold an error that nobody raises, and their end only now.
+                error = reader.error or error
+                fallback_reason = None if reader.is_done else fallback_reason
+            if fallback_reason is not None or error is not None:
+                summary = body.with_fallback_reason(summary, fallback_reason, error, detail)
             if self.job is not None:
-                background_responses.fetched(self.job, seen)
-            elif self.call is not None and not background_responses.keep(
-                self.format, self.context, self.call, seen
+                background_responses.on_fetched(self.job, summary)
+            elif self.call is not None and not background_responses.keep_open(
+                self.format, self.context, self.call, summary
             ):
-                body.end_call(self.call, seen, error, over_s)
+                body.end_call(self.call, summary, error, ended_s)
         except Exception:
             log_internal_error("ending a call")
 
     def _discard(self) -> None:
-        """What was announced is no call of a model.
-
-        A redirect, or an answer of somebody else's API.
-        """
+        """Cancel the call: the response is a redirect, or one of another API."""
         self.is_over = True
         call, self.call = self.call, None
         if call is not None:
-            call.withdraw()
+            call.cancel()
 
 
 def _forget() -> None:
-    """In a forked child: what its parent reads, its parent ends."""
+    """In a forked child, forget the exchanges: the parent reads and ends them."""
     for exchange in _open_exchanges():
         exchange.is_over = True
     _open.clear()

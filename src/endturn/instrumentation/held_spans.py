@@ -1,4 +1,4 @@
-"""Spans that ended before there was an exporter. Import it only where the SDK is installed."""
+"""Spans that ended before there was an exporter. Import it only if the SDK is installed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 SPANS_QUEUED: Final = 8_192
-"""How many spans wait for a Collector that is away: two minutes of fifty calls a second, all of
-them truncated. OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
+"""The spans that may wait for an unreachable Collector: two minutes of fifty calls a second, all of
+them truncated. OTEL_BSP_MAX_QUEUE_SIZE overrides it."""
 
-TRACES: Final = 16_384
-"""How many traces may be open; the oldest is given up first."""
+MAX_TRACES: Final = 16_384
+"""The most traces that may be open; the oldest is dropped first."""
 
-HELD: Final = SPANS_QUEUED
-"""How many spans that have ended are kept; those of the oldest trace are given up first."""
+MAX_HELD_SPANS: Final = SPANS_QUEUED
+"""The most ended spans that are kept; those of the oldest trace are dropped first."""
 
 
 @dataclass(slots=True)
 class _Trace:
-    """The spans of one trace: how many are open, and those that have ended."""
+    """The spans of one trace: the number of open ones, and those that have ended."""
 
     open: int = 0
     ended: list[ReadableSpan] = field(default_factory=list)
@@ -40,43 +40,43 @@ class HeldSpans(SpanProcessor):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._traces: OrderedDict[int, _Trace] = OrderedDict()
-        self._held = 0
-        self._begun_ns = 0
-        """When this process was forked: what began before is its parent's to end."""
+        self._held_count = 0
+        self._forked_ns = 0
+        """The time when this process was forked: earlier spans end in the parent."""
         self._processors: Sequence[SpanProcessor] | None = None
-        """Where spans go on to; None while that is not known."""
+        """The processors that get the spans; None while they are not known."""
 
     def forget(self) -> None:
-        """Begin anew. A forked child does: what is open is its parent's."""
+        """Forget all spans, in a forked child: they belong to its parent."""
         self._lock = threading.Lock()
         self._traces.clear()
-        self._held = 0
-        self._begun_ns = time.time_ns()
+        self._held_count = 0
+        self._forked_ns = time.time_ns()
 
     def hand_to(self, processors: Sequence[SpanProcessor]) -> None:
-        """Have these processors see what has ended, and all that will end."""
+        """Pass the spans that have ended, and all later ones, to these processors."""
         with self._lock:
             self._processors = tuple(processors)
             ended = [span for trace in self._traces.values() for span in trace.ended]
             self._traces.clear()
-            self._held = 0
+            self._held_count = 0
         for span in ended:
             self._hand_on(span)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """A span begins."""
+        """Count a span that begins, or pass it on."""
         if self._processors is not None:
             for processor in self._processors:
                 processor.on_start(span, parent_context)
             return
         with self._lock:
             self._traces.setdefault(_trace_id(span), _Trace()).open += 1
-            while len(self._traces) > TRACES or self._held > HELD:
-                self._held -= len(self._traces.popitem(last=False)[1].ended)
+            while len(self._traces) > MAX_TRACES or self._held_count > MAX_HELD_SPANS:
+                self._held_count -= len(self._traces.popitem(last=False)[1].ended)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """A span has ended."""
-        if (span.start_time or 0) < self._begun_ns:
+        """Keep a span that has ended, or pass it on."""
+        if (span.start_time or 0) < self._forked_ns:
             return
         with self._lock:
             if self._processors is None:
@@ -90,21 +90,21 @@ class HeldSpans(SpanProcessor):
             return
         trace.open -= 1
         trace.ended.append(span)
-        self._held += 1
+        self._held_count += 1
         if trace.open <= 0:
-            self._held -= len(self._traces.pop(_trace_id(span)).ended)
+            self._held_count -= len(self._traces.pop(_trace_id(span)).ended)
 
     def _hand_on(self, span: ReadableSpan) -> None:
         for processor in self._processors or ():
             processor.on_end(span)
 
     def shutdown(self) -> None:
-        """Shut down where the spans go."""
+        """Shut the processors down."""
         for processor in self._processors or ():
             processor.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Have what has ended exported."""
+        """Flush the processors."""
         done = [processor.force_flush(timeout_millis) for processor in self._processors or ()]
         return all(done)
 

@@ -52,7 +52,7 @@ class AiohttpAdapter(HttpAdapter):
         **kwargs: Any,
     ) -> Outgoing:
         if isinstance(data, BytesPayload | BytesIOPayload):
-            data = data.decode()  # what is sent is taken from its beginning again
+            data = data.decode()  # sending starts at its beginning again
         return Outgoing(
             _address(client, str_or_url, params), json if data is None else data, headers
         )
@@ -60,11 +60,11 @@ class AiohttpAdapter(HttpAdapter):
     def response(
         self, exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]
     ) -> None:
-        if not exchange.answered(response.status, response.headers):
+        if not exchange.on_response(response.status, response.headers):
             return
         if client.auto_decompress:
-            exchange.comes_unpacked()
-        body = getattr(response, "_body", None)  # aiohttp says nowhere else that it has been read
+            exchange.expect_decompressed()
+        body = getattr(response, "_body", None)  # the only sign that it has been read
         if isinstance(body, bytes):  # by a middleware of the session, for instance
             exchange.feed(body)
             exchange.end()
@@ -78,7 +78,7 @@ class AiohttpAdapter(HttpAdapter):
 
 
 def _address(session: Any, str_or_url: Any, params: Any) -> Address | None:
-    base = getattr(session, "_base_url", None)  # aiohttp says nowhere else what a URL is joined to
+    base = getattr(session, "_base_url", None)  # there is no public attribute
     try:
         url = URL(str_or_url)
         url = url if base is None or url.absolute else base.join(url)
@@ -89,7 +89,7 @@ def _address(session: Any, str_or_url: Any, params: Any) -> Address | None:
 
 
 class WatchedReader(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic in its stubs alone
-    """A response's reader, which reports to an exchange what is read.
+    """A response's reader that reports the bytes to an exchange.
 
     It is an instance of `StreamReader`, and has the state of the wrapped one: aiohttp itself goes
     on writing to that.
@@ -101,7 +101,7 @@ class WatchedReader(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic in 
 
     def set_exception(self, *args: Any, **kwargs: Any) -> None:
         """Pass on that the response is closed, or released unread."""
-        self._self_exchange.left()
+        self._self_exchange.on_close()
         self.__wrapped__.set_exception(*args, **kwargs)
 
     async def read(self, n: int = -1) -> bytes:
@@ -133,7 +133,7 @@ class WatchedReader(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic in 
     iter_chunks = StreamReader.iter_chunks
 
     async def _watch(self, reading: Awaitable[T]) -> T:
-        """Await what the reader returns, and report that the response was lost meanwhile."""
+        """Await a result of the reader, and report a loss of the connection."""
         try:
             return await reading
         except BaseException as error:
@@ -141,7 +141,7 @@ class WatchedReader(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic in 
             # the reader.
             is_lost = isinstance(error, TimeoutError) or self.__wrapped__.exception() is not None
             if not isinstance(error, Exception) or is_lost:
-                self._self_exchange.cut(error)
+                self._self_exchange.on_read_error(error)
             raise
 
     def _report(self, chunk: bytes) -> bytes:

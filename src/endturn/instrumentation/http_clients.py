@@ -1,15 +1,15 @@
-"""The HTTP clients whose requests are seen.
+"""The HTTP clients whose requests are observed.
 
 One method of each is wrapped, as soon as the library is imported.
 
-A library's module of ours has a `patch`: it is given the library, and returns what takes the
-wrapping away again. Its `HttpAdapter` reads the library's requests, responses and errors; sending
-is the same everywhere, and is here.
+Our module for a library has a `patch`: it takes the library, and returns functions that undo the
+wrapping. Its `HttpAdapter` reads the library's requests, responses and errors; sending is the same
+for all libraries, and is here.
 
-`patch` runs while the host's import does: of a library that is half imported. So nothing is
-imported then but these modules of ours, which import nothing that their library has not. What reads
-a request and its response needs pydantic, whose plugins may import any library: it is imported at
-the first request that may ask a model.
+`patch` runs during the host's import, when the library is half imported. So it imports only these
+modules of ours, which import nothing that their library does not. The code that reads a request and
+its response needs pydantic, whose plugins may import any library: it is imported at the first
+request that may ask a model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import wrapt
 
 from endturn.calls import listeners, log_internal_error
-from endturn.instrumentation.addresses import ENDS
+from endturn.instrumentation.addresses import ENDPOINT_NAMES
 
 if TYPE_CHECKING:
     from endturn.instrumentation.addresses import ErrorResponse, Outgoing
@@ -38,10 +38,10 @@ CLIENTS: Final = {
     "aiohttp.client": "http_aiohttp",
     "urllib.request": "http_stdlib",
 }
-"""A library's module, and ours."""
+"""A library's module → our module."""
 
-_MOST_WRAPPERS: Final = 32
-"""How many wrappers around a method are looked into; a chain of them may have no end."""
+_MAX_WRAPPERS: Final = 32
+"""The most wrappers around a method that are unwrapped; a chain of them may have no end."""
 
 log = logging.getLogger("endturn")
 
@@ -49,12 +49,12 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
-def _never() -> bool:
+def _is_never_observed() -> bool:
     return False
 
 
-_is_observed: Callable[[], bool] = _never
-_undo: dict[str, list[Callable[[], None]]] = {}
+_is_observed: Callable[[], bool] = _is_never_observed
+_undo_functions: dict[str, list[Callable[[], None]]] = {}
 
 _exchanges: Any = None
 """The module `exchange`, once a request has needed it."""
@@ -63,9 +63,8 @@ _exchanges: Any = None
 def install(is_observed: Callable[[], bool]) -> None:
     """Wrap the methods, of libraries that are imported later too.
 
-    Requests are seen while `is_observed()` is true.
-
-    Called again, it wraps the methods that somebody has put back since.
+    Requests are observed while `is_observed()` is true. Another call wraps the methods again that
+    have been restored since.
     """
     global _is_observed
     _is_observed = is_observed
@@ -74,21 +73,23 @@ def install(is_observed: Callable[[], bool]) -> None:
 
 
 def uninstall() -> None:
-    """Put the libraries' own methods back."""
+    """Restore the libraries' own methods."""
     global _is_observed
-    _is_observed = _never
-    for name in list(_undo):
-        for undo in _undo.pop(name):
+    _is_observed = _is_never_observed
+    for name in list(_undo_functions):
+        for undo in _undo_functions.pop(name):
             undo()
 
 
 def _patch(module: ModuleType) -> None:
     name = module.__name__
-    if _is_observed is _never:
+    if _is_observed is _is_never_observed:
         return
     log.debug("endturn: the requests of %s are seen", name)
     try:
-        _undo[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(module)
+        _undo_functions[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(
+            module
+        )
     except Exception:
         log_internal_error("instrumenting a client", name)
 
@@ -96,11 +97,11 @@ def _patch(module: ModuleType) -> None:
 def may_begin(method: str, path: str) -> bool:
     """Return whether a request may begin an exchange, by its path or URL.
 
-    Every request is asked this first.
+    This is the first check of every request.
     """
     if method == "POST":
-        place = path.partition("?")[0].partition("#")[0]
-        return place.rstrip("/").rpartition("/")[2].rpartition(":")[2] in ENDS
+        url_path = path.partition("?")[0].partition("#")[0]
+        return url_path.rstrip("/").rpartition("/")[2].rpartition(":")[2] in ENDPOINT_NAMES
     return (
         method == "GET" and _exchanges is not None and _exchanges.background_responses.are_pending()
     )
@@ -111,7 +112,7 @@ def _begin(adapter: HttpAdapter, client: Any, args: Args, kwargs: Kwargs) -> Exc
 
     The first one imports that module.
 
-    Nothing of a request is read, and nothing imported, while nobody observes.
+    Without listeners nothing of a request is read, and nothing is imported.
     """
     global _exchanges
     try:
@@ -127,11 +128,13 @@ def _begin(adapter: HttpAdapter, client: Any, args: Args, kwargs: Kwargs) -> Exc
             from endturn.instrumentation import exchange
 
             _exchanges = exchange
-        begun: Exchange | None = _exchanges.begin(method, adapter.request(client, *args, **kwargs))
+        new_exchange: Exchange | None = _exchanges.begin(
+            method, adapter.request(client, *args, **kwargs)
+        )
     except Exception:  # of a plugin of pydantic's, for instance
         log_internal_error("opening a call")
         return None
-    return begun
+    return new_exchange
 
 
 class HttpAdapter(Protocol):
@@ -144,7 +147,7 @@ class HttpAdapter(Protocol):
     def target(self, client: Any, *args: Any, **kwargs: Any) -> tuple[str, str]:
         """Return the method and the path or URL of a request.
 
-        Every request is asked for them, so this is cheap.
+        This is called for every request, so it is cheap.
         """
 
     def request(self, client: Any, *args: Any, **kwargs: Any) -> Outgoing:
@@ -162,58 +165,57 @@ def wrap(
 ) -> Callable[[], None]:
     """Wrap a client's sending method, unless it is wrapped.
 
-    Whoever else wraps the method, before or after, and whichever of its wrappers is called, an
-    exchange is seen once.
+    An exchange is observed once, whatever other wrappers the method has, and whichever is called.
 
     Args:
         owner: the client's class.
         name: the method's name.
-        adapter: reads what the library sends and receives.
-        is_async: the method is to be awaited, whoever else has wrapped it.
+        adapter: reads the library's requests and responses.
+        is_async: the method is awaited.
 
     Returns:
-        What undoes it. Where somebody has wrapped ours since, that leaves ours inside: it lets
-        calls through.
+        A function that undoes it. If another wrapper is around ours since, ours stays inside, and
+        only passes calls on.
     """
 
     def send(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
         if monotonic() < listeners.idle_until_s:
             return wrapped(*args, **kwargs)
         if client is None:
-            wrapped, client, args = _bound(owner, wrapped, args)
-        begun = _begin(adapter, client, args, kwargs)
-        if begun is None:
+            wrapped, client, args = _bind_client(owner, wrapped, args)
+        exchange = _begin(adapter, client, args, kwargs)
+        if exchange is None:
             return wrapped(*args, **kwargs)
         try:
-            with begun.sending:
+            with exchange.sending:
                 response = wrapped(*args, **kwargs)
         except BaseException as error:
-            begun.failed(error, adapter.error)
+            exchange.on_error(error, adapter.error)
             raise
         try:
-            adapter.response(begun, response, client, kwargs)
+            adapter.response(exchange, response, client, kwargs)
         except Exception:
-            begun.unreadable()
+            exchange.end_unreadable()
         return response
 
     async def asend(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
         if monotonic() < listeners.idle_until_s:
             return await wrapped(*args, **kwargs)
         if client is None:
-            wrapped, client, args = _bound(owner, wrapped, args)
-        begun = _begin(adapter, client, args, kwargs)
-        if begun is None:
+            wrapped, client, args = _bind_client(owner, wrapped, args)
+        exchange = _begin(adapter, client, args, kwargs)
+        if exchange is None:
             return await wrapped(*args, **kwargs)
         try:
-            with begun.sending:
+            with exchange.sending:
                 response = await wrapped(*args, **kwargs)
         except BaseException as error:
-            begun.failed(error, adapter.error)
+            exchange.on_error(error, adapter.error)
             raise
         try:
-            adapter.response(begun, response, client, kwargs)
+            adapter.response(exchange, response, client, kwargs)
         except Exception:
-            begun.unreadable()
+            exchange.end_unreadable()
         return response
 
     method = owner.__dict__[name]
@@ -224,7 +226,7 @@ def wrap(
 
 
 def _put_back(owner: type, name: str) -> None:
-    """Undo the wrapping of a method, unless somebody has wrapped it since."""
+    """Undo the wrapping of a method, unless it has been wrapped again since."""
     method = owner.__dict__.get(name)
     if type(method) is _Wrapper:
         setattr(owner, name, method.__wrapped__)
@@ -242,18 +244,18 @@ class _Wrapper(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic in i
 
 
 def _is_wrapped(method: Any) -> bool:
-    """Whether a method is ours, or a wrapper of somebody's around ours."""
-    for _ in range(_MOST_WRAPPERS):
+    """Return whether a method is our wrapper, or another wrapper around ours."""
+    for _ in range(_MAX_WRAPPERS):
         if method is None or type(method) in (_Wrapper, _BoundWrapper):
             break
         method = getattr(method, "__wrapped__", None)
     return method is not None
 
 
-def _bound(owner: type, wrapped: Any, args: Args) -> tuple[Any, Any, Args]:
+def _bind_client(owner: type, wrapped: Any, args: Args) -> tuple[Any, Any, Args]:
     """Return the client's method, the client, and the other arguments of an unbound call.
 
-    Whoever takes the method out of the class's `__dict__`, as `unittest.mock.patch` does, calls it
+    Code that takes the method from the class's `__dict__`, as `unittest.mock.patch` does, calls it
     with the client as its first argument.
     """
     if args and isinstance(args[0], owner):

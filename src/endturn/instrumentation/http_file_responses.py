@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 Method = Callable[..., Any]
 
-_MOST_WRAPPERS: Final = 32
-"""How many wrappers around a method are looked into; a chain of them may have no end."""
+_MAX_WRAPPERS: Final = 32
+"""The most wrappers around a method that are unwrapped; a chain of them may have no end."""
 
 _exchanges: WeakKeyDictionary[Any, Exchange] = WeakKeyDictionary()
-"""By watched response, except while one of its methods runs: what that method calls is part of
+"""By watched response, except while one of its methods runs: methods that it calls are part of
 it."""
 
 _wrapped: dict[tuple[type, str], tuple[Method, Method | None]] = {}
@@ -44,56 +44,59 @@ _lock = threading.Lock()
 
 
 def watch(response: Any, exchange: Exchange) -> None:
-    """Report to the exchange what is read of a response from now on, and how that ends."""
-    kind = type(response)
+    """Report the bytes that are read of a response from now on, and their end, to the exchange."""
+    response_class = type(response)
     with _lock:
-        for name, make in _WRAPPERS.items():
-            if hasattr(kind, name) and not _is_wrapped(kind, name):
-                own = kind.__dict__.get(name)
-                wrapper = make(name, _inherited(kind, name) if own is None else own)
-                setattr(kind, name, wrapper)
-                _wrapped[kind, name] = wrapper, own
+        for name, make_wrapper in _WRAPPERS.items():
+            if hasattr(response_class, name) and not _is_wrapped(response_class, name):
+                own_method = response_class.__dict__.get(name)
+                wrapper = make_wrapper(
+                    name,
+                    _call_inherited(response_class, name) if own_method is None else own_method,
+                )
+                setattr(response_class, name, wrapper)
+                _wrapped[response_class, name] = wrapper, own_method
     _exchanges[response] = exchange
 
 
 def unwrap() -> None:
     """Restore the methods of every class.
 
-    A wrapper inside somebody else's stays, and lets calls through.
+    A wrapper inside another one stays, and only passes calls on.
     """
     with _lock:
-        for (kind, name), (wrapper, own) in list(_wrapped.items()):
-            if kind.__dict__.get(name) is not wrapper:
+        for (response_class, name), (wrapper, own_method) in list(_wrapped.items()):
+            if response_class.__dict__.get(name) is not wrapper:
                 continue
-            if own is None:
-                delattr(kind, name)
+            if own_method is None:
+                delattr(response_class, name)
             else:
-                setattr(kind, name, own)
-            del _wrapped[kind, name]
+                setattr(response_class, name, own_method)
+            del _wrapped[response_class, name]
 
 
-def _is_wrapped(kind: type, name: str) -> bool:
-    """Return whether a class's method is our wrapper, or somebody else's around it."""
-    wrapper, _ = _wrapped.get((kind, name), (None, None))
-    method = kind.__dict__.get(name)
-    for _ in range(_MOST_WRAPPERS):
+def _is_wrapped(response_class: type, name: str) -> bool:
+    """Return whether a class's method is our wrapper, or another one around it."""
+    wrapper, _ = _wrapped.get((response_class, name), (None, None))
+    method = response_class.__dict__.get(name)
+    for _ in range(_MAX_WRAPPERS):
         if method is None or method is wrapper:
             break
         method = getattr(method, "__wrapped__", None)
     return method is not None
 
 
-def _inherited(kind: type, name: str) -> Method:
-    """Return a method that calls the one of the base classes, as it is by then."""
+def _call_inherited(response_class: type, name: str) -> Method:
+    """Return a method that calls the current one of the base classes."""
 
-    @wraps(getattr(kind, name))
+    @wraps(getattr(response_class, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(super(kind, self), name)(*args, **kwargs)
+        return getattr(super(response_class, self), name)(*args, **kwargs)
 
     return method
 
 
-def _reading(name: str, method: Method) -> Method:
+def _wrap_reading(name: str, method: Method) -> Method:
     """Wrap a method that returns bytes, or writes them to a buffer."""
 
     @wraps(method)
@@ -104,7 +107,7 @@ def _reading(name: str, method: Method) -> Method:
         try:
             result = method(self, *args, **kwargs)
         except BaseException as error:
-            exchange.cut(error)
+            exchange.on_read_error(error)
             raise
         finally:
             _exchanges[self] = exchange
@@ -112,12 +115,11 @@ def _reading(name: str, method: Method) -> Method:
         if amount == 0:
             return result
         chunk = bytes(memoryview(amount)[:result]) if name == "readinto" else result
-        if _decodes(self, args, kwargs):
-            exchange.comes_unpacked()
+        if _is_decompressed(self, args, kwargs):
+            exchange.expect_decompressed()
         if chunk:
             exchange.feed(chunk)
-        # A decoder gives what it still holds of a compressed body after the connection has given
-        # all.
+        # A decoder may hold a rest of a compressed body after the connection has ended.
         is_plain = not self.headers.get("content-encoding")
         is_all = name == "read" and (amount is None or amount < 0)
         if is_all or not chunk or (is_plain and self.isclosed()):
@@ -127,8 +129,8 @@ def _reading(name: str, method: Method) -> Method:
     return read
 
 
-def _decodes(response: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether urllib3 decompresses what it is about to return.
+def _is_decompressed(response: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether urllib3 decompresses the bytes that it returns.
 
     The standard library never does.
     """
@@ -136,24 +138,21 @@ def _decodes(response: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return bool(getattr(response, "decode_content", False) if argument is None else argument)
 
 
-def _read_chunked(name: str, method: Method) -> Method:
+def _wrap_read_chunked(name: str, method: Method) -> Method:
     @wraps(method)
     def read_chunked(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         chunks = method(self, *args, **kwargs)
         if (exchange := _exchanges.get(self)) is not None:
             if args[1] if len(args) > 1 else kwargs.get("decode_content"):
-                exchange.comes_unpacked()
-            chunks = tee(_taken(self, chunks), exchange)
+                exchange.expect_decompressed()
+            chunks = tee(_chunks_of(self, chunks), exchange)
         yield from chunks
 
     return read_chunked
 
 
-def _taken(response: Any, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield a response's chunks. urllib3 may close the response while it takes one.
-
-    The host has not left it.
-    """
+def _chunks_of(response: Any, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a response's chunks. urllib3 may close the response meanwhile: the host does not."""
     while True:
         exchange = _exchanges.pop(response, None)
         try:
@@ -166,7 +165,7 @@ def _taken(response: Any, chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _stream(name: str, method: Method) -> Method:
+def _wrap_stream(name: str, method: Method) -> Method:
     @wraps(method)
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         yield from method(self, *args, **kwargs)
@@ -176,23 +175,23 @@ def _stream(name: str, method: Method) -> Method:
     return stream
 
 
-def _close(name: str, method: Method) -> Method:
+def _wrap_close(name: str, method: Method) -> Method:
     @wraps(method)
     def close(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (exchange := _exchanges.get(self)) is not None:
-            exchange.left()
+            exchange.on_close()
         return method(self, *args, **kwargs)
 
     return close
 
 
-def _del(name: str, method: Method) -> Method:
+def _wrap_del(name: str, method: Method) -> Method:
     # at the interpreter's end the module's names are gone
     exchanges, suppress_ = _exchanges, suppress
 
     @wraps(method)
     def __del__(self: Any) -> None:
-        # A file's destructor closes it: nobody has left it there, and nothing may be recorded.
+        # A file's destructor closes it: the host does not, and nothing may be recorded.
         with suppress_(Exception):  # of weak references, at the interpreter's end
             exchanges.pop(self, None)
         method(self)
@@ -201,23 +200,23 @@ def _del(name: str, method: Method) -> Method:
 
 
 _WRAPPERS: Final[dict[str, Callable[[str, Method], Method]]] = {
-    "read": _reading,
-    "read1": _reading,
-    "readinto": _reading,
-    "readline": _reading,
-    "read_chunked": _read_chunked,
-    "stream": _stream,
-    "close": _close,
-    "__del__": _del,
+    "read": _wrap_reading,
+    "read1": _wrap_reading,
+    "readinto": _wrap_reading,
+    "readline": _wrap_reading,
+    "read_chunked": _wrap_read_chunked,
+    "stream": _wrap_stream,
+    "close": _wrap_close,
+    "__del__": _wrap_del,
 }
-"""The methods that are wrapped, where a class has them."""
+"""The methods that are wrapped, if a class has them."""
 
 
-def _forked() -> None:
-    """In a forked child: the thread that held the lock is the parent's."""
+def _reset_lock() -> None:
+    """In a forked child, replace the lock: a thread of the parent may hold it for ever."""
     global _lock
     _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_lock)

@@ -1,7 +1,4 @@
-"""httpx and httpx2.
-
-`Client.send`, `AsyncClient.send`, and the byte stream that every way of reading takes from.
-"""
+"""httpx and httpx2: `Client.send`, `AsyncClient.send`, and the byte stream of a response."""
 
 from __future__ import annotations
 
@@ -48,24 +45,24 @@ class HttpxAdapter(HttpAdapter):
         self, exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]
     ) -> None:
         if not response.is_closed:
-            if exchange.answered(response.status_code, response.headers):
+            if exchange.on_response(response.status_code, response.headers):
                 response.stream = self.watched_stream(response.stream, exchange)
-        elif exchange.answered(response.status_code, response.headers, is_read=True):
+        elif exchange.on_response(response.status_code, response.headers, is_read=True):
             content = _content(response)
             if content is None:
-                exchange.left()  # an event hook closed it
+                exchange.on_close()  # an event hook closed it
             else:
-                exchange.whole(content)
+                exchange.feed_all(content)
 
     def error(self, error: BaseException) -> ErrorResponse | None:
-        # An event hook raised it for the response's status; or a response had begun, and was lost
-        # while it was read.
+        # An event hook raised it for the response's status; or a response had begun, and its
+        # connection was lost.
         response = getattr(error, "response", None)
         if response is not None and isinstance(
             status := getattr(response, "status_code", None), int
         ):
             return ErrorResponse(status, response.headers, _content(response) or b"")
-        # h11's words: nothing else says so.
+        # h11's message is the only sign.
         return ErrorResponse(200, {}, b"") if "complete message body" in str(error) else None
 
 
@@ -102,7 +99,7 @@ def _stream_classes(library: Any) -> tuple[type[Any], type[Any]]:
             return tee(self._stream, self._exchange)
 
         def close(self) -> None:
-            self._exchange.left()
+            self._exchange.on_close()
             self._stream.close()
 
     class WatchedAsyncStream(library.AsyncByteStream):  # type: ignore[misc]  # httpx's or httpx2's
@@ -119,7 +116,7 @@ def _stream_classes(library: Any) -> tuple[type[Any], type[Any]]:
             return AsyncTee(aiter(self._stream), self._exchange)
 
         async def aclose(self) -> None:
-            self._exchange.left()
+            self._exchange.on_close()
             await self._stream.aclose()
 
     return WatchedSyncStream, WatchedAsyncStream

@@ -46,13 +46,13 @@ class UrllibAdapter(HttpAdapter):
         self, exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]
     ) -> None:
         if not isinstance(response, HTTPResponse):
-            raise DecodeError("the host's own handler answered, and its bytes cannot be read")
+            raise DecodeError("the response is of the host's own handler: it cannot be observed")
         headers: Any = response.headers  # whatever the case of a name
-        if exchange.answered(response.status, headers):
+        if exchange.on_response(response.status, headers):
             watch(response, exchange)
 
     def error(self, error: BaseException) -> ErrorResponse | None:
-        # The body of a response that is raised is still to be read, and is the host's.
+        # The body of a raised response has not been read: that is left to the host.
         return (
             ErrorResponse(error.code, error.headers, b"") if isinstance(error, HTTPError) else None
         )

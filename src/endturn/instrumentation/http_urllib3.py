@@ -49,10 +49,10 @@ class Urllib3Adapter(HttpAdapter):
         self, exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]
     ) -> None:
         is_read = kwargs.get("preload_content", True)
-        if not exchange.answered(response.status, response.headers, is_read=is_read):
+        if not exchange.on_response(response.status, response.headers, is_read=is_read):
             return
         if is_read:
-            exchange.whole(response.data)
+            exchange.feed_all(response.data)
         else:
             watch(response, exchange)
 

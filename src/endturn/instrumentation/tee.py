@@ -1,4 +1,4 @@
-"""The chunks of an answer, handed on as they come, while their exchange is told of each."""
+"""Pass the chunks of a response on as they arrive, and report them to their exchange."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    """Hand the chunks on, and tell the exchange of each, and how they ended.
+    """Yield the chunks, and report each of them, and their end, to the exchange.
 
-    A generator that is closed says nothing: that may be the garbage collector's doing. Whoever
-    closes the body does.
+    A generator that is closed reports nothing: the garbage collector may close it. Closing the body
+    reports the end.
     """
     try:
         for chunk in chunks:
@@ -22,7 +22,7 @@ def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
     except GeneratorExit:
         raise
     except BaseException as error:
-        exchange.cut(error)
+        exchange.on_read_error(error)
         raise
     exchange.end()
 
@@ -49,17 +49,17 @@ class AsyncTee:
             self._exchange.end()
             raise
         except BaseException as error:
-            self._exchange.cut(error)
+            self._exchange.on_read_error(error)
             raise
         self._exchange.feed(chunk)
         return chunk
 
     async def aclose(self) -> None:
-        """Close what the chunks come from, if it can be closed."""
+        """Close the source of the chunks, if it can be closed."""
         aclose = getattr(self._chunks, "aclose", None)
         if aclose is not None:
             await aclose()
 
 
-# whoever reads a part of a generator closes it: so this can be closed like one
+# code that reads a part of an async generator closes it: so this can be closed like one
 AsyncGenerator.register(AsyncTee)

@@ -10,24 +10,20 @@ from endturn.errors import DecodeError
 from endturn.formats import MAX_UNPARSED_BYTES, check_size
 
 SLICE_BYTES: Final = 64 * 1024
-"""Bytes that are read at once of a chunk, or of what it unpacks to."""
+"""Bytes of a chunk, packed or unpacked, that are read at once."""
 _PACKED_SLICE_BYTES: Final = 256
-"""Bytes of a body that are unpacked at once where the decoder cannot stop in between."""
+"""Bytes of a body that are unpacked at once if the decoder cannot stop in between."""
 MAX_RATIO: Final = 100
-"""Times that a packed body may grow when it is unpacked, once it is longer than
-MAX_UNPARSED_BYTES."""
+"""The factor by which a packed body may grow, once it is longer than MAX_UNPARSED_BYTES."""
 
 
 class Unpacker:
-    """Unpacks a body, in small pieces.
-
-    Gzip and deflate as they come, other encodings at the end.
-    """
+    """Unpacks a body in small pieces: gzip and deflate as they arrive, others at the end."""
 
     def __init__(self, encoding: str) -> None:
         names = [name.strip() for name in encoding.split(",")]
-        self._stages: list[_Inflating | _Collecting] = [
-            _Inflating(name) if name in ("gzip", "x-gzip", "deflate") else _Collecting(name)
+        self._stages: list[_Inflater | _Collector] = [
+            _Inflater(name) if name in ("gzip", "x-gzip", "deflate") else _Collector(name)
             for name in reversed(names)
             if name not in ("", "identity")
         ]
@@ -37,42 +33,42 @@ class Unpacker:
         """Unpack the next bytes. What follows the end of packed data is left out, as httpx does.
 
         Raises:
-            DecodeError: they are not in that encoding, or unpack to far more than a response would.
+            DecodeError: they are not in that encoding, or unpack to more than MAX_RATIO allows.
         """
         self._packed += len(chunk)
-        return self._checked(self._through(0, chunk))
+        return self._check_size(self._unpack_from(0, chunk))
 
     def close(self) -> Iterator[bytes]:
-        """Unpack what could not be unpacked as it came.
+        """Unpack the encodings that need a complete body.
 
-        Of a body that was cut, as much as its beginning gives.
+        A truncated body is unpacked as far as possible.
 
         Raises:
             DecodeError: it is not in that encoding, there is no decoder for that here, or as in
                 `feed`.
         """
-        for place, stage in enumerate(self._stages):
-            if isinstance(stage, _Collecting):
+        for position, stage in enumerate(self._stages):
+            if isinstance(stage, _Collector):
                 for piece in stage.close():
-                    yield from self._checked(self._through(place + 1, piece))
+                    yield from self._check_size(self._unpack_from(position + 1, piece))
 
-    def _through(self, place: int, chunk: bytes) -> Iterator[bytes]:
-        """Unpack bytes by the stages from a place on."""
-        if place == len(self._stages):
+    def _unpack_from(self, position: int, chunk: bytes) -> Iterator[bytes]:
+        """Unpack bytes by the stages from a position on."""
+        if position == len(self._stages):
             yield chunk
             return
-        for piece in self._stages[place].feed(chunk):
-            yield from self._through(place + 1, piece)
+        for piece in self._stages[position].feed(chunk):
+            yield from self._unpack_from(position + 1, piece)
 
-    def _checked(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _check_size(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self._unpacked += len(piece)
             check_size(self._unpacked, max(MAX_UNPARSED_BYTES, MAX_RATIO * self._packed))
             yield piece
 
 
-class _Inflating:
-    """Unpacks gzip or deflate as it comes."""
+class _Inflater:
+    """Unpacks gzip or deflate as it arrives."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -100,8 +96,8 @@ class _Inflating:
                 packed = self._inflate.unconsumed_tail
 
 
-class _Collecting:
-    """Keeps a body until its end, and has httpx unpack it then."""
+class _Collector:
+    """Keeps a body until its end, and unpacks it with httpx then."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -119,19 +115,19 @@ class _Collecting:
 
         headers = {"content-encoding": self._encoding}
         packed = slices(bytes(self._packed), _PACKED_SLICE_BYTES)
-        place, is_plain = 0, True
+        size, is_plain = 0, True
         try:
             for piece in httpx.Response(200, headers=headers, content=packed).iter_bytes():
-                is_plain = is_plain and self._packed.startswith(piece, place)
-                place += len(piece)
+                is_plain = is_plain and self._packed.startswith(piece, size)
+                size += len(piece)
                 yield piece
         except httpx.DecodingError as error:
-            if not place:
+            if not size:
                 raise DecodeError(f"the body is not {self._encoding}: {error}") from None
-        if is_plain and place == len(self._packed):
+        if is_plain and size == len(self._packed):
             raise DecodeError(f"no decoder for {self._encoding} is installed")
 
 
 def slices(chunk: bytes, size: int = SLICE_BYTES) -> Iterator[bytes]:
     """Cut bytes into pieces of a size."""
-    return (chunk[at : at + size] for at in range(0, len(chunk), size))
+    return (chunk[start : start + size] for start in range(0, len(chunk), size))

@@ -1,10 +1,10 @@
-"""The end of a worker process: what it recorded is exported before it is gone.
+"""The end of a worker process: its records are exported before it exits.
 
-Pools of processes end their workers with `os._exit`, without exit handlers. What each of them runs
-before that is used here: the finalizers of `multiprocessing` (`Process`, `Pool`,
+Pools of processes end their workers with `os._exit`, without exit handlers. This module uses the
+hooks that each of them runs before that: the finalizers of `multiprocessing` (`Process`, `Pool`,
 `ProcessPoolExecutor`) and of billiard, Celery's signal `worker_process_shutdown`, and for RQ, which
-has no such signal, the methods with which a work horse settles its job. A library that is not
-imported is left alone. A worker that leaves through exit handlers, as gunicorn's, needs none.
+has no such signal, the methods with which a work horse finishes its job. A library that is not
+imported is left alone. Workers that run exit handlers, such as gunicorn's, need no hook.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from endturn.calls import log_internal_error
 Job = Callable[[], object]
 
 _RQ_METHODS: Final = ("handle_job_success", "handle_job_failure", "handle_job_retry")
-"""The last of these that a work horse calls is followed by its end. Each is called after the job's
-function, which may be the first to import endturn."""
+"""A work horse ends after the last of these that it calls. Each is called after the job's function,
+which may be the first to import endturn."""
 
 _jobs: list[Job] = []
 
-_unwrap: list[Callable[[], None]] = []
-"""Give RQ's workers their own methods back."""
+_undo_functions: list[Callable[[], None]] = []
+"""Restore the methods of RQ's workers."""
 
 
 def before_worker_ends(job: Job) -> None:
     """Run `job` at the end of this process if it is a pool worker, and of each worker it forks.
 
-    The latest job is done first. A spawned worker of `multiprocessing` ends as any process does,
-    after its finalizers: there a job is done twice.
+    The latest job runs first. A spawned worker of `multiprocessing` ends as any process does, after
+    its finalizers: there a job runs twice.
     """
     if job not in _jobs:
         _jobs.append(job)
-    _attend()
+    _register_hooks()
     wrapt.register_post_import_hook(_rq, "rq.worker")
 
 
 def forget(job: Job) -> None:
-    """Have `job` done no longer."""
+    """Remove a job."""
     if job in _jobs:
         _jobs.remove(job)
     if not _jobs:
-        while _unwrap:
-            _unwrap.pop()()
+        while _undo_functions:
+            _undo_functions.pop()()
 
 
 def _run(*_: object, **__: object) -> None:
@@ -61,27 +61,24 @@ def _run(*_: object, **__: object) -> None:
 
 
 @cache
-def _attend() -> None:
+def _register_hooks() -> None:
     for name, hook in _HOOKS.items():
-        wrapt.register_post_import_hook(hook, name)  # who never imports it has no such workers
+        wrapt.register_post_import_hook(hook, name)  # without the import there are no such workers
 
 
 def _multiprocessing(util: ModuleType) -> None:
     from multiprocessing.process import parent_process  # imported with that by now
 
-    _finalizers(util, is_worker=parent_process() is not None)
+    _add_finalizer(util, is_worker=parent_process() is not None)
 
 
 def _billiard(util: ModuleType) -> None:
     current_process = import_module("billiard.process").current_process
-    _finalizers(util, is_worker=current_process().name != "MainProcess")
+    _add_finalizer(util, is_worker=current_process().name != "MainProcess")
 
 
-def _finalizers(util: Any, *, is_worker: bool) -> None:
-    """Use the finalizers of a library.
-
-    They are emptied when a worker begins, so each worker has to add its own.
-    """
+def _add_finalizer(util: Any, *, is_worker: bool) -> None:
+    """Add a finalizer of a library. A new worker clears them, so each has to add its own."""
 
     def finalize(anchor: object = None) -> None:
         util.Finalize(None, _run, exitpriority=0)
@@ -96,23 +93,25 @@ def _celery(signals: Any) -> None:
 
 
 def _rq(worker: Any) -> None:
-    if _unwrap or not _jobs:
+    if _undo_functions or not _jobs:
         return
     for name in _RQ_METHODS:
-        owner = next((kind for kind in worker.Worker.__mro__ if name in kind.__dict__), None)
+        owner = next((base for base in worker.Worker.__mro__ if name in base.__dict__), None)
         if owner is not None:
-            ours = wrapt.wrap_function_wrapper(owner, name, _settled)
-            _unwrap.append(partial(_restore, owner, name, ours))
+            wrapper = wrapt.wrap_function_wrapper(owner, name, _run_after_method)
+            _undo_functions.append(partial(_restore, owner, name, wrapper))
 
 
-def _restore(owner: type, name: str, ours: Any) -> None:
-    own = ours.__wrapped__
-    if owner.__dict__.get(name) is ours:
-        setattr(owner, name, own)
+def _restore(owner: type, name: str, wrapper: Any) -> None:
+    original = wrapper.__wrapped__
+    if owner.__dict__.get(name) is wrapper:
+        setattr(owner, name, original)
 
 
-def _settled(wrapped: Any, worker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a method of RQ's worker. In a work horse, the process is about to end."""
+def _run_after_method(
+    wrapped: Any, worker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run a method of RQ's worker, then the jobs: a work horse is about to end."""
     try:
         return wrapped(*args, **kwargs)
     finally:
@@ -125,4 +124,4 @@ _HOOKS: Final = {
     "billiard.util": _billiard,
     "celery.signals": _celery,
 }
-"""The module of a library, and what uses it."""
+"""A library's module → the function that adds the hook."""

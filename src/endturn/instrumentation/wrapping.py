@@ -1,10 +1,7 @@
-"""Python has four kinds of function.
+"""Wrappers for the four kinds of Python function.
 
-This is the one place that wraps them all, and changes nothing about them.
-
-What the wrapped function returns, yields, raises and is (its signature, its kind, how lazily it
-works) stays the same. A scope is current while the function's own code runs and never across a
-`yield`.
+The wrapped function's results, items, exceptions, signature, kind and laziness stay the same. A
+scope is current while the function's own code runs and never across a `yield`.
 """
 
 from __future__ import annotations
@@ -22,49 +19,49 @@ from endturn.telemetry import cleanup
 
 
 class Run(Protocol):
-    """One run of a wrapped function, as whoever wraps it follows it.
+    """The observer of one run of a wrapped function.
 
-    The methods may fail; the function does not.
+    Exceptions of its methods do not reach the function.
     """
 
     def step(self) -> AbstractContextManager[object]:
-        """Around each stretch of the function's own code."""
+        """Return the scope for a stretch of the function's own code."""
 
-    def yielded(self, item: Any) -> None:
-        """A generator gave this."""
+    def on_yield(self, item: Any) -> None:
+        """Take an item of a generator."""
 
-    def returned(self, result: Any) -> None:
-        """The function has ended with this."""
+    def on_return(self, result: Any) -> None:
+        """Take the function's result."""
 
-    def raised(self, error: BaseException) -> None:
-        """The function has ended with this exception."""
+    def on_raise(self, error: BaseException) -> None:
+        """Take the exception that ended the function."""
 
-    def closed(self, over_s: float, /) -> None:
-        """A generator was closed, or dropped, before its end.
+    def on_close(self, ended_s: float, /) -> None:
+        """Take the time at which a generator was closed, or dropped, before its end.
 
-        Said later, in any thread; `over_s` is when it was.
+        This is called later, in any thread.
         """
 
 
-class _Unfollowed:
-    """The run of a function that nobody follows."""
+class _NullRun:
+    """The observer of a run that is not followed."""
 
     def step(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def yielded(self, item: Any) -> None: ...
+    def on_yield(self, item: Any) -> None: ...
 
-    returned = raised = closed = yielded
+    on_return = on_raise = on_close = on_yield
 
 
-_UNFOLLOWED: Run = _Unfollowed()
+_NULL_RUN: Run = _NullRun()
 
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Run | None]
-"""Begins to follow a run with these arguments; None lets it go unfollowed."""
+"""Returns the observer of a run with these arguments; None if it is not followed."""
 
 
 def wrap(function: Any, begin: Begin) -> Any:
-    """A function that does what `function` does, each run of it followed.
+    """Return a function that does what `function` does, with an observer for each run.
 
     Args:
         function: of any kind; a staticmethod or classmethod object too.
@@ -80,48 +77,45 @@ def wrap(function: Any, begin: Begin) -> Any:
     return _plain(function, begin)
 
 
-def _safely(tell: Callable[..., Any], *what: Any) -> Any:
+def _call_safely(function: Callable[..., Any], *args: Any) -> Any:
     try:
-        return tell(*what)
+        return function(*args)
     except Exception:
         log_internal_error("following a function")
         return None
 
 
 @contextmanager
-def _stretch(run: Run, *ends: type[Exception]) -> Iterator[None]:
-    """Around each stretch of the function's own code.
+def _stretch(run: Run, *end_types: type[Exception]) -> Iterator[None]:
+    """Run a stretch of the function's own code in the observer's scope.
 
-    What it raises has ended it, but for these, which are its end.
+    An exception ends the function; `end_types` are its regular end.
     """
     try:
-        with _safely(run.step) or nullcontext():
+        with _call_safely(run.step) or nullcontext():
             yield
     except BaseException as error:
-        if not isinstance(error, ends):
-            _safely(run.raised, error)
+        if not isinstance(error, end_types):
+            _call_safely(run.on_raise, error)
         raise
 
 
 def _plain(function: Any, begin: Begin) -> Any:
     @wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        run = _call_safely(begin, args, kwargs) or _NULL_RUN
         with _stretch(run):
             result = function(*args, **kwargs)
-        return _handed_on(result, run)
+        return _follow_result(result, run)
 
     return plain
 
 
-def _handed_on(result: Any, run: Run) -> Any:
-    """What a function returned.
-
-    What has yet to run (a coroutine, a generator) is followed to its own end.
-    """
-    follow = _FOLLOWS.get(type(result))
-    if follow is None or run is _UNFOLLOWED:
-        _safely(run.returned, result)
+def _follow_result(result: Any, run: Run) -> Any:
+    """Return a function's result; a coroutine or a generator is followed to its own end."""
+    follow = _FOLLOWERS.get(type(result))
+    if follow is None or run is _NULL_RUN:
+        _call_safely(run.on_return, result)
         return result
     return follow(lambda: result, lambda args, kwargs: run)()
 
@@ -129,10 +123,10 @@ def _handed_on(result: Any, run: Run) -> Any:
 def _coroutine(function: Any, begin: Begin) -> Any:
     @wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        run = _call_safely(begin, args, kwargs) or _NULL_RUN
         with _stretch(run):
             result = await function(*args, **kwargs)
-        return _handed_on(result, run)
+        return _follow_result(result, run)
 
     return coroutine
 
@@ -140,7 +134,7 @@ def _coroutine(function: Any, begin: Begin) -> Any:
 def _generator(function: Any, begin: Begin) -> Any:
     @wraps(function)
     def generator(*args: Any, **kwargs: Any) -> Any:
-        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        run = _call_safely(begin, args, kwargs) or _NULL_RUN
         inner = function(*args, **kwargs)
         resume, value = inner.send, None
         while True:
@@ -148,15 +142,15 @@ def _generator(function: Any, begin: Begin) -> Any:
                 with _stretch(run, StopIteration):
                     item = resume(value)
             except StopIteration as end:
-                _safely(run.returned, end.value)
+                _call_safely(run.on_return, end.value)
                 return end.value
-            _safely(run.yielded, item)
+            _call_safely(run.on_yield, item)
             try:
                 resume, value = inner.send, (yield item)
             except GeneratorExit:
-                # Perhaps in a destructor, where nothing may be announced.
-                cleanup.later(partial(run.closed, time.perf_counter()))
-                with _safely(run.step) or nullcontext():
+                # This may be a destructor, in which nothing may be announced.
+                cleanup.later(partial(run.on_close, time.perf_counter()))
+                with _call_safely(run.step) or nullcontext():
                     inner.close()
                 raise
             except BaseException as error:
@@ -168,7 +162,7 @@ def _generator(function: Any, begin: Begin) -> Any:
 def _async_generator(function: Any, begin: Begin) -> Any:
     @wraps(function)
     async def async_generator(*args: Any, **kwargs: Any) -> Any:
-        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        run = _call_safely(begin, args, kwargs) or _NULL_RUN
         inner = function(*args, **kwargs)
         resume, value = inner.asend, None
         while True:
@@ -176,14 +170,14 @@ def _async_generator(function: Any, begin: Begin) -> Any:
                 with _stretch(run, StopAsyncIteration):
                     item = await resume(value)
             except StopAsyncIteration:
-                _safely(run.returned, None)
+                _call_safely(run.on_return, None)
                 return
-            _safely(run.yielded, item)
+            _call_safely(run.on_yield, item)
             try:
                 resume, value = inner.asend, (yield item)
             except GeneratorExit:
-                cleanup.later(partial(run.closed, time.perf_counter()))
-                with _safely(run.step) or nullcontext():
+                cleanup.later(partial(run.on_close, time.perf_counter()))
+                with _call_safely(run.step) or nullcontext():
                     await inner.aclose()
                 raise
             except BaseException as error:
@@ -192,9 +186,9 @@ def _async_generator(function: Any, begin: Begin) -> Any:
     return async_generator
 
 
-_FOLLOWS: Final = {
+_FOLLOWERS: Final = {
     CoroutineType: _coroutine,
     GeneratorType: _generator,
     AsyncGeneratorType: _async_generator,
 }
-"""What follows an object that has yet to run."""
+"""The wrapper of an object that has yet to run."""

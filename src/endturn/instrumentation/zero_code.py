@@ -1,12 +1,12 @@
-"""Observation without a line of the program's own.
+"""Observation without changes of the program.
 
-`endturn run`, `opentelemetry-instrument`, a configuration file.
+By `endturn run`, `opentelemetry-instrument`, or a configuration file.
 
-An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: had
-they been set at the start, the agent's own would be refused. So under `endturn run` they are set
+An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: if
+they were set at the start, the agent's own would be refused. So under `endturn run` they are set
 when the first model call or turn begins, and of the three only those that the agent has not set by
-then. Spans that begin before, as an agent's does, are kept until then (`early_spans`). In a process
-that calls no model no provider is set, and nothing exported.
+then. Earlier spans, such as an agent's, are kept until then (`early_spans`). In a process that
+calls no model no provider is set, and nothing is exported.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from endturn.telemetry import Options, cleanup
 log = logging.getLogger("endturn")
 
 NAME: Final = "endturn"
-"""What OTEL_PYTHON_DISABLED_INSTRUMENTATIONS and a configuration file call us."""
+"""Our name in OTEL_PYTHON_DISABLED_INSTRUMENTATIONS and in a configuration file."""
 
 # --- endturn run ----------------------------------------------------------------------------------
 
 
 def start() -> None:
-    """Observe this process, unless the variables say otherwise.
+    """Observe this process, unless the environment's variables disable it.
 
-    Never raises: what cannot be done is logged.
+    Never raises: errors are logged.
     """
     if is_disabled():
         return
     _instrument.expect_nothing()  # no SDK yet; there will be one
     file = os.environ.get("OTEL_CONFIG_FILE")
     try:
-        if file and not _configured_by(file):
+        if file and not _configure_from_file(file):
             return
         if not file:
             late = _LateSetup()
@@ -62,7 +62,7 @@ def start() -> None:
 
 
 def is_disabled() -> bool:
-    """Whether the variables say that nothing is to be observed."""
+    """Return whether the environment's variables disable endturn."""
     names = [
         name.strip()
         for name in os.environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")
@@ -71,13 +71,13 @@ def is_disabled() -> bool:
 
 
 def check() -> list[str]:
-    """Look at what the processes of a program will need, before it is started.
+    """Check the configuration of a program's processes, before it is started.
 
-    A program may never call a model, or set up for itself what the variables ask for in vain: it is
-    told of, and run.
+    The problems are warnings, the program is run: it may never call a model, or set up itself what
+    the variables cannot.
 
     Returns:
-        What will not be done, and why, a sentence each.
+        The problems, a sentence each.
 
     Raises:
         UsageError: the SDK is not installed, so that nothing could ever be recorded.
@@ -87,7 +87,7 @@ def check() -> list[str]:
     _configure.check_sdk("endturn run")
     from endturn.instrumentation import sdk_providers
 
-    said = []
+    problems = []
     file = os.environ.get("OTEL_CONFIG_FILE")
     if file:
         try:
@@ -95,16 +95,16 @@ def check() -> list[str]:
                 raise UsageError(f"OTEL_CONFIG_FILE={file!r} is not a file")
             _configuration()
         except UsageError as error:
-            said.append(f"the program is not observed: {error}")
-        return said
+            problems.append(f"the program is not observed: {error}")
+        return problems
     for signal in sdk_providers.SIGNALS:
         try:
             sdk_providers.makers(signal)
         except UsageError as error:
-            said.append(
+            problems.append(
                 f"unless the program sets them up itself, no {signal} are exported: {error}"
             )
-    return said
+    return problems
 
 
 def default_service_name(command: Sequence[str]) -> str | None:
@@ -140,20 +140,19 @@ def _configuration() -> ModuleType:
         ) from None
 
 
-def _configured_by(file: str) -> bool:
-    """Set the SDK up as the file says, now: whoever names one wants it.
-
-    False where the file switches us off.
-    """
+def _configure_from_file(file: str) -> bool:
+    """Set the SDK up by the file. Returns False if the file disables endturn."""
     configuration = _configuration()
     try:
-        asked = configuration.load_config_file(file)
-        configuration.configure_sdk(asked)
+        settings = configuration.load_config_file(file)
+        configuration.configure_sdk(settings)
     except configuration.ConfigurationError as error:
         raise UsageError(f"OTEL_CONFIG_FILE={file!r}: {error}") from error
-    listed = getattr(getattr(asked, "instrumentation_development", None), "python", None) or {}
-    ours = listed.get(NAME) or {}
-    return not asked.disabled and ours.get("enabled", True) is not False
+    instrumentations = (
+        getattr(getattr(settings, "instrumentation_development", None), "python", None) or {}
+    )
+    own_settings = instrumentations.get(NAME) or {}
+    return not settings.disabled and own_settings.get("enabled", True) is not False
 
 
 class _LateSetup:
@@ -161,66 +160,62 @@ class _LateSetup:
 
     Attributes:
         early: the spans that begin before.
-        stop: has it listen no longer.
+        stop: unsubscribes it.
     """
 
     def __init__(self) -> None:
         self.early = EarlySpans()
         self.stop: Callable[[], None] = lambda: None
-        self._over = False
+        self._is_done = False
         self._locks: dict[str, threading.Lock] = {}
         cleanup.after_fork(self._locks.clear)
 
     def __call__(self, record: Record) -> None:
-        """A call or a turn begins."""
+        """Set up on the start of a call or a turn."""
         self.awake()
 
     def awake(self) -> bool:
-        """A call is about to begin. Of the record itself nothing would come here."""
-        # Made of what locks are now: a host's first line may have made its threads green.
+        """Set up before a call begins. Returns False: this listener does not use records."""
+        # Created late: a host's first line may replace threading's locks by green ones.
         lock = self._locks.get("") or self._locks.setdefault("", threading.Lock())
         with lock:  # another thread's first call waits, and is recorded too
-            if not self._over:
+            if not self._is_done:
                 try:
                     _configure.configure_for_host(self.early)
                 except (UsageError, RuntimeError) as error:
-                    # RuntimeError: the program is over but for this thread, and the SDK wants
-                    # another one.
+                    # RuntimeError: the interpreter is shutting down, and the SDK starts a thread.
                     log.error("endturn: nothing is recorded: %s", error)
                 except Exception:
                     log_exception(logging.ERROR, "endturn: nothing is recorded")
-                self._over = True
-                self.early.discard()  # what was not taken
+                self._is_done = True
+                self.early.discard()  # unless they were taken
                 self.stop()
         return False
 
 
 # --- opentelemetry-instrument, and the configuration file -----------------------------------------
 
-THEIRS: Final = ("skip_dep_check", "raise_exception_on_conflict")
-"""What callers tell every instrumentor; here there is nothing to check."""
+IGNORED_OPTIONS: Final = ("skip_dep_check", "raise_exception_on_conflict")
+"""Options that callers pass to every instrumentor; here there is nothing to check."""
 
 
 class EndturnInstrumentor:
-    """`endturn.instrument()` in the form that OpenTelemetry's loaders ask for.
+    """`endturn.instrument()` for OpenTelemetry's loaders, with the methods of `BaseInstrumentor`.
 
-    The methods of their `BaseInstrumentor`.
-
-    It never raises, and depends on no version of any library: whoever loads several instrumentors
-    loads all of them. Loaders share a process (a configuration file names us, and
-    `opentelemetry-instrument` finds us): who comes second, and says nothing, changes nothing.
+    It never raises, and depends on no version of any library, so it never keeps a loader from
+    loading other instrumentors. Several loaders may share a process (a configuration file names us,
+    and `opentelemetry-instrument` finds us): the second one, without options, changes nothing.
 
     Attributes:
-        configuration: the options that a configuration file may give, under
-            `instrumentation/development`.
-        is_instrumented_by_opentelemetry: this switched endturn on.
+        configuration: the options of a configuration file, under `instrumentation/development`.
+        is_instrumented_by_opentelemetry: this class enabled endturn.
     """
 
     configuration = Options
     is_instrumented_by_opentelemetry = False
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Nothing: libraries that are not installed are not needed."""
+        """Return no dependencies: libraries that are not installed are not needed."""
         return ()
 
     def instrument(self, **kwargs: Any) -> None:
@@ -230,15 +225,15 @@ class EndturnInstrumentor:
             kwargs: the three providers and the options of `endturn.instrument`; others are ignored,
                 which is logged.
         """
-        known = {*_instrument.PROVIDERS, *(field.name for field in fields(Options))}
-        if unknown := sorted(kwargs.keys() - known - set(THEIRS)):
+        option_names = {*_instrument.PROVIDERS, *(field.name for field in fields(Options))}
+        if unknown := sorted(kwargs.keys() - option_names - set(IGNORED_OPTIONS)):
             log.warning(
                 "endturn: unknown option %s; the options are: %s",
                 ", ".join(unknown),
-                ", ".join(sorted(known)),
+                ", ".join(sorted(option_names)),
             )
         try:
-            _instrument.instrument(**{name: kwargs[name] for name in known & kwargs.keys()})
+            _instrument.instrument(**{name: kwargs[name] for name in option_names & kwargs.keys()})
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return

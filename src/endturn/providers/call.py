@@ -159,7 +159,7 @@ def announce_end(
         has_separate_system: the system message is beside the conversation, as in `Content.beside`.
     """
     if takes_content():
-        call.said(request, response, beside=has_separate_system)
+        call.attach_content(request, response, is_system_separate=has_separate_system)
     facts = ResponseFacts(
         stop=stop,
         id=response.id,

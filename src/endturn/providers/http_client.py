@@ -272,7 +272,7 @@ class _HttpCall:
                     server_address=url.hostname,
                     server_port=url.port,
                 ),
-                asked=summary,
+                summary=summary,
             )
 
     def send(self) -> Any:
@@ -358,7 +358,7 @@ class _HttpCall:
                 before.
         """
         if self._scope is not None and self._is_streaming:
-            self._scope.chunk()
+            self._scope.record_chunk()
         if not self._is_started and chunk.strip():
             self._is_started = True
             # Some servers and proxies answer a request for a stream with one document: JSON, or a

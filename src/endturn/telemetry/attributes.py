@@ -54,7 +54,7 @@ def _table(declared: Mapping[str, Fact]) -> _Table:
     recorded = {
         name: each for name, each in declared.items() if On.CALL in each.on and not each.opt_in
     }
-    return tuple((each.key, each.omit, each.shown) for each in recorded.values()), attrgetter(
+    return tuple((each.key, each.omit, each.convert) for each in recorded.values()), attrgetter(
         *recorded
     )
 
@@ -201,7 +201,7 @@ def of_tool(started: records.ToolStarted) -> Attributes:
     return {
         s.OPERATION.key: "execute_tool",
         s.TOOL_NAME.key: started.name,
-        s.TOOL_CALL_ID.key: bounds.name_shown(started.call_id),
+        s.TOOL_CALL_ID.key: bounds.shorten_name(started.call_id),
         s.TURN_ID.key: started.turn.id,
     }
 

@@ -135,7 +135,7 @@ class ContentPolicy:
         except RedactionFailed as failed:
             if listeners.is_strict():
                 raise
-            listeners.lost("redact")
+            listeners.count_loss("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
             why = "failed; what was said in such calls is not recorded"
             say_once(f"the redaction {name}", why, error=failed.__cause__)

@@ -522,7 +522,7 @@ def _emit_call(span: Any, entry: ForeignSpan) -> None:
     adopted = AdoptedSpan(
         NonRecordingSpan(span.get_span_context()), scopes, entry.parent, has_ended=True
     )
-    call = open_call(Layer.CLIENT, request, endpoint, late=True, adopt=adopted)
+    call = open_call(Layer.CLIENT, request, endpoint, is_deferred=True, adopt=adopted)
     if call is None:
         return
     call.started_ns, call.started_s = span.start_time, _perf_counter_at(span.start_time)

@@ -341,7 +341,7 @@ class Instruments:
             except Exception:  # what the SDK refuses is lost, and what waits behind it is not
                 if listeners.is_strict():
                     raise
-                listeners.lost(LOST)
+                listeners.count_loss(LOST)
 
     # --- When a reader collects -------------------------------------------------------------------
 

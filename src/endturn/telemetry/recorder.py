@@ -403,7 +403,7 @@ class Recorder:
 
         When that has ended nothing can be written.
         """
-        turn = ended.started.turn.so_far()
+        turn = ended.started.turn.totals()
         span = foreign_spans.agents_span(turn)
         if span is not None and span.is_recording():
             outcome = completed(turn) if ended.error is None else outcome_of(ended)

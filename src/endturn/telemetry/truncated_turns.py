@@ -538,7 +538,9 @@ def pending_turn(
 
 def _may_continue(cut: Turn, turn: Turn | None) -> bool:
     """Return whether a call in this turn, or in none, may continue the truncated turn."""
-    if cut.waits is not None:  # an agent's run that is over: a new run may, or a call of nobody's
+    if (
+        cut.waiting_since_s is not None
+    ):  # an agent's run that is over: a new run may, or a call of nobody's
         return turn is None or (turn.recognised and not turn.iterations)
     return cut is turn if turn is not None else cut.kind is TurnKind.IMPLICIT
 

@@ -97,7 +97,7 @@ class TurnInference:
     # --- Inference ---
 
     def resolve(
-        self, asked: SummarizedRequest | None, turn: Turn | None
+        self, summary: SummarizedRequest | None, turn: Turn | None
     ) -> tuple[Turn, Continuation | None]:
         """Return the turn of a call that is about to be made, and what the call continues.
 
@@ -109,15 +109,15 @@ class TurnInference:
             if (
                 again is not None
                 and again.strategy is Strategy.PROMPT
-                and isinstance(asked, RequestSummary)
+                and isinstance(summary, RequestSummary)
             ):
-                self._prompts.learn(asked)
+                self._prompts.learn(summary)
             return turn, again
-        if not isinstance(asked, RequestSummary):
+        if not isinstance(summary, RequestSummary):
             return turn or Turn(kind=TurnKind.IMPLICIT), None
         is_cut = len(self._truncated.waiting) > 0
-        found = self._resume_loop(asked, is_sure=is_cut) if turn is None else None
-        if is_cut and found is None and (match := self._truncated.take(asked, turn)) is not None:
+        found = self._resume_loop(summary, is_sure=is_cut) if turn is None else None
+        if is_cut and found is None and (match := self._truncated.take(summary, turn)) is not None:
             cut, relation = match
             if isinstance(relation, Strategy):
                 self._taken[cut.number] = cut
@@ -126,24 +126,24 @@ class TurnInference:
                     and turn is not None
                     and foreign_spans.take_over(turn, cut.turn)
                 ):
-                    cut.turn.waits = None  # the new run ends it
-                self._note(asked, cut.turn)
-                return _continue(cut, relation, asked)
-            if relation is Relation.RAN_TOOLS and cut.turn.waits is None:
+                    cut.turn.waiting_since_s = None  # the new run ends it
+                self._note(summary, cut.turn)
+                return _continue(cut, relation, summary)
+            if relation is Relation.RAN_TOOLS and cut.turn.waiting_since_s is None:
                 cut.turn.abandoned |= {cut.number}
                 self._joined[cut.turn.id] = cut
                 return cut.turn, None
-            if relation is Relation.TOOK_OTHER and cut.turn.waits is None:
-                cut.turn.cut -= {cut.number}
+            if relation is Relation.TOOK_OTHER and cut.turn.waiting_since_s is None:
+                cut.turn.truncated_calls -= {cut.number}
                 self._joined[cut.turn.id] = cut
                 return cut.turn, None
             _end_pending(cut)
         if turn is not None:
             return turn, None
         if is_cut and found is None:
-            found = self._resume_loop(asked)
-        found = found or self._resume_failed(asked) or Turn(kind=TurnKind.IMPLICIT)
-        self._note(asked, found)
+            found = self._resume_loop(summary)
+        found = found or self._resume_failed(summary) or Turn(kind=TurnKind.IMPLICIT)
+        self._note(summary, found)
         return found, None
 
     def _note(self, asked: RequestSummary, turn: Turn) -> None:
@@ -186,11 +186,11 @@ class TurnInference:
             self._joined[failed.turn.id] = failed
         return failed.turn
 
-    def withdrawn(self, started: CallStarted, asked: SummarizedRequest | None) -> None:
+    def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
         """What was taken for a call was none: what it continued still waits."""
         with self._lock:
-            if isinstance(asked, RequestSummary) and not started.turn.iterations:
-                self._recent.withdraw(prompt_of(asked), started.turn)
+            if isinstance(summary, RequestSummary) and not started.turn.iterations:
+                self._recent.withdraw(prompt_of(summary), started.turn)
             match self._joined.pop(started.turn.id, None):
                 case ToolLoop() as loop:
                     self._loops.add(loop)
@@ -198,7 +198,7 @@ class TurnInference:
                     self._failed.add(failed)
                 case PendingTurn() as pending:
                     pending.turn.abandoned -= {pending.number}
-                    pending.turn.cut |= {pending.number}
+                    pending.turn.truncated_calls |= {pending.number}
                     self._truncated.add(pending)
                 case None:
                     pass
@@ -212,7 +212,7 @@ class TurnInference:
             with self._lock:
                 self._truncated.add(cut)
 
-    def answered(self, ended: CallEnded, asked: SummarizedRequest | None) -> None:
+    def on_response(self, ended: CallEnded, summary: SummarizedRequest | None) -> None:
         """Mark truncated answers to a message as finished once a whole response answers it.
 
         Only observed turns are concerned.
@@ -221,20 +221,20 @@ class TurnInference:
         if (
             turn.kind is not TurnKind.OBSERVED
             or turn.outcome is not None
-            or not (ended.whole and turn.cut)
+            or not (ended.whole and turn.truncated_calls)
         ):
             return
-        question = question_of(asked) if isinstance(asked, RequestSummary) else None
+        question = question_of(summary) if isinstance(summary, RequestSummary) else None
         with self._lock:
             waiting = self._truncated.of_turn(turn)
         other = {cut.number for cut in waiting if cut.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
-        turn.cut &= (other if question is not None else set()) | turn.abandoned
+        turn.truncated_calls &= (other if question is not None else set()) | turn.abandoned
 
-    def ended(
+    def on_call_end(
         self,
         ended: CallEnded,
-        asked: SummarizedRequest | None,
+        summary: SummarizedRequest | None,
         tail: str,
         tool_calls: tuple[RequestedCall, ...] = (),
     ) -> None:
@@ -253,16 +253,16 @@ class TurnInference:
         if tool_calls:
             with self._lock:
                 self._loops.remember_ids(turn.id, tool_calls)
-        if isinstance(asked, RequestSummary):
+        if isinstance(summary, RequestSummary):
             # A response in the background is over when it is recorded: nobody has fetched it.
-            is_paused = ended.stop.reason is StopReason.PAUSED and not asked.background
+            is_paused = ended.stop.reason is StopReason.PAUSED and not summary.background
             is_cut = ended.stop.truncated or is_paused
             if is_cut or (before is not None and failed):
                 now = self._clock()
                 deadline = now + (self.tools_idle_s if tool_calls else self._idle_s)
                 cut = pending_turn(
                     ended,
-                    asked,
+                    summary,
                     tail,
                     before,
                     tool_calls,
@@ -275,17 +275,17 @@ class TurnInference:
                         excess = self._truncated.add(cut)
                     self._end_truncated(excess)
                     return
-        if turn.kind is TurnKind.IMPLICIT or turn.waits is not None:
+        if turn.kind is TurnKind.IMPLICIT or turn.waiting_since_s is not None:
             outcome = _implicit_outcome(turn, ended)
-            if turn.kind is TurnKind.IMPLICIT and isinstance(asked, RequestSummary):
+            if turn.kind is TurnKind.IMPLICIT and isinstance(summary, RequestSummary):
                 if outcome is TurnOutcome.PROVIDER_ERROR and is_retried(ended):
-                    self._wait_for_retry(ended, asked, joined, outcome)
+                    self._wait_for_retry(ended, summary, joined, outcome)
                     return
                 # Calls that are malformed may come with a reason of an end, and are answered too.
                 if tool_calls and ended.stop.reason in (StopReason.TOOL_CALL, StopReason.END_TURN):
                     deadline = self._clock() + self.tools_idle_s
                     loop = tool_loop(
-                        ended, asked, tail, tool_calls, outcome=outcome, deadline=deadline
+                        ended, summary, tail, tool_calls, outcome=outcome, deadline=deadline
                     )
                     if loop.may_be_found:
                         self._wait_for_tools(loop)
@@ -324,7 +324,7 @@ class TurnInference:
         if excess:
             self._end_loops(excess)
 
-    def waits(self, turn: Turn) -> bool:
+    def may_be_continued(self, turn: Turn) -> bool:
         """Return whether a new run may continue an agent's finished run that left an answer cut."""
         with self._lock:
             return turn.recognised and bool(self._truncated.of_turn(turn))
@@ -439,8 +439,8 @@ def _continue(
 def _end_pending(cut: PendingTurn) -> None:
     # An observed turn is ended by whoever opened it; only its waiting is over. An agent's run has
     # been, by then.
-    if cut.turn.waits is not None:
-        end_turn(cut.turn, TurnOutcome.COMPLETED, over_s=cut.turn.waits)
+    if cut.turn.waiting_since_s is not None:
+        end_turn(cut.turn, TurnOutcome.COMPLETED, ended_s=cut.turn.waiting_since_s)
     elif cut.turn.kind is TurnKind.OBSERVED:
         cut.turn.abandoned |= {cut.number}
     elif cut.turn.kind is TurnKind.IMPLICIT:

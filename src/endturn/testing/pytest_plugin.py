@@ -1,7 +1,4 @@
-"""`pytest --endturn`.
-
-A test fails whose turns were cut off and handed over unfinished, though its assertions hold.
-"""
+"""`pytest --endturn`: fails tests whose truncated turns were returned unfinished."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("endturn").addoption(
         "--endturn",
         action="store_true",
-        help="observe the model calls of each test, and fail it where a truncated answer was not "
+        help="observe the model calls of each test, and fail it if a truncated answer was not "
         "continued",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Observe from now on, if that is asked for."""
+    """Register the observer, if the option is set."""
     config.addinivalue_line(
-        "markers", f"{MARK}: `pytest --endturn` lets this test's turns be cut off"
+        "markers", f"{MARK}: `pytest --endturn` accepts truncated turns in this test"
     )
     if config.getoption("--endturn"):
         # without the option endturn is not loaded

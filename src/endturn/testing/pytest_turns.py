@@ -1,7 +1,4 @@
-"""What `pytest --endturn` does.
-
-Observes the turns of each test, and fails it where one was left unfinished.
-"""
+"""The plugin of `pytest --endturn`: fails each test that leaves a truncated turn unfinished."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from endturn.testing.pytest_plugin import MARK
 
 
 class Watch:
-    """Knows the turns of the test that runs."""
+    """Observes the turns of the running test."""
 
     def __init__(self) -> None:
         self._unfinished: list[tuple[Turn, TurnOutcome]] = []
         self._observing = ExitStack()
 
-    def _note(self, record: Record) -> None:
+    def _on_record(self, record: Record) -> None:
         if (
             isinstance(record, TurnEnded)
             and record.turn.unfinished
@@ -32,44 +29,44 @@ class Watch:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self) -> Generator[None, None, None]:
-        """Observe a test from its fixtures on: it may continue what they began."""
+        """Observe a test from its fixtures on: it may continue their turns."""
         self._observe()
         yield
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail a test that passes, where a turn of it or of its fixtures was left unfinished."""
+        """Fail a passing test if it or its fixtures left a turn unfinished."""
         with self._observing.pop_all():
             yield
-        self._judge(item)
+        self._fail_if_unfinished(item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Do the same for what the test's fixtures do afterwards."""
+        """Do the same for the teardown of the test's fixtures."""
         self._observing.close()  # a fixture failed, and the test was not called
         self._observe()
         with self._observing.pop_all():
             yield
-        self._judge(item)
+        self._fail_if_unfinished(item)
 
     def _observe(self) -> None:
         self._unfinished.clear()
-        self._observing.callback(subscribe(self._note))
+        self._observing.callback(subscribe(self._on_record))
         instrument()
-        # which ends turns that are open: nobody continues them any more
+        # ends the open turns: nothing continues them any more
         self._observing.callback(uninstrument)
 
-    def _judge(self, item: pytest.Item) -> None:
+    def _fail_if_unfinished(self, item: pytest.Item) -> None:
         if self._unfinished and item.get_closest_marker(MARK) is None:
-            each = "".join(
+            lines = "".join(
                 f"\n  {turn.provider or 'a provider'}, {turn.model or 'a model'}: {outcome.value}, "
                 f"{turn.iterations} {'call' if turn.iterations == 1 else 'calls'}, "
                 f"{turn.output_tokens} tokens"
                 for turn, outcome in self._unfinished
             )
             pytest.fail(
-                f"cut off and handed over unfinished:{each}\n"
-                "Ask for the rest where the stop reason says that it was cut off, raise "
+                f"truncated turns were returned unfinished:{lines}\n"
+                "Continue truncated answers, raise "
                 f"max_tokens, or mark the test @pytest.mark.{MARK}",
                 pytrace=False,
             )

@@ -12,6 +12,8 @@ from endturn._exports import lazy_exports
 if TYPE_CHECKING:
     from endturn.testing.scripted.loopback import (
         Answer as Answer,
+        LoopbackReply as LoopbackReply,
+        ReceivedRequest as ReceivedRequest,
         RequestSummary as RequestSummary,
         Server as Server,
         Transport as Transport,
@@ -50,7 +52,14 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "loopback": ("Answer", "RequestSummary", "Server", "Transport"),
+            "loopback": (
+                "Answer",
+                "LoopbackReply",
+                "ReceivedRequest",
+                "RequestSummary",
+                "Server",
+                "Transport",
+            ),
             "script": (
                 "Ending",
                 "Exhausted",

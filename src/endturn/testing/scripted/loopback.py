@@ -1,8 +1,6 @@
-"""Carries scripted answers over HTTP.
+"""Delivery of scripted replies over HTTP: a transport in the process, or a server on loopback.
 
-As a transport inside the process, or from a server on the loopback interface.
-
-It knows bytes, pauses and how a connection ends; what the bytes mean is `scripted`'s.
+It handles bytes, pauses and the end of a connection, not the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ HOST: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSummary:
+class ReceivedRequest:
     """One HTTP request.
 
     Header names are lower case; the path is as it was sent, its query included.
@@ -42,13 +40,13 @@ class RequestSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class LoopbackReply:
     """One HTTP response as it travels.
 
     Attributes:
-        chunks: the body's pieces that really arrive; a stream's are flushed one by one.
+        chunks: the pieces of the body that are sent; those of a stream are flushed one by one.
         length: the announced Content-Length; None for a stream, which is sent in chunked encoding.
-        ending: what the connection does after the last chunk.
+        ending: the connection's behaviour after the last chunk.
         delay_s: before the status line; pace_s: before every chunk of a stream but the first.
     """
 
@@ -61,7 +59,7 @@ class Answer:
     pace_s: float = 0.0
 
 
-Respond = Callable[[RequestSummary], Answer]
+Respond = Callable[[ReceivedRequest], LoopbackReply]
 
 
 class Transport:
@@ -75,41 +73,41 @@ class Transport:
         self._respond = respond
 
     def handle_request(self, request: Any) -> Any:
-        """Answer a request that a sync client sends."""
-        answer = self._respond(_summary(request, request.read()))
-        for pause_s in _before(answer, request):
+        """Respond to a request of a sync client."""
+        reply = self._respond(_received_request(request, request.read()))
+        for pause_s in _pauses_before(reply, request):
             time.sleep(pause_s)
-        return _response(answer, request)
+        return _response(reply, request)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Answer a request that an async client sends."""
-        answer = self._respond(_summary(request, await request.aread()))
-        for pause_s in _before(answer, request):
+        """Respond to a request of an async client."""
+        reply = self._respond(_received_request(request, await request.aread()))
+        for pause_s in _pauses_before(reply, request):
             await asyncio.sleep(pause_s)
-        return _response(answer, request)
+        return _response(reply, request)
 
     def __enter__(self) -> Transport:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Transport:
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
 
-def _summary(request: Any, body: bytes) -> RequestSummary:
+def _received_request(request: Any, body: bytes) -> ReceivedRequest:
     path = request.url.raw_path.decode("ascii")
-    return RequestSummary(
+    return ReceivedRequest(
         method=request.method, path=path, headers=dict(request.headers), body=body
     )
 
@@ -119,10 +117,10 @@ def _library(request: Any) -> Any:
     return import_module(type(request).__module__.partition(".")[0])
 
 
-def _before(answer: Answer, request: Any) -> Iterator[float]:
+def _pauses_before(reply: LoopbackReply, request: Any) -> Iterator[float]:
     """Return the pause before a response in seconds; raise if there is none."""
-    yield from _pause(answer.delay_s, request)
-    if answer.ending is Ending.HUNG_UP:
+    yield from _pause(reply.delay_s, request)
+    if reply.ending is Ending.HUNG_UP:
         message = "Server disconnected without sending a response."
         raise _library(request).RemoteProtocolError(message, request=request)
 
@@ -137,16 +135,16 @@ def _pause(seconds: float, request: Any) -> Iterator[float]:
         yield seconds
 
 
-def _response(answer: Answer, request: Any) -> Any:
-    """Return an answer as the library's own response, for a sync or an async client."""
+def _response(reply: LoopbackReply, request: Any) -> Any:
+    """Return a reply as the library's own response, for a sync or an async client."""
     library = _library(request)
 
     def steps() -> Iterator[bytes | float]:
-        for number, chunk in enumerate(answer.chunks):
-            if number:
-                yield from _pause(answer.pace_s, request)
+        for index, chunk in enumerate(reply.chunks):
+            if index:
+                yield from _pause(reply.pace_s, request)
             yield chunk
-        if answer.ending is Ending.BROKEN:
+        if reply.ending is Ending.BROKEN:
             message = "peer closed connection without sending complete message body"
             raise library.RemoteProtocolError(message, request=request)
 
@@ -166,9 +164,9 @@ def _response(answer: Answer, request: Any) -> Any:
                 else:
                     await asyncio.sleep(step)
 
-    length = {} if answer.length is None else {"content-length": str(answer.length)}
+    length = {} if reply.length is None else {"content-length": str(reply.length)}
     return library.Response(
-        answer.status, headers={**answer.headers, **length}, stream=Stream(), request=request
+        reply.status, headers={**reply.headers, **length}, stream=Stream(), request=request
     )
 
 
@@ -220,7 +218,7 @@ class _Listener(ThreadingHTTPServer):
         self.respond = respond
         self.stopping = threading.Event()
         self._open: set[socket.socket] = set()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         super().__init__((HOST, 0), _Handler)
 
     def server_bind(self) -> None:
@@ -230,19 +228,19 @@ class _Listener(ThreadingHTTPServer):
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        with self._guard:
+        with self._lock:
             self._open.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        with self._guard:
+        with self._lock:
             self._open.discard(request)
         super().shutdown_request(request)
 
     def hang_up(self) -> None:
         """Wake every thread that waits for its client or in a pause."""
         self.stopping.set()
-        with self._guard:
+        with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
@@ -282,37 +280,42 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        summary = RequestSummary(method=self.command, path=self.path, headers=headers, body=body)
-        answer = self.server.respond(summary)
-        self._pause(answer.delay_s)
-        self.close_connection = self.close_connection or answer.ending in (
+        request = ReceivedRequest(method=self.command, path=self.path, headers=headers, body=body)
+        reply = self.server.respond(request)
+        self._pause(reply.delay_s)
+        self.close_connection = self.close_connection or reply.ending in (
             Ending.HUNG_UP,
             Ending.BROKEN,
         )
-        if answer.ending is Ending.HUNG_UP:
+        if reply.ending is Ending.HUNG_UP:
             return
-        head = self._head(answer)
-        if answer.length is not None:
+        head = self._head(reply)
+        if reply.length is not None:
             # One send for head and body: two would wait for the client's delayed acknowledgement.
-            self.wfile.write(head + b"".join(answer.chunks))
+            self.wfile.write(head + b"".join(reply.chunks))
             return
-        for number, chunk in enumerate(answer.chunks):
-            if number:
-                self._pause(answer.pace_s)
+        for index, chunk in enumerate(reply.chunks):
+            if index:
+                self._pause(reply.pace_s)
             self.wfile.write(head + b"%x\r\n%b\r\n" % (len(chunk), chunk))
             head = b""
-        self.wfile.write(head if answer.ending is Ending.BROKEN else head + b"0\r\n\r\n")
+        self.wfile.write(head if reply.ending is Ending.BROKEN else head + b"0\r\n\r\n")
 
-    def _head(self, answer: Answer) -> bytes:
+    def _head(self, reply: LoopbackReply) -> bytes:
         framing = (
             {"transfer-encoding": "chunked"}
-            if answer.length is None
-            else {"content-length": answer.length}
+            if reply.length is None
+            else {"content-length": reply.length}
         )
-        lines = [f"HTTP/1.1 {answer.status} {responses.get(answer.status, '')}"]
-        lines += [f"{name}: {value}" for name, value in {**answer.headers, **framing}.items()]
+        lines = [f"HTTP/1.1 {reply.status} {responses.get(reply.status, '')}"]
+        lines += [f"{name}: {value}" for name, value in {**reply.headers, **framing}.items()]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0 and self.server.stopping.wait(seconds):
             raise ConnectionAbortedError("the server is stopping")
+
+
+# Removed in 0.2: the names of 0.1.
+Answer = LoopbackReply
+RequestSummary = ReceivedRequest

@@ -6,9 +6,9 @@ As a provider function, as an HTTP transport, or as a real server on loopback.
     with provider.serve() as url:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
 
-It speaks every format, streamed and not; the URL's path says which. It gives one choice, checks no
-key, and knows no other endpoint. What it answers is what it was told to: apart from `fit` and
-`essay`, no limit of the request changes a reply.
+It speaks every format, streamed and not; the URL's path selects it. It returns one choice, checks
+no key, and has no other endpoint. The script alone determines the replies: apart from `fit` and
+`essay`, no limit of the request changes one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final
 from endturn.calls import log_exception
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import FORMATS, format_of as _format_of, known_dialect, request_of
-from endturn.testing.scripted.loopback import Answer, RequestSummary, Server, Transport
+from endturn.testing.scripted.loopback import LoopbackReply, ReceivedRequest, Server, Transport
 from endturn.testing.scripted.rendering import Received as Received, Rendering, refusal
 from endturn.testing.scripted.script import (
     Ending as Ending,
@@ -53,31 +53,32 @@ from endturn.testing.scripted.script import (
 )
 from endturn.vocabulary import ChatResponse, Delta, Request
 
-_SECRET: Final = frozenset(
+_SECRET_HEADERS: Final = frozenset(
     {"authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
 )
 
 
 class ScriptedProvider:
-    """Plays a script to whoever asks.
+    """Replies to requests from a script.
 
     Args:
         script: replies in order, or the only one; or a function of the request (`essay(text)` is
             one); or any of them by model.
-        key: which requests share a place in the script, by default all (of one model, where the
-            script is by model); `by_conversation` plays it to each conversation from the start.
-        exhausted: what follows the last reply: an "error" (a UsageError; over HTTP a 400 that says
-            so), the "last" reply again, or the "cycle" from the start.
+        key: requests with an equal key share a position in the script, by default all (of one
+            model, if the script is by model); `by_conversation` plays it to each conversation from
+            the start.
+        exhausted: after the last reply follows an "error" (a UsageError; over HTTP a 400 with its
+            message), the "last" reply again, or the "cycle" from the start.
         format: the format that the provider function imitates; over HTTP the path decides.
-        dialect: whose variant of that format: "mistral", whose SDK wants tool calls whole; of text
+        dialect: the variant of that format: "mistral", whose SDK needs complete tool calls; of text
             completions "tgi".
 
     Raises:
-        UsageError: there is no such format or dialect, or the script is none.
+        UsageError: there is no such format or dialect, or the script is invalid.
 
     Attributes:
-        received: what arrived, in order; `requests` is the same, parsed only.
-        format, provider, dialect: what a controller needs to know of a provider function.
+        received: the requests that arrived, in order; `requests` has them parsed only.
+        format, provider, dialect: the attributes of a provider function that a controller reads.
     """
 
     def __init__(
@@ -93,11 +94,11 @@ class ScriptedProvider:
         self.format = _format_of(format).name
         self.dialect = known_dialect(_format_of(format), dialect)
         self._prompter = Prompter(script, key=key, exhausted=exhausted)
-        self._number = count(1)
+        self._numbers = count(1)
 
     @property
     def requests(self) -> list[Request]:
-        """What was asked, in order."""
+        """The requests, in order."""
         return [received.request for received in self.received]
 
     @property
@@ -167,24 +168,30 @@ class ScriptedProvider:
         self.received.append(received)
         reply = self._prompter.next(received.request)
         dialect = self.dialect if received.format == self.format else ""
-        return Rendering(reply, received, next(self._number), dialect=dialect)
+        return Rendering(reply, received, next(self._numbers), dialect=dialect)
 
-    def _respond(self, asked: RequestSummary) -> Answer:
-        found = ((name, _format_of(name).match_path(asked.method, asked.path)) for name in FORMATS)
-        name, routed = next(
-            ((name, routed) for name, routed in found if routed is not None), (self.format, None)
+    def _respond(self, http_request: ReceivedRequest) -> LoopbackReply:
+        routes = (
+            (name, _format_of(name).match_path(http_request.method, http_request.path))
+            for name in FORMATS
         )
-        if routed is None:
-            path = asked.path.partition("?")[0]
+        name, route = next(
+            ((name, route) for name, route in routes if route is not None), (self.format, None)
+        )
+        if route is None:
+            path = http_request.path.partition("?")[0]
             return refusal(
-                name, Failure(404, "unknown_url", message=f"there is no {asked.method} {path} here")
+                name,
+                Failure(
+                    404, "unknown_url", message=f"there is no {http_request.method} {path} here"
+                ),
             )
         try:
-            body = {} if routed.retrieve is not None else json.loads(asked.body)
-            said = {"model": routed.model, "stream": routed.stream}
-            body |= {member: value for member, value in said.items() if value is not None}
-            if routed.retrieve is not None:
-                request = Request(model="", messages=(), retrieve=routed.retrieve)
+            body = {} if route.retrieve is not None else json.loads(http_request.body)
+            path_fields = {"model": route.model, "stream": route.stream}
+            body |= {key: value for key, value in path_fields.items() if value is not None}
+            if route.retrieve is not None:
+                request = Request(model="", messages=(), retrieve=route.retrieve)
             else:
                 request = request_of(_format_of(name), body)
         except (ValueError, TypeError, AttributeError, DecodeError) as error:
@@ -192,7 +199,9 @@ class ScriptedProvider:
                 name, Failure(400, message=f"the request is not in the provider's format: {error}")
             )
         headers = {
-            header: value for header, value in asked.headers.items() if header not in _SECRET
+            header: value
+            for header, value in http_request.headers.items()
+            if header not in _SECRET_HEADERS
         }
         stream = bool(_format_of(name).request_summary(body).facts.stream)
         received = Received(request=request, format=name, stream=stream, body=body, headers=headers)
@@ -201,7 +210,7 @@ class ScriptedProvider:
         except UsageError as error:
             code = "script_exhausted" if "exhausted" in str(error) else "script_unusable"
             return refusal(name, Failure(400, code, str(error)))
-        # a function of the script: nobody else would hear of it across a socket
+        # a function of the script: across a socket the exception would get lost
         except Exception as error:
             log_exception(logging.ERROR, "endturn: a function of the script failed")
             return refusal(

@@ -1,4 +1,4 @@
-"""One scripted reply in one format's own words: a body, a stream's events, or an error answer."""
+"""One scripted reply in one format: a body, a stream's events, or an error response."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, error_of, format_of, framing, listed, reasons_of
-from endturn.testing.scripted.loopback import Answer
+from endturn.testing.scripted.loopback import LoopbackReply
 from endturn.testing.scripted.script import Ending, Failure, Reply, tokens
 from endturn.vocabulary import ChatResponse, Delta, Json, Request, Stop, StopReason, Usage
 
@@ -38,50 +38,57 @@ class Rendering:
         self._received = received
         self._format = format_of(received.format)
         self._number = number
-        asked = self._format.request_summary(received.body)
-        self._context = Context(dialect, self._format.provider, asked)
+        summary = self._format.request_summary(received.body)
+        self._context = Context(dialect, self._format.provider, summary)
 
-    def answer(self) -> Answer:
+    def answer(self) -> LoopbackReply:
         """Return the reply as an HTTP response."""
-        reply, speaks = self.reply, self._format
-        made = self._error() or self._said()
-        kind = framing.CONTENT_TYPE[speaks.framing] if made.length is None else "application/json"
-        headers = {"content-type": kind, speaks.voice.request_id: f"req_{self._number:08d}"}
+        reply, format_ = self.reply, self._format
+        http_reply = self._error() or self._reply()
+        content_type = (
+            framing.CONTENT_TYPE[format_.framing]
+            if http_reply.length is None
+            else "application/json"
+        )
+        headers = {
+            "content-type": content_type,
+            format_.voice.request_id: f"req_{self._number:08d}",
+        }
         return replace(
-            made,
-            headers={**headers, **made.headers, **reply.headers},
+            http_reply,
+            headers={**headers, **http_reply.headers, **reply.headers},
             ending=reply.ending,
             delay_s=reply.delay_s,
             pace_s=reply.pace_s,
         )
 
-    def _error(self) -> Answer | None:
+    def _error(self) -> LoopbackReply | None:
         """Return the error that comes in place of a reply."""
-        failure, begins = self.reply.failure, self.reply.text and self._received.stream
+        failure, has_begun = self.reply.failure, self.reply.text and self._received.stream
         return (
             None
-            if failure is None or begins
+            if failure is None or has_begun
             else refusal(self._format.name, failure, number=self._number)
         )
 
-    def _said(self) -> Answer:
+    def _reply(self) -> LoopbackReply:
         reply, failure, stream = self.reply, self.reply.failure, self._received.stream
-        said = self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
-        if isinstance(said, list):
+        body = self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
+        if isinstance(body, list):
             if failure is not None:  # in the middle of the stream
                 error = self._format.reply_error(
                     failure.status, failure.code, failure.message, number=self._number, stream=True
                 )
                 assert isinstance(error, Event)
-                said = [*said, error]
-            return Answer(
-                chunks=tuple(framing.frame(event, self._format.framing) for event in said)
+                body = [*body, error]
+            return LoopbackReply(
+                chunks=tuple(framing.frame(event, self._format.framing) for event in body)
             )
-        content = json.dumps(said, separators=(",", ":")).encode()
-        # A body that breaks off announces its whole length; one that is tidily cut announces what
-        # it has.
+        content = json.dumps(body, separators=(",", ":")).encode()
+        # A body that breaks off announces its complete length; one that is cut tidily announces the
+        # length that it has.
         chunk = content if reply.ending is Ending.WHOLE else content[: len(content) // 2]
-        return Answer(
+        return LoopbackReply(
             chunks=(chunk,), length=len(chunk if reply.ending is Ending.TIDY else content)
         )
 
@@ -91,16 +98,16 @@ class Rendering:
         Raises:
             ProviderError: the reply is a failure, or does not arrive.
         """
-        answer = self.answer()
-        self._check(answer)
-        if answer.ending is Ending.BROKEN:
-            raise self._lost()
+        http_reply = self.answer()
+        self._check(http_reply)
+        if http_reply.ending is Ending.BROKEN:
+            raise self._connection_error()
         try:
             return self._format.decode(
-                framing.parse(answer.chunks[0]), ctx=self._context, headers=answer.headers
+                framing.parse(http_reply.chunks[0]), ctx=self._context, headers=http_reply.headers
             )
         except DecodeError as error:
-            error.provider, error.status = self._context.provider, answer.status
+            error.provider, error.status = self._context.provider, http_reply.status
             raise
 
     def items(self) -> Iterator[Delta | ChatResponse | float]:
@@ -111,27 +118,31 @@ class Rendering:
         Raises:
             ProviderError: the reply is a failure, or does not begin.
         """
-        answer = self.answer()
-        yield float(answer.delay_s)
-        self._check(answer)
+        http_reply = self.answer()
+        yield float(http_reply.delay_s)
+        self._check(http_reply)
         decoder, events = self._format.decoder(self._context), framing.decoder(self._format.framing)
-        for number, chunk in enumerate(answer.chunks):
-            if number and answer.pace_s:
-                yield float(answer.pace_s)
+        for index, chunk in enumerate(http_reply.chunks):
+            if index and http_reply.pace_s:
+                yield float(http_reply.pace_s)
             for event in events.feed(chunk):
                 yield from decoder.feed(event)
         response = decoder.close()
         yield (
-            response.with_stop(detail="connection") if answer.ending is Ending.BROKEN else response
+            response.with_stop(detail="connection")
+            if http_reply.ending is Ending.BROKEN
+            else response
         )
 
-    def _check(self, answer: Answer) -> None:
-        if answer.ending is Ending.HUNG_UP:
-            raise self._lost()
-        if answer.status != 200:
-            raise error_of(answer.status, answer.headers, answer.chunks[0], ctx=self._context)
+    def _check(self, http_reply: LoopbackReply) -> None:
+        if http_reply.ending is Ending.HUNG_UP:
+            raise self._connection_error()
+        if http_reply.status != 200:
+            raise error_of(
+                http_reply.status, http_reply.headers, http_reply.chunks[0], ctx=self._context
+            )
 
-    def _lost(self) -> ProviderError:
+    def _connection_error(self) -> ProviderError:
         provider = self._context.provider
         return ProviderUnavailable(f"{provider}: the connection failed", provider=provider)
 
@@ -160,24 +171,24 @@ class Rendering:
         if not isinstance(value, StopReason):
             return Stop(StopReason.UNKNOWN, value, mapped=False)
         words, name = self._format.voice.words, self._format.name
-        has = (
+        available = (
             reasons_of(self._format.reasons.get(self._context.dialect) or self._format.reasons[""])
             | words.keys()
         )
-        if value not in has:
+        if value not in available:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only for {listed(has)}; "
-                f"script what a server of it does say: reason('its own value'), or fail(status)"
+                f"the {name} format has no word for {value.value!r}, only for {listed(available)}; "
+                f"use reason('a raw value') or fail(status)"
             )
         shown_by = {
             StopReason.TOOL_CALL: ("call", self.reply.calls),
             StopReason.REFUSED: ("refuse", self.reply.text),
         }
-        function, said = shown_by.get(value, ("", True))
-        if value in words and not said:
+        function, is_shown = shown_by.get(value, ("", True))
+        if value in words and not is_shown:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only what the reply says "
-                f"shows it: script it with {function}('…')"
+                f"the {name} format has no word for {value.value!r}, only content that "
+                f"implies it: use {function}('…')"
             )
         return Stop(value, words.get(value))
 
@@ -187,17 +198,21 @@ class Rendering:
             return None
         if usage != "counted":
             return usage
-        asked = sum(len(tokens(message.text)) for message in received.request.messages)
-        thought = None if self.reply.reasoning is None else len(tokens(self.reply.reasoning))
-        return Usage(asked, self.reply.output_tokens, thought)
+        input_tokens = sum(len(tokens(message.text)) for message in received.request.messages)
+        reasoning_tokens = (
+            None if self.reply.reasoning is None else len(tokens(self.reply.reasoning))
+        )
+        return Usage(input_tokens, self.reply.output_tokens, reasoning_tokens)
 
 
-def refusal(format_name: str, failure: Failure, *, number: int = 0) -> Answer:
+def refusal(format_name: str, failure: Failure, *, number: int = 0) -> LoopbackReply:
     """Return an error in the format's shape."""
-    speaks = format_of(format_name)
-    body = speaks.reply_error(failure.status, failure.code, failure.message, number=number)
+    format_ = format_of(format_name)
+    body = format_.reply_error(failure.status, failure.code, failure.message, number=number)
     content = json.dumps(body).encode()
-    headers = {"content-type": "application/json", speaks.voice.request_id: f"req_{number:08d}"}
+    headers = {"content-type": "application/json", format_.voice.request_id: f"req_{number:08d}"}
     if failure.retry_after_s is not None:
         headers["retry-after"] = f"{failure.retry_after_s:g}"
-    return Answer(status=failure.status, headers=headers, chunks=(content,), length=len(content))
+    return LoopbackReply(
+        status=failure.status, headers=headers, chunks=(content,), length=len(content)
+    )

@@ -1,4 +1,4 @@
-"""What a scripted provider says: replies, and the order in which they are said.
+"""The replies of a scripted provider, and their order.
 
 A token here is a run of at most eight visible characters with the white space before it:
 deterministic, and a text is the concatenation of its tokens. Only the limits and the usage of
@@ -28,22 +28,22 @@ def tokens(text: str) -> list[str]:
 
 
 class Ending(StrEnum):
-    """What the connection does after a reply's last byte."""
+    """The connection's behaviour after a reply's last byte."""
 
     WHOLE = "whole"
     """The reply arrives completely."""
     BROKEN = "broken"
     """The connection closes before the terminal: the HTTP message itself is incomplete."""
     TIDY = "tidy"
-    """The HTTP message is complete, the reply in it is not: what a proxy does that lost its
+    """The HTTP message is complete, the reply in it is not, as from a proxy that has lost its
     upstream."""
     HUNG_UP = "hung_up"
-    """The connection closes before any answer."""
+    """The connection closes before any response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error answer. What is None is filled with what the provider says with that status."""
+    """An error response. A field that is None gets the provider's value for that status."""
 
     status: int
     code: str | None = None
@@ -57,11 +57,11 @@ class Reply:
 
     Attributes:
         text, reasoning, calls: the output.
-        stop: why it stops: a reason (told in the format's own words), a raw value sent verbatim, or
-            None for a null.
+        stop: a stop reason (sent in the format's spelling), a raw value (sent verbatim), or None
+            for a null.
         fit: cut the output to the request's max_tokens; if that cuts anything, the reply stops with
             `max_tokens`.
-        ending: what the connection does at the end.
+        ending: the connection's behaviour at the end.
         failure: an error instead of a reply; with text and a stream, an error event after that
             text.
         usage: "counted" counts tokens; a Usage is sent as it is; None sends none.
@@ -91,7 +91,9 @@ class Reply:
     def also(self, name: str, arguments: Json | str | None = None, *, id: str = "") -> Reply:
         """Return the same reply with one more tool call."""
         return replace(
-            self, calls=(*self.calls, _call(name, arguments, id)), stop=_or_tool_call(self.stop)
+            self,
+            calls=(*self.calls, _call(name, arguments, id)),
+            stop=_with_tool_call_stop(self.stop),
         )
 
     def clipped(self, maximum: int | None) -> Reply:
@@ -101,21 +103,21 @@ class Reply:
         """
         if not self.fit or maximum is None or self.output_tokens <= maximum:
             return self
-        left = maximum
+        remaining = maximum
 
         def take(text: str) -> str:
-            nonlocal left
-            pieces = tokens(text)[:left]
-            left -= len(pieces)
+            nonlocal remaining
+            pieces = tokens(text)[:remaining]
+            remaining -= len(pieces)
             return "".join(pieces)
 
         reasoning = None if self.reasoning is None else take(self.reasoning)
         text, calls = take(self.text), []
         for call in self.calls:
-            if left:
-                whole = call.arguments_raw or ""
-                cut = take(whole)
-                calls.append(call if cut == whole else _cut(call, cut))
+            if remaining:
+                arguments = call.arguments_raw or ""
+                clipped = take(arguments)
+                calls.append(call if clipped == arguments else _truncated_call(call, clipped))
         return replace(
             self, reasoning=reasoning, text=text, calls=tuple(calls), stop=StopReason.MAX_TOKENS
         )
@@ -140,15 +142,15 @@ def _call(name: str, arguments: Json | str | None, id: str) -> ToolCall:
     )
 
 
-def _cut(call: ToolCall, raw: str) -> ToolCall:
+def _truncated_call(call: ToolCall, raw: str) -> ToolCall:
     return call.but(arguments_raw=raw, arguments=None, closed=False)
 
 
-def _or_tool_call(stop: StopReason | str | None) -> StopReason | str | None:
+def _with_tool_call_stop(stop: StopReason | str | None) -> StopReason | str | None:
     return StopReason.TOOL_CALL if stop is StopReason.END_TURN else stop
 
 
-def _first(text: str, after: int | None) -> str:
+def _first_tokens(text: str, after: int | None) -> str:
     return text if after is None else "".join(tokens(text)[:after])
 
 
@@ -162,7 +164,7 @@ def truncate(text: str, *, after: int | None = None) -> Reply:
 
     By default after max_tokens.
     """
-    return Reply(text=_first(text, after), stop=StopReason.MAX_TOKENS, fit=after is None)
+    return Reply(text=_first_tokens(text, after), stop=StopReason.MAX_TOKENS, fit=after is None)
 
 
 def cut(text: str, *, after: int | None = None, tidy: bool = False) -> Reply:
@@ -171,12 +173,14 @@ def cut(text: str, *, after: int | None = None, tidy: bool = False) -> Reply:
     By default all of the text arrives.
 
     Args:
-        text: what would have been said.
-        after: how much of a stream arrives; a body that is not streamed never completes.
+        text: the complete text.
+        after: the tokens of a stream that arrive; a body that is not streamed never completes.
         tidy: the HTTP message ends properly, only the stream's terminal, or half of the JSON body,
             is missing.
     """
-    return Reply(text=_first(text, after), stop=None, ending=Ending.TIDY if tidy else Ending.BROKEN)
+    return Reply(
+        text=_first_tokens(text, after), stop=None, ending=Ending.TIDY if tidy else Ending.BROKEN
+    )
 
 
 def hang_up() -> Reply:
@@ -201,18 +205,19 @@ def partial_call(
 
     For one that a lost connection ends: `.but(ending=Ending.BROKEN)`.
     """
-    whole = _call(name, arguments, id)
-    partial = whole if after is None else _cut(whole, _first(whole.arguments_raw or "", after))
+    complete = _call(name, arguments, id)
+    partial = (
+        complete
+        if after is None
+        else _truncated_call(complete, _first_tokens(complete.arguments_raw or "", after))
+    )
     return Reply(text=text, calls=(partial,), stop=StopReason.MAX_TOKENS, fit=after is None)
 
 
 def think(reasoning: str, *, text: str = "", after: int | None = None) -> Reply:
-    """Thinking, then text.
-
-    Without text the token limit ended the thinking, and nothing visible was said.
-    """
+    """Reply with reasoning, then text. Without text the token limit ended the reasoning."""
     stop = StopReason.END_TURN if text else StopReason.MAX_TOKENS
-    return Reply(reasoning=_first(reasoning, after), text=text, stop=stop)
+    return Reply(reasoning=_first_tokens(reasoning, after), text=text, stop=stop)
 
 
 def refuse(text: str = "I can't help with that.") -> Reply:
@@ -263,42 +268,42 @@ def fail(
 CONTINUE_PROMPT: Final = re.compile(
     r"\b(continu\w*|resum\w*|keep going|go on|cut off|left off|truncated)\b", re.IGNORECASE
 )
-"""What a short user message says that asks for the rest of the answer before it."""
+"""Words of a short user message that asks for the rest of the previous answer."""
 
 
 def essay(text: str) -> Callable[[Request], Reply]:
-    """Play a model that wants to say `text`.
+    """Play a model whose complete answer is `text`.
 
     Each reply is the next piece, as long as the request's max_tokens allows.
 
-    What it has said already is read from the conversation: the assistant's text since the last user
-    message that does not ask to continue. So an agent that continues gets the rest, one that does
-    not stays truncated, and a new question gets the text from its beginning. White space that was
-    stripped from the end of a piece is said again.
+    The text so far is read from the conversation: the assistant's text since the last user message
+    that does not ask to continue. So an agent that continues gets the rest, one that does not stays
+    truncated, and a new question gets the text from its beginning. White space that was stripped
+    from the end of a piece is sent again.
     """
 
     def reply(request: Request) -> Reply:
-        rest = text[_length_said(text, request) :]
+        rest = text[_received_length(text, request) :]
         return Reply(text=rest, fit=True).clipped(request.max_tokens)
 
     return reply
 
 
-def _length_said(text: str, request: Request) -> int:
-    """How many characters of `text` the assistant has said since the last question."""
-    at = 0
+def _received_length(text: str, request: Request) -> int:
+    """Return the length of the part of `text` that the conversation has since its last question."""
+    position = 0
     for message in request.messages:
         if message.role == "user" and not (
             len(message.text) <= 600 and CONTINUE_PROMPT.search(message.text)
         ):
-            at = 0
+            position = 0
         elif message.role == "assistant":
-            piece, start = message.text.strip(), at + _leading_space(text[at:])
+            piece, start = message.text.strip(), position + _leading_space(text[position:])
             if piece and text.startswith(piece, start):
-                at = start + len(piece)
+                position = start + len(piece)
                 if message.text[-1:].isspace():
-                    at += _leading_space(text[at:])
-    return at
+                    position += _leading_space(text[position:])
+    return position
 
 
 def _leading_space(text: str) -> int:
@@ -314,11 +319,11 @@ others)."""
 Exhausted = Literal["error", "last", "cycle"]
 
 
-def _checked(lines: object) -> Sequence[Line] | Callable[[Request], Reply]:
-    """Lines as they are played: a lone reply is a script of one.
+def _check_lines(lines: object) -> Sequence[Line] | Callable[[Request], Reply]:
+    """Return the lines of a script; a single reply is a script of one.
 
     Raises:
-        UsageError: they hold something else. It is not quoted.
+        UsageError: the lines hold something else. It is not quoted.
     """
     if isinstance(lines, Reply):
         return (lines,)
@@ -339,12 +344,12 @@ def _checked(lines: object) -> Sequence[Line] | Callable[[Request], Reply]:
 
 
 def by_conversation(request: Request) -> str:
-    """Return what tells conversations apart: the first message that is not the system's."""
+    """Return the key of a conversation: its first message that is not the system's."""
     return next((message.text for message in request.messages if message.role != "system"), "")
 
 
 class Prompter:
-    """Keeps the place in a script: one for each model of the mapping, and each value of `key`.
+    """Keeps the position in a script: one for each model of the mapping, and each value of `key`.
 
     Safe among threads.
     """
@@ -357,7 +362,7 @@ class Prompter:
                 f"exhausted={exhausted!r}: use one of {', '.join(get_args(Exhausted))}"
             )
         by_model = script if isinstance(script, Mapping) else {"*": script}
-        self._script = {model: _checked(lines) for model, lines in by_model.items()}
+        self._script = {model: _check_lines(lines) for model, lines in by_model.items()}
         self._key = key
         self._exhausted = exhausted
         self._places: Counter[tuple[str, str]] = Counter()
@@ -371,31 +376,31 @@ class Prompter:
         """
         name = request.model if request.model in self._script else "*"
         if name not in self._script:
-            known = ", ".join(map(repr, self._script))
+            models = ", ".join(map(repr, self._script))
             raise UsageError(
-                f"the script has no lines for the model {request.model!r}, only for {known}; '*' "
+                f"the script has no lines for the model {request.model!r}, only for {models}; '*' "
                 f"is any model"
             )
         lines = self._script[name]
         line = lines if callable(lines) else lines[self._place(name, len(lines), request)]
-        made = line(request) if callable(line) else line
-        if not isinstance(made, Reply):
+        reply = line(request) if callable(line) else line
+        if not isinstance(reply, Reply):
             raise UsageError(
                 f"a function of the script must return a reply, like say('…'), not a "
-                f"{type(made).__name__}"
+                f"{type(reply).__name__}"
             )
-        return made
+        return reply
 
     def _place(self, name: str, length: int, request: Request) -> int:
-        where = (name, self._key(request))
+        key = (name, self._key(request))
         with self._lock:
-            place = self._places[where]
-            self._places[where] += 1
-        if place < length:
-            return place
+            index = self._places[key]
+            self._places[key] += 1
+        if index < length:
+            return index
         if self._exhausted == "error" or not length:
             raise UsageError(
                 f"the script of {length} replies is exhausted, and {request.model!r} was called "
                 f"once more; add a reply, or set exhausted='last' or 'cycle'"
             )
-        return length - 1 if self._exhausted == "last" else place % length
+        return length - 1 if self._exhausted == "last" else index % length
