@@ -25,6 +25,7 @@ CHECKS: dict[str, Sequence[str]] = {
     "bedrock": ("-c", "import endturn.providers.aws_signing, botocore.auth"),
     "grafana": ("-m", "endturn.cli", "generate", "--check"),
     "ui": ("-c", "import endturn.ui.report, endturn.ui.server"),
+    "scan": ("-m", "endturn.cli", "scan", "tests/scan"),
     "demo": ("-m", "endturn.cli", "demo", "--once"),
 }
 """What has to work with an extra alone."""
@@ -37,6 +38,7 @@ TESTS = (
     "tests/continuation/test_policy.py",
     "tests/continuation/test_schema_check.py",
     "tests/continuation/test_tool_gate.py",
+    "tests/scan/test_sources.py",
     "tests/telemetry/test_privacy.py",
     "tests/ui/test_otlp.py",
     "tests/ui/test_pages.py",

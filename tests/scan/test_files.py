@@ -7,6 +7,8 @@ import io
 import json
 import os
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,23 @@ def test_a_missing_input_is_the_users_error(tmp_path: Path) -> None:
         scan([tmp_path / "nothing"])
 
 
+def test_a_file_of_lines_takes_the_memory_of_its_calls_alone(tmp_path: Path) -> None:
+    long = json.dumps(
+        {"type": "user", "sessionId": "s", "message": {"content": [{"type": "text", "text": "x" * 100_000}]}}
+    )
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(SESSION.read_bytes() + f"{long}\n".encode() * 300)
+    read_file(path)  # imports what it needs
+    tracemalloc.start()
+    try:
+        (result,) = read_file(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(result.turns[0].calls) == 4
+    assert peak < path.stat().st_size / 3
+
+
 def test_standard_input_and_pipes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = figures(scan([SESSION]))
     for data in (SESSION.read_bytes(), gzip.compress(SESSION.read_bytes())):
@@ -81,6 +100,55 @@ def test_damaged_and_long_lines_are_counted_and_skipped(tmp_path: Path, monkeypa
     assert [call.key for turn in result.turns for call in turn.calls] == [
         call.key for turn in whole.turns for call in turn.calls
     ]
+
+
+@pytest.mark.parametrize("damaged", [b'half of a line"}', b'{"type": "user", "message', b"\xff\xfe\0", b""])
+def test_a_damaged_first_line_costs_itself_alone(damaged: bytes, tmp_path: Path) -> None:
+    (tmp_path / "session").write_bytes(damaged + b"\n" + SESSION.read_bytes())
+    (result,) = read_file(tmp_path / "session")
+    assert (result.source, len(result.turns[0].calls)) == ("claude_code", 4)
+
+
+def test_a_cut_zip_file_is_named_as_damaged(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
+        for number in range(3):
+            archive.writestr(f"{number}.jsonl", SESSION.read_bytes())
+        archive.writestr("notes.txt", "hello")
+    found = scan([tmp_path / "sessions.zip"]).as_json()["files"]
+    assert (found["read"], [Path(name).name for name in found["unknown"]]) == (3, ["sessions.zip!notes.txt"])
+    data = (tmp_path / "sessions.zip").read_bytes()
+    for size in (100, len(data) // 2, len(data) - 10):
+        (tmp_path / "cut.zip").write_bytes(data[:size])
+        assert "damaged" in scan([tmp_path / "cut.zip"]).as_json()["files"]["damaged"][str(tmp_path / "cut.zip")]
+
+
+def test_a_cut_json_value_is_named_as_damaged(tmp_path: Path) -> None:
+    request = json.loads((HERE / "otlp" / "of-another-instrumentation" / "traces.jsonl").read_text(encoding="utf-8"))
+    for indent in (None, 1):
+        data = json.dumps(request, indent=indent)
+        (tmp_path / "whole.json").write_text(data, encoding="utf-8")
+        assert scan([tmp_path / "whole.json"]).as_json()["total"]["turns"] == 4
+        (tmp_path / "cut.json").write_text(data[: len(data) // 2], encoding="utf-8")
+        assert scan([tmp_path / "cut.json"]).as_json()["files"]["damaged"].keys() == {str(tmp_path / "cut.json")}
+
+
+def test_a_forced_format_reads_members_too_and_whatever_else_it_is_given(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
+        archive.writestr("one", SESSION.read_bytes())
+    (result,) = read_file(tmp_path / "sessions.zip", "claude_code")
+    assert (result.source, len(result.turns)) == ("claude_code", 1)
+    (other,) = read_file(HERE / "codex" / "expected.json", "claude_code")
+    assert (other.source, other.turns) == ("claude_code", [])
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_the_progress(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("endturn.scan.command._REDRAW_S", -1.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    run([SESSION])
+    assert ("━ 1 of 1 files" in capsys.readouterr().err) is is_terminal
 
 
 def spelled(value: object, *, reverse: bool, spaces: bool, escape: bool) -> str:
@@ -117,7 +185,7 @@ def test_what_was_read_before_ctrl_c_is_kept(tmp_path: Path, monkeypatch: pytest
         (tmp_path / f"{number}.jsonl").write_bytes(SESSION.read_bytes())
     read = 0
 
-    def progress(files: int) -> None:
+    def progress(files: int, all_files: int) -> None:
         nonlocal read
         read += bool(files)
         if read == 2 and files:

@@ -84,3 +84,42 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "opencode.db-shm").unlink(missing_ok=True)
     (result,) = read_file(tmp_path / "opencode.db")
     assert "damaged" in result.damage.problem
+
+
+def storage(folder: Path) -> Path:
+    """The folder of files that versions before 1.2 wrote, with the content of the rows."""
+    for line in ROWS.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        match row["table"]:
+            case "session":
+                path = folder / "session" / "global" / f"{row['id']}.json"
+                content = {"id": row["id"], "projectID": "global", "directory": row["directory"], "version": "1.0.9"}
+            case "message":
+                path = folder / "message" / row["session_id"] / f"{row['id']}.json"
+                content = json.loads(row["data"]) | {"id": row["id"], "sessionID": row["session_id"]}
+            case _:
+                path = folder / "part" / row["message_id"] / f"{row['id']}.json"
+                content = json.loads(row["data"]) | {"id": row["id"], "messageID": row["message_id"]}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+    return folder
+
+
+def test_the_files_of_early_versions_say_the_same_and_are_copies_of_the_database(tmp_path: Path) -> None:
+    files = storage(tmp_path / "storage")
+    found = scan([files])
+    assert figures(found) == figures(scan([ROWS]))
+    assert found.as_json()["files"]["unknown"] == []
+    for order in ([files, ROWS], [ROWS, files]):
+        both = scan(order)
+        assert both.copies == 6
+        assert figures(both) == figures(found)
+
+
+def test_a_damaged_message_file_is_named_and_costs_itself_alone(tmp_path: Path) -> None:
+    files = storage(tmp_path / "storage")
+    message = next((files / "message").glob("*/*.json"))
+    message.write_text(message.read_text(encoding="utf-8")[:-20], encoding="utf-8")
+    found = scan([files])
+    assert any(message.name in problem for problem in found.as_json()["files"]["damaged"].values())
+    assert len(found.turns) >= 3

@@ -7,6 +7,7 @@ import json
 import lzma
 import random
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from math import isnan
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from endturn.calls import CallEnded, CallStarted
 from endturn.scan import SOURCES, Evidence, FileResult, read_file, scan
@@ -121,10 +121,20 @@ def test_no_missing_or_mistyped_member_stops_a_source(source: str, path: Path, t
         json.dumps(scan([tmp_path / "cut.jsonl"], format_=source).as_json(), allow_nan=False)
 
 
+def zstd(data: bytes) -> bytes:
+    if sys.version_info >= (3, 14):
+        from compression.zstd import compress
+
+        return compress(data)
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(data)
+
+
 def compressed(data: bytes) -> dict[str, bytes]:
     return {
         "gz": gzip.compress(data),
-        "zst": zstandard.ZstdCompressor().compress(data),
+        "zst": zstd(data),
         "xz": lzma.compress(data),
     }
 

@@ -24,6 +24,9 @@ from endturn.scan.workers import read_files, usable_cores
 from endturn.telemetry import fail_condition
 
 Output = Callable[[Summary, Mapping[str, Any]], None]
+_REDRAW_S: Final = 0.1
+_BAR: Final = 40
+"""Characters of the progress bar."""
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -85,7 +88,7 @@ def scan(
     since_ns: int | None = None,
     format_: str | None = None,
     processes: int = 1,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
     """Read files and folders.
 
@@ -95,7 +98,7 @@ def scan(
         format_: the name of the source that reads each file.
         processes: how many may read at once, if there is enough to read. More than one needs a
             `__main__` that can be imported.
-        progress: is called with the number of files read so far.
+        progress: is called with the number of files read so far, and of all; with zeros at the end.
 
     Raises:
         UsageError: an input does not exist.
@@ -108,11 +111,11 @@ def scan(
         for number, found in enumerate(read_files(paths, format_, processes=processes), 1):
             results += found
             if progress is not None:
-                progress(number)
+                progress(number, len(paths))
     except KeyboardInterrupt:
         is_interrupted = True
     if progress is not None:
-        progress(0)
+        progress(0, 0)
     turns, copies = without_copies(turn for result in results for turn in result.turns)
     untimed = 0
     if since_ns is not None:
@@ -141,20 +144,21 @@ def duration_ns(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]] * 1e9)
 
 
-def _progress() -> Callable[[int], None] | None:
-    """Return what shows the progress, if somebody looks at a terminal."""
+def _progress() -> Callable[[int, int], None] | None:
+    """Return what draws a progress bar, if somebody looks at a terminal."""
     if not sys.stderr.isatty():
         return None
     shown_s = 0.0
 
-    def show(files: int) -> None:
+    def show(files: int, all_files: int) -> None:
         nonlocal shown_s
         now_s = time.monotonic()
-        if not files:
+        if not all_files:
             sys.stderr.write("\r\x1b[K")
-        elif now_s - shown_s > 0.1:
+        elif now_s - shown_s > _REDRAW_S:
             shown_s = now_s
-            sys.stderr.write(f"\r{files:,} files read\x1b[K")
+            bar = "━" * (_BAR * files // all_files)
+            sys.stderr.write(f"\r{bar:<{_BAR}} {files:,} of {all_files:,} files\x1b[K")
         sys.stderr.flush()
 
     return show

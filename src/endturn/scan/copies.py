@@ -88,4 +88,6 @@ def _call_rank(call: PastCall) -> tuple[object, ...]:
 
 def _order(turn: PastTurn) -> tuple[object, ...]:
     times = [call.started_ns or call.ended_ns or 0 for call in turn.calls]
-    return turn.started_ns or min(times, default=0), turn.session, turn.id, turn.path
+    offsets = [call.offset or 0 for call in turn.calls]
+    began_ns = turn.started_ns or min(times, default=0)
+    return began_ns, turn.session, min(offsets, default=0), turn.id, turn.path

@@ -53,8 +53,8 @@ def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
         with path.open("rb") as stream:
             file = ScannedFile(stream, name, path)
             source = forced or _source_of(file.head)
-            if source is None and file.head.shape is Shape.ARCHIVE:
-                return list(_members(file))
+            if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+                return list(_members(file, forced))
             result = _read(file, source)
             result.size = path.stat().st_size
             return [result]
@@ -68,10 +68,14 @@ def read_bytes(data: bytes | BinaryIO, name: str, forced: str | None = None) -> 
     return _read(ScannedFile(stream, name), forced)
 
 
-def _members(file: ScannedFile) -> Iterator[FileResult]:
+def _reads_archives(source: str | None) -> bool:
+    return source is not None and Shape.ARCHIVE in source_named(source).shapes
+
+
+def _members(file: ScannedFile, forced: str | None) -> Iterator[FileResult]:
     before = file.damage.problem
     for member, data in file.members():
-        yield read_bytes(data, f"{file.name}!{member}")
+        yield read_bytes(data, f"{file.name}!{member}", forced)
     if file.damage.problem or before:
         yield FileResult(file.name, source="zip", damage=file.damage)
 

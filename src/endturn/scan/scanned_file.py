@@ -193,7 +193,9 @@ class ScannedFile:
             return Head(
                 Shape.VALUE, _records_of_value(beginning), beginning[: 1 << 16], path=self.path
             )
-        if beginning[:4096].lstrip(b" \t\r\n" + _BOM)[:1] != b"{":
+        is_json = beginning[:4096].lstrip(b" \t\r\n" + _BOM)[:1] == b"{"
+        # the first line may be damaged
+        if not is_json and b"\n{" not in beginning:
             return Head(Shape.LINES, text=beginning[: 1 << 16], path=self.path)
         lines = _lines(chain([beginning], self._blocks), self.damage)
         kept, records, size = [], [], 0
@@ -295,8 +297,11 @@ def _is_value(beginning: bytes) -> bool:
         return True
     if text[:1] != b"{":
         return False
-    line, end, _ = text.partition(b"\n")
-    return bool(end) and _parsed(line) is None and not line.rstrip().endswith(b"}")
+    line, end, rest = text.partition(b"\n")
+    if not end or _parsed(line) is not None or line.rstrip().endswith(b"}"):
+        return False
+    # or it is half a line, and whole ones follow
+    return _parsed(rest.partition(b"\n")[0]) is None
 
 
 def _records_of_value(beginning: bytes) -> list[Mapping[str, Any]]:

@@ -276,6 +276,7 @@ def _call_row(ended: EndedTurn, call: PastCall) -> dict[str, Any]:
         "session": ended.past.session,
         "turn": ended.past.id,
         "sub_agent": ended.past.parent_session is not None,
+        "parent_turn": None if ended.turn.around is None else ended.turn.around.id,
         "time": None if at_ns is None else _iso(at_ns),
         "reason": call.response.stop.reason.value,
         "limit": call.request.max_tokens,

@@ -19,13 +19,14 @@ def text_of(figures: Row) -> str:
     Args:
         figures: as `Summary.as_json` gives them.
     """
+    run = {row["turn"] for row in figures["ran_cut_tool_calls"]}
     parts = [
         _listed(
             figures["ran_cut_tool_calls"],
             "Truncated tool calls that were run. Check what they did:",
         ),
         _listed(
-            [row for row in figures["not_continued"] if not _is_run(row, figures)],
+            [row for row in figures["not_continued"] if row["turn"] not in run],
             "Truncated and left unfinished:",
         ),
         _table(figures["rows"]),
@@ -41,10 +42,6 @@ def text_of(figures: Row) -> str:
         ),
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def _is_run(row: Row, figures: Row) -> bool:
-    return any(row["turn"] == run["turn"] for run in figures["ran_cut_tool_calls"])
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -16,6 +16,8 @@ from endturn.scan.reading import FileResult, read_file
 
 WORTH_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all files from which on processes are started: below, one reads them as soon."""
+FILE_BYTES: Final = 32 * 1024
+"""What opening and recognising a file takes, as bytes of a file that is read."""
 
 
 def read_files(
@@ -30,7 +32,7 @@ def read_files(
     """
     sizes = {path: _size(path) for path in paths}
     regular = [path for path in paths if sizes[path] is not None]
-    total = sum(size or 0 for size in sizes.values())
+    total = sum(FILE_BYTES + (size or 0) for size in sizes.values())
     if processes < 2 or len(regular) < 2 or total < WORTH_BYTES:
         yield from (read_file(path, forced) for path in paths)
         return

@@ -259,7 +259,12 @@ class _Session:
                 stream.turn.error = text(line.get("error")) or "api_error"
             return
         last = stream.last
-        if last is None or last.results or (last.reason and not _cuts(last.reason)):
+        if last is not None and not last.results and last.reason and not _cuts(last.reason):
+            # the line before has another reason of its own, which counts
+            if stream.turn is not None:
+                stream.turn.error = "max_output_tokens"
+            return
+        if last is None or last.results:
             # the answer that was cut has left no line of its own
             key = text(line.get("uuid"))
             call = PastCall(

@@ -171,7 +171,8 @@ class _Session:
         parent = mapping(source.get("thread_spawn")).get("parent_thread_id")
         session = text(self._meta.get("id"))
         self._turn = PastTurn(
-            id=turn_id or f"{self._seed} {self._history.hexdigest()}",
+            # of a copy, all that came before is the same
+            id=turn_id or f"{self._seed} {len(self.turns)} {self._history.hexdigest()}",
             source=TITLE,
             session=session,
             project=text(self._meta.get("cwd")),
@@ -218,7 +219,8 @@ class _Session:
                 self._open = None  # the headers of the next response
             return
         self._total = total
-        response = self._open or self._last
+        # only what stands right before it: some versions write the items after the count
+        response = self._open
         last = mapping(info.get("last_token_usage"))
         if response is not None and response.usage is None and count(last.get("total_tokens")):
             response.usage = _usage(last)

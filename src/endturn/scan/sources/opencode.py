@@ -1,4 +1,7 @@
-"""Sessions of opencode (1.2 and later) and of Kilo, which has the same tables: a SQLite database.
+"""Sessions of opencode, and of Kilo, which has the same tables.
+
+Since 1.2 they are in a SQLite database, before in a folder of JSON files: one for each session,
+beside folders with one for each message and each part. The files stay when the database comes.
 
 Each assistant message is one call, with the finish reason as Vercel's AI SDK gives it. An `error`
 of a message counts before its finish reason, which may be left from before the error.
@@ -9,6 +12,7 @@ Source of the facts: a database that opencode 1.18.33 wrote, and packages/openco
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +32,7 @@ TITLE: Final = "opencode"
 TABLES: Final = ("session", "message", "part")
 _ABORTED: Final = "MessageAbortedError"
 _CUT: Final = "MessageOutputLengthError"
+_ID: Final = re.compile(r"\w+")
 INVALID_TOOL: Final = "invalid"
 """The tool that stands for a call whose arguments could not be parsed."""
 
@@ -36,16 +41,33 @@ def recognises(head: Head) -> bool:
     """Return whether a database has the tables, or lines are rows of them."""
     if head.shape is Shape.DATABASE:
         return set(TABLES) <= set(head.names)
+    if len(head.records) == 1 and _kind_of_file(head.records[0]) == "session":
+        return True
     return any(
         text(record.get("table")) in TABLES and ("data" in record or "directory" in record)
         for record in head.records
     )
 
 
+def is_companion(head: Head) -> bool:
+    """Return whether a file is of a message or a part, which are read with their session."""
+    return len(head.records) == 1 and _kind_of_file(head.records[0]) in ("message", "part")
+
+
+def _kind_of_file(record: Mapping[str, Any]) -> str:
+    identity = text(record.get("id"))
+    if identity.startswith("ses_") and "projectID" in record:
+        return "session"
+    if identity.startswith("msg_") and "sessionID" in record:
+        return "message"
+    return "part" if identity.startswith("prt_") and "messageID" in record else ""
+
+
 def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
     """Yield the databases."""
     data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
     yield from sorted((data / "opencode").glob("opencode*.db"))
+    yield data / "opencode" / "storage"
     yield Path(environment.get("KILO_DB") or data / "kilo" / "kilo.db")
 
 
@@ -186,8 +208,12 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a database, or of its rows as JSON lines."""
     is_kilo = file.path is not None and file.path.name.startswith("kilo")
     agent = "Kilo" if is_kilo else TITLE
-    if file.head.shape is Shape.LINES:
-        yield from _turns_of_rows(file, agent)
+    if file.head.shape is not Shape.DATABASE:
+        records = file.head.records
+        if len(records) == 1 and _kind_of_file(records[0]) == "session":
+            yield from _turns_of_files(file, records[0], agent)
+        else:
+            yield from _turns_of_rows(file, agent)
         return
     with file.database() as connection:
         if connection is not None:
@@ -238,6 +264,52 @@ def _turns_of_rows(file: ScannedFile, agent: str) -> list[PastTurn]:
     return list(database.turns())
 
 
+def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -> list[PastTurn]:
+    """Return the turns of a session whose messages and parts are files of their own.
+
+    They are in `storage/session/<project>/<session>.json`, `storage/message/<session>/*.json` and
+    `storage/part/<message>/*.json`.
+    """
+    if file.path is None or len(file.path.parents) < 3:
+        return []
+    storage, identity = file.path.parents[2], text(session.get("id"))
+    about = {
+        "directory": session.get("directory"),
+        "version": session.get("version"),
+        "parent_id": session.get("parentID"),
+    }
+
+    def parts_of(message: str) -> Iterator[Any]:
+        return _files_in(file, storage / "part", message)
+
+    messages = list(_files_in(file, storage / "message", identity))
+    messages.sort(
+        key=lambda message: (
+            time_ns(mapping(message.get("time")).get("created")) or 0,
+            text(message.get("id")),
+        )
+    )
+    database = _Database(agent, {identity: about}, parts_of)
+    for message in messages:
+        database.add(text(message.get("id")), identity, message)
+    return list(database.turns())
+
+
+def _files_in(file: ScannedFile, folder: Path, identity: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of the files in the folder of an id, in the order of their names."""
+    if not _ID.fullmatch(identity):
+        return  # a file must not lead out of its folder
+    for path in sorted((folder / identity).glob("*.json")):
+        try:
+            content = _parsed(path.read_bytes())
+        except OSError:
+            content = None
+        if content is None:
+            file.damage.problem = f"{path.name} is damaged, or cannot be read"
+        else:
+            yield content
+
+
 def _parsed(data: Any) -> dict[str, Any] | None:
     try:
         value = json.loads(data)
@@ -249,8 +321,9 @@ def _parsed(data: Any) -> dict[str, Any] | None:
 SOURCE: Final = Source(
     name="opencode",
     title=TITLE,
-    shapes=(Shape.DATABASE, Shape.LINES),
+    shapes=(Shape.DATABASE, Shape.LINES, Shape.VALUE),
     recognises=recognises,
+    is_companion=is_companion,
     read=read,
     places=places,
     advice="set OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX above the limit that cut its answers",

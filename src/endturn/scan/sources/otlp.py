@@ -1,7 +1,8 @@
 """OTLP as JSON lines, such as the Collector's file exporter writes: one export request to a line.
 
 Spans of endturn say of each call how it stopped; spans of other instrumentations are read by the
-conventions that they follow, as live ones are. Metrics and logs hold no calls.
+conventions that they follow, as live ones are. Metrics hold no calls, and of the logs only the
+events of continuations are read.
 """
 
 from __future__ import annotations
@@ -35,8 +36,18 @@ def recognises(head: Head) -> bool:
 
 @dataclass(slots=True)
 class _Call:
+    """A call, its place in its turn, and how it continues an earlier one, if it does.
+
+    Attributes:
+        iteration: its number within the turn; 0 where that is not known.
+        continuation: its number among the turn's continuations; 0 for a call of its own.
+        links: keys of the spans that its span links to: the one that it continues among them.
+    """
+
     call: PastCall
     iteration: int = 0
+    continuation: int = 0
+    links: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -50,9 +61,10 @@ class _Spans:
 
     def __init__(self) -> None:
         self._turns: dict[str, _Turn] = {}
+        self._strategies: dict[tuple[str, int], Strategy] = {}
 
     def add(self, request: Mapping[str, Any], offset: int) -> None:
-        """Read the spans of one request."""
+        """Read the spans, or the events, of one request."""
         for resource in objects(request.get("resourceSpans")):
             about = _attributes(mapping(resource.get("resource")).get("attributes"))
             for scope in objects(resource.get("scopeSpans")):
@@ -60,19 +72,35 @@ class _Spans:
                 for span in objects(scope.get("spans")):
                     self._add_span(span, name, about, offset)
 
+        for resource in objects(request.get("resourceLogs")):
+            for scope in objects(resource.get("scopeLogs")):
+                for record in objects(scope.get("logRecords")):
+                    self._add_event(record)
+
     def turns(self) -> Iterator[PastTurn]:
         """Yield the turns that have a call, once all requests were read."""
-        for collected in self._turns.values():
+        for turn_id, collected in self._turns.items():
             calls = collected.calls
             calls.sort(key=lambda each: (each.iteration, each.call.started_ns or 0))
-            before: PastCall | None = None
-            for each in calls:
-                if each.call.strategy is not None and before is not None:
-                    each.call.continues = before.key
-                before = each.call
+            for number, each in enumerate(calls):
+                if each.continuation and number:
+                    before = [earlier.call.key for earlier in calls[:number]]
+                    linked = (key for key in before if key in each.links)
+                    each.call.continues = next(linked, before[-1])
+                    # how it asked for the rest is in an event, which may be in another file
+                    each.call.strategy = self._strategies.get(
+                        (turn_id, each.continuation), Strategy.PROMPT
+                    )
             collected.turn.calls = [each.call for each in calls]
             if calls:
                 yield collected.turn
+
+    def _add_event(self, record: Mapping[str, Any]) -> None:
+        found = _attributes(record.get("attributes"))
+        index = count(found.get(schema.CONTINUATION_INDEX.key))
+        strategy = _STRATEGIES.get(text(found.get(schema.STRATEGY.key)))
+        if index and strategy is not None:
+            self._strategies[text(found.get(schema.TURN_ID.key)), index] = strategy
 
     def _add_span(
         self, span: Mapping[str, Any], scope: str, about: Mapping[str, Any], offset: int
@@ -86,7 +114,9 @@ class _Spans:
             call.offset, call.version = offset, text(about.get("service.version"))
             iteration = count(found.get(schema.ITERATION.key)) or 0
             turn = self._turn(turn_id or text(span.get("spanId")), span, found, about)
-            turn.calls.append(_Call(call, iteration))
+            links = frozenset(map(_key, objects(span.get("links"))))
+            continuation = count(found.get(schema.CONTINUATION_INDEX.key)) or 0
+            turn.calls.append(_Call(call, iteration, continuation, links))
         elif turn_id and schema.OUTCOME.key in found:
             turn = self._turn(turn_id, span, found, about)
             turn.turn.started_ns = _time(span, "startTimeUnixNano")
@@ -120,7 +150,6 @@ def _own_call(span: Mapping[str, Any], found: Mapping[str, Any]) -> PastCall:
         suspected=found.get(schema.SUSPECTED.key) is True,
         incomplete=reason in TRUNCATED,
     )
-    strategy = text(found.get(schema.STRATEGY.key))
     has_error = reason is StopReason.ERROR
     return _with_times(span, PastCall(
         key=_key(span),
@@ -136,7 +165,6 @@ def _own_call(span: Mapping[str, Any], found: Mapping[str, Any]) -> PastCall:
             usage=_usage(found),
         ),
         evidence=Evidence.RECORDED,
-        strategy=_STRATEGIES.get(strategy),
         error=(text(found.get(schema.ERROR_TYPE.key)) or "error") if has_error else None,
     ))  # fmt: skip
 

@@ -1,0 +1,177 @@
+"""Claude Code: the traces of a cut, of an interruption and of a sub-agent, by version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endturn.scan import scan
+from tests.scan.cases import HERE, figures
+
+ABOUT = {"sessionId": "s1", "parentUuid": None, "version": "2.1.76"}
+CUT = "API Error: Claude's response exceeded the 32000 output token maximum. To configure this behavior, set"
+
+
+def user(text: str, **members: Any) -> dict[str, Any]:
+    content = {"role": "user", "content": text}
+    return ABOUT | {"type": "user", "uuid": f"user {text}", "message": content} | members
+
+
+def answer(
+    identity: str, reason: str | None, *blocks: dict[str, Any], tokens: int = 7, **members: Any
+) -> dict[str, Any]:
+    message = {
+        "id": identity,
+        "model": "claude-x",
+        "content": [*blocks] or [{"type": "text", "text": "words"}],
+        "stop_reason": reason,
+        "usage": {"output_tokens": tokens},
+    }
+    number = f"{identity} {reason} {len(blocks)} {tokens}"
+    return ABOUT | {"type": "assistant", "uuid": number, "message": message} | members
+
+
+def synthetic(text: str = CUT, **members: Any) -> dict[str, Any]:
+    line = answer("e1", "stop_sequence", {"type": "text", "text": text}, tokens=0, isApiErrorMessage=True)
+    line["message"]["model"] = "<synthetic>"
+    return line | members
+
+
+def result(call_id: str, *, is_error: bool = False) -> dict[str, Any]:
+    content = [{"type": "tool_result", "tool_use_id": call_id, "content": "out", "is_error": is_error}]
+    return ABOUT | {"type": "user", "uuid": f"result {call_id}", "message": {"role": "user", "content": content}}
+
+
+TOOL = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"path": "x"}}
+CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "a group of lines, its continuation, and an error after another reason": (
+        [
+            user("go"),
+            answer("m1", None, {"type": "thinking"}, tokens=2),
+            answer("m1", "max_tokens", tokens=32_000),
+            user("Output token limit hit. Resume directly — no apology", isMeta=True),
+            answer("m2", "tool_use", TOOL, tokens=90),
+            synthetic(apiError="max_output_tokens"),
+        ],
+        {
+            "turns": 1, "responses": {"max_tokens": 1, "tool_call": 1}, "evidence": {"recorded": 2},
+            "limits": [None, None], "output_tokens": [32_000, 90], "continuations": 1, "truncated_turns": 1,
+            "continued_turns": 1, "outcomes": ["provider_error"], "sufficient_limits": [32_090],
+        },
+    ),
+    "lines of two groups in turn": (
+        [user("go"), answer("m1", None), answer("m2", None), answer("m1", "end_turn"), answer("m2", "end_turn")],
+        {
+            "turns": 1, "responses": {"end_turn": 2}, "evidence": {"recorded": 2}, "limits": [None, None],
+            "output_tokens": [7, 7], "outcomes": ["completed"],
+        },
+    ),
+    "a cut answer that left no line": (
+        [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic()],
+        {
+            "turns": 1, "responses": {"tool_call": 1, "max_tokens": 1},
+            "evidence": {"recorded": 1, "other_record": 1},
+            "limits": [None, 32_000], "output_tokens": [7, None], "truncated_turns": 1, "unfinished_turns": 1,
+            "outcomes": ["not_continued"],
+        },
+    ),
+    "a tool call of a cut answer that was run": (
+        [user("go"), answer("m1", "max_tokens", TOOL), result("t1"), answer("m2", "end_turn")],
+        {
+            "turns": 1, "responses": {"max_tokens": 1, "end_turn": 1}, "evidence": {"recorded": 2},
+            "limits": [None, None],
+            "output_tokens": [7, 7], "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["not_continued"],
+            "ran_cut_tool_calls": 1,
+        },
+    ),
+    "an interruption, then a turn that finished": (
+        [
+            user("go"), answer("m1", None, tokens=1), user("[Request interrupted by user]"),
+            user("again"), answer("m2", "end_turn"),
+        ],
+        {
+            "turns": 2, "responses": {"cancelled": 1, "end_turn": 1}, "evidence": {"recorded": 1, "other_record": 1},
+            "limits": [None, None], "output_tokens": [None, 7], "outcomes": ["cancelled", "completed"],
+        },
+    ),
+    "an interruption while a tool ran leaves the reason as it was": (
+        [user("go"), answer("m1", "tool_use", TOOL), result("t1", is_error=True),
+         user("[Request interrupted by user for tool use]")],
+        {
+            "turns": 1, "responses": {"tool_call": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "outcomes": ["cancelled"],
+        },
+    ),
+    "a warm-up without a message of a user is no turn": (
+        [answer("m1", "end_turn", isSidechain=True, agentId="a")],
+        {
+            "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None], "output_tokens": [7],
+            "sub_agent_turns": 1,
+        },
+    ),
+    "a sub-agent within the session's file": (
+        [
+            user("go"), answer("m1", "tool_use", TOOL), user("look", isSidechain=True),
+            answer("m2", "max_tokens", isSidechain=True, parentUuid="user look"),
+            synthetic(isSidechain=True, parentUuid="user look"),
+            result("t1"), answer("m3", "end_turn"),
+        ],
+        {
+            "turns": 2, "sub_agent_turns": 1, "responses": {"tool_call": 1, "max_tokens": 1, "end_turn": 1},
+            "evidence": {"recorded": 3}, "limits": [None, None, 32_000], "output_tokens": [7, 7, 7],
+            "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["completed", "not_continued"],
+        },
+    ),
+    "other errors, other texts of the client, and a nested copy are no calls": (
+        [
+            user("go"), answer("m1", "end_turn"), ABOUT | {"type": "progress", "data": answer("m9", "max_tokens")},
+            synthetic("No response requested.", isApiErrorMessage=False), user("summary", isCompactSummary=True),
+            {"type": "api-request-blob", "sessionId": "s1", "message": answer("m8", "max_tokens")["message"]},
+        ],
+        {
+            "turns": 1, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "outcomes": ["completed"],
+        },
+    ),
+    "an error that is not the limit's": (
+        [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic("API Error: 429", error="rate_limit")],
+        {
+            "turns": 1, "responses": {"tool_call": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "outcomes": ["provider_error"],
+        },
+    ),
+}  # fmt: skip
+
+
+def written(path: Path, lines: Iterable[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_trace_means_what_the_facts_say(name: str, tmp_path: Path) -> None:
+    lines, expected = CASES[name]
+    assert figures(scan([written(tmp_path / "session", lines)])) == expected
+
+
+def test_a_sub_agents_turn_is_within_the_turn_that_started_it() -> None:
+    turns = scan([HERE / "claude_code" / "subagent-cut-twice"]).turns
+    (within,) = (ended for ended in turns if ended.past.parent_session)
+    (around,) = (ended for ended in turns if not ended.past.parent_session)
+    assert within.turn.around is around.turn
+    assert within.past.parent_tool_call in around.past.calls[0].tool_calls
+
+
+def test_a_fork_and_its_original_have_each_call_once() -> None:
+    paths = [HERE / "claude_code" / name for name in ("resumed-in-place-multi-block", "forked-from-00000002-then-cut")]
+    for order in (paths, paths[::-1]):
+        found = scan(order)
+        assert (found.copies, found.as_json()["total"]["turns"]) == (3, 3)
+        calls = [call for ended in found.turns for call in ended.past.calls]
+        assert [call.request.max_tokens for call in calls] == [64_000] * 5  # the original has the requests
+        sessions = [ended.past.session[:8] for ended in found.turns]
+        assert sessions == ["00000002", "00000002", "d6b3dc05"]
