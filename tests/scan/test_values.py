@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 
 from endturn.scan import read_file, scan
 from tests.scan.cases import cases, files
-from tests.scan.test_sources import broken
+from tests.scan.test_sources import broken, states
 
 
 def value_files(*suffixes: str) -> list[ParameterSet]:
@@ -20,6 +20,17 @@ def value_files(*suffixes: str) -> list[ParameterSet]:
         for case in cases()
         for path in files(case.path)
         if path.suffix in suffixes and any(result.source for result in read_file(path))
+    ]
+
+
+def large_files() -> list[ParameterSet]:
+    """Without objects on one line: those are read whole, whatever their size."""
+    return [
+        pytest.param(case.source, path, id=f"{case}/{path.name}")
+        for case in cases()
+        for path in files(case.path)
+        if path.suffix in (".json", ".har") and any(result.source for result in read_file(path))
+        if b"\n" in path.read_bytes().rstrip() or path.read_bytes()[:1] == b"["
     ]
 
 
@@ -45,3 +56,15 @@ def test_no_missing_or_mistyped_member_of_a_value_stops_a_source(source: str, pa
         assert result.damage.problem == ""
         read_file(target)
         json.dumps(scan([target], format_=source).as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("source", "path"), large_files())
+def test_a_value_that_is_recognised_by_its_beginning_alone_reads_the_same(
+    source: str, path: Path, tmp_path: Path
+) -> None:
+    data = path.read_bytes().rstrip()
+    large = tmp_path / path.name
+    large.write_bytes(data[:-1] + b" " * (3 << 20) + data[-1:])
+    (small,), (result,) = read_file(path), read_file(large)
+    assert (result.source, result.damage.problem) == (source, "")
+    assert list(states(result).values()) == list(states(small).values())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -57,15 +58,13 @@ def call_of_body(
         key: the identity of the call where the body has no id.
     """
     speaks = format_of(format_name)
-    asked = RequestSummary() if request is None else speaks.request_summary(request)
-    call = PastCall(
-        key=key,
-        request=RequestFacts(
+    context, facts_asked = _context(format_name, provider), _NOTHING_ASKED
+    if request is not None:
+        asked = speaks.request_summary(request)
+        facts_asked = RequestFacts(
             model=asked.facts.model, max_tokens=asked.facts.max_tokens, stream=asked.facts.stream
-        ),
-        endpoint=EndpointFacts(provider=provider),
-    )
-    context = Context(dialect_in(speaks, provider), provider or speaks.provider, asked)
+        )
+        context = replace(context, asked=asked)
     if isinstance(body, list):
         fold = speaks.summarizer(context)
         for event in objects(body):
@@ -74,16 +73,33 @@ def call_of_body(
     else:
         summary = summarize(speaks, context, mapping(body))
     facts = summary.facts
-    call.key = facts.id or key
-    call.tool_calls = tuple(each.id for each in summary.tool_calls)
-    if facts.stop.reason is StopReason.MISSING or not body:
-        # a missing reason in a file may be one that was not written
-        call.response = replace(facts, stop=UNRECORDED)
-    else:
-        call.evidence, call.response = Evidence.RECORDED, facts
+    # a missing reason in a file may be one that was not written
+    is_recorded = facts.stop.reason is not StopReason.MISSING and bool(body)
+    call = PastCall(
+        key=facts.id or key,
+        request=facts_asked,
+        endpoint=_endpoint(provider),
+        response=facts if is_recorded else replace(facts, stop=UNRECORDED),
+        evidence=Evidence.RECORDED if is_recorded else Evidence.NOT_RECORDED,
+        tool_calls=tuple([each.id for each in summary.tool_calls]),
+    )
     if facts.stop.reason is StopReason.ERROR:
         call.error = "error"
     return call
+
+
+_NOTHING_ASKED: Final = RequestFacts()
+
+
+@lru_cache(maxsize=256)
+def _context(format_name: str, provider: str) -> Context:
+    speaks = format_of(format_name)
+    return Context(dialect_in(speaks, provider), provider or speaks.provider, RequestSummary())
+
+
+@lru_cache(maxsize=256)
+def _endpoint(provider: str) -> EndpointFacts:
+    return EndpointFacts(provider=provider)
 
 
 def failed_call(key: str, error: str, *, model: str = "", provider: str = "") -> PastCall:

@@ -69,10 +69,10 @@ def _call_of(record: Mapping[str, Any]) -> PastCall | None:
     response = mapping(record.get("response"))
     body, status = mapping(response.get("body")), count(response.get("status_code"))
     name = f"{text(record.get('id'))} {text(record.get('custom_id'))}"
-    error = record.get("error") or (body.get("error") if format_in(body) is None else None)
+    format_name = format_in(body)
+    error = record.get("error") or (body.get("error") if format_name is None else None)
     if error:
         return failed_call(name, kind_of_error({"code": mapping(error).get("code")}, status, error))
-    format_name = format_in(body)
     if format_name is None:
         return None
     is_echo = format_name == "openai_responses"  # its body repeats the settings of the request
