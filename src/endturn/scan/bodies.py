@@ -64,7 +64,7 @@ def call_of_body(
         facts_asked = RequestFacts(
             model=asked.facts.model, max_tokens=asked.facts.max_tokens, stream=asked.facts.stream
         )
-        context = replace(context, asked=asked)
+        context = replace(context, request=asked)
     if isinstance(body, list):
         fold = speaks.summarizer(context)
         for event in objects(body):
