@@ -342,7 +342,7 @@ def test_an_internal_failure_is_counted_where_it_happened(
     http_clients.install(lambda: True)
     try:
         with serving(ThreadingHTTPServer, "127.0.0.1") as port, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(listeners, "_strict", False)
+            patch.setattr(listeners, "_is_strict", False)
             by_requests(f"http://127.0.0.1:{port}{CHAT}")
             by_urllib(f"http://127.0.0.1:{port}{CHAT}")
             with listeners.strict(), pytest.raises(LookupError):
