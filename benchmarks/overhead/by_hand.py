@@ -59,7 +59,6 @@ class Signals:
             "gen_ai.usage.input_tokens": 25,
             "gen_ai.usage.output_tokens": 180,
         }
-        self.response["endturn.span.attribute_count"] = len(REQUEST) + len(self.response) + 1
         stop = {**MODEL_LABELS, "endturn.stop.reason": reason, "endturn.stop.raw": raw_reason, **TURN}
         self.log_records = [("endturn.stop_reason_observed", f"{MODEL} stopped: {reason} ({raw_reason})", stop)]
         turn_labels = {**MODEL_LABELS, "endturn.turn.truncated": truncated, "endturn.turn.continued": False}
@@ -81,6 +80,7 @@ class Signals:
         meter_provider, tracer_provider = providers.meter_provider, providers.tracer_provider
         if meter_provider is not None:
             self.response["endturn.counted"] = True
+        self.response["endturn.span.attribute_count"] = len(REQUEST) + len(self.response) + 1
         logger_provider = providers.logger_provider
         self._tracer = None if tracer_provider is None else tracer_provider.get_tracer(SCOPE)
         self._logger = None if logger_provider is None else logger_provider.get_logger(SCOPE)
