@@ -60,7 +60,7 @@ def run(
     since_ns = None if since is None else time.time_ns() - duration_ns(since)
     if format_ is not None:
         source_named(format_)
-    places = list(inputs) or default_places(os.environ, Path.home())
+    places = list(inputs) or default_places(os.environ, _home())
     if not places:
         raise UsageError("no sessions of a known agent are here: pass files or folders")
     figures = scan(
@@ -125,6 +125,14 @@ def scan(
     return Summary(
         ended_turns(turns), results, copies, untimed, discovery.unreadable, is_interrupted
     )
+
+
+def _home() -> Path:
+    """Return the user's folder; one that does not exist where the system knows of none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("~")
 
 
 def _began_ns(turn: PastTurn) -> int | None:

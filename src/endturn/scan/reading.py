@@ -47,6 +47,8 @@ def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
         forced: the name of the source that reads it, whatever it looks like.
     """
     if path == STDIN:
+        if sys.stdin is None:  # such as after `<&-`
+            return [FileResult(STDIN_NAME, unreadable="it is closed")]
         return [_read(ScannedFile(sys.stdin.buffer, STDIN_NAME), forced)]
     name = str(path)
     try:
