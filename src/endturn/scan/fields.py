@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from endturn.formats import dialect_in, format_of
 from endturn.vocabulary import Row, rows_of
@@ -35,12 +35,16 @@ def count(value: Any) -> int | None:
     return value if value.__class__ is int and 0 <= value < 2**31 else None
 
 
+_EARLIEST_S: Final = 10**8
+
+
 def time_ns(value: Any) -> int | None:
     """Return a moment in nanoseconds since 1970.
 
     Args:
         value: ISO 8601 with a zone, or a number of seconds, milliseconds, microseconds or
-            nanoseconds since 1970, told apart by size. A time without a zone is no moment: None.
+            nanoseconds since 1970, told apart by size. A time without a zone is no moment, and one
+            before 1973 stands for none: None.
     """
     if isinstance(value, str):
         try:
@@ -51,8 +55,12 @@ def time_ns(value: Any) -> int | None:
             return None
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
         whole = since.days * 86_400 + since.seconds
-        return (whole * 1_000_000 + since.microseconds) * 1_000
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e8 < value < 1e19:
+        return None if whole <= _EARLIEST_S else (whole * 1_000_000 + since.microseconds) * 1_000
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not _EARLIEST_S < value < 1e19
+    ):
         return None
     for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (1e19, 1)):
         if value < limit:
