@@ -85,6 +85,13 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         {"turns": 1, "responses": {"max_tokens": 1}, "evidence": {"other_record": 1}, "limits": [None],
          "output_tokens": [None], "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["not_continued"]},
     ),
+    "an answer after half an answer": (
+        [META, STARTED, PROMPT, item("message", role="assistant", id="m1", status="incomplete"),
+         item("message", role="assistant", id="m2", status="completed"),
+         event("task_complete", turn_id="a", last_agent_message="full")],
+        {"turns": 1, "responses": {"unknown": 1, "end_turn": 1}, "evidence": {"recorded": 2}, "limits": [None, None],
+         "output_tokens": [None, None], "outcomes": ["completed"]},
+    ),
     "before turns had ids, a message begins one": (
         [META, PROMPT, message("one"), tokens(7, 7), PROMPT, message("two"), tokens(14, 7)],
         {"turns": 2, "responses": {"not recorded": 2}, "evidence": {"not_recorded": 2}, "limits": [None, None],

@@ -130,7 +130,9 @@ class _Session:
                     self._last.has_output = True
                 self._remember(kind, text(item.get("call_id")))
             return
-        response = self._open or self._begin(at_ns, offset)
+        response = self._open
+        if response is None or response.status == "incomplete":  # nothing comes after half an item
+            response = self._begin(at_ns, offset)
         response.call.ended_ns = at_ns or response.call.ended_ns
         call_id = text(item.get("call_id"))
         for part in (kind, call_id, *_texts(item)):
