@@ -315,3 +315,20 @@ def test_closed_input_and_a_user_without_a_home_are_clear_words(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no sessions"):
         run([])
+
+
+def test_a_file_that_cannot_be_decompressed_here_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    cold = tmp_path / "cold.jsonl.zst"
+    cold.write_bytes(b"\x28\xb5\x2f\xfd, compressed")
+    (tmp_path / "session.jsonl").write_bytes(SESSION.read_bytes())
+    with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
+        archive.write(cold, cold.name)
+        archive.write(SESSION, "session.jsonl")
+    found = scan([tmp_path]).as_json()
+    assert (found["total"]["truncated_turns"], found["files"]["read"]) == (1, 2)
+    assert list(found["files"]["unreadable"]) == [str(cold), f"{tmp_path / 'sessions.zip'}!{cold.name}"]
+    assert "endturn[scan]" in found["files"]["unreadable"][str(cold)]

@@ -308,7 +308,9 @@ def _from_json(data: bytes) -> Any:
     data = data.removeprefix(_BOM)
     try:
         return from_json(data, cache_strings="keys")
-    except ValueError:
+    except ValueError as error:
+        if "EOF" in str(error):  # it is cut, which no repair mends
+            raise
         repaired = data.decode("utf-8", "replace").encode()
         if b"\\u" in repaired:
             repaired = _ESCAPES.sub(_whole_escape, repaired)
