@@ -146,7 +146,7 @@ def duration_ns(text: str) -> int:
     Raises:
         UsageError: it is none.
     """
-    match = re.fullmatch(r"\s*(\d+\.?\d*)\s*([mhdw])\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,9}\.?\d{0,9})\s*([mhdw])\s*", text)
     if not match:
         raise UsageError(f"--since must be a number with m, h, d or w, such as 30d, not {text!r}")
     return int(float(match[1]) * _UNITS[match[2]] * 1e9)
