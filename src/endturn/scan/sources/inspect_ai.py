@@ -145,8 +145,13 @@ def _outcome(sample: Mapping[str, Any]) -> TurnOutcome | None:
 
 
 def _turns_of(value: Mapping[str, Any]) -> Iterator[PastTurn]:
-    sample = _Sample(value)
-    for event in objects(value.get("events")):
+    sample, events = _Sample(value), objects(value.get("events"))
+    if not events:
+        # logged without its events, a sample still holds its last response
+        output = mapping(value.get("output"))
+        if objects(output.get("choices")):
+            events = [{"event": "model", "output": output, "model": output.get("model")}]
+    for event in events:
         sample.add(event)
     yield from sample.turns()
 
