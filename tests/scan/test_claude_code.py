@@ -137,6 +137,25 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             "output_tokens": [7], "outcomes": ["completed"],
         },
     ),
+    "an answer that the context window cut is held by no limit": (
+        [
+            user("go"), answer("m1", "model_context_window_exceeded"),
+            user("Output token limit hit. Resume directly", isMeta=True), answer("m2", "end_turn"),
+        ],
+        {
+            "turns": 1, "responses": {"context_window_exceeded": 1, "end_turn": 1}, "evidence": {"recorded": 2},
+            "limits": [None, None], "output_tokens": [7, 7], "continuations": 1, "truncated_turns": 1,
+            "continued_turns": 1, "outcomes": ["completed"], "sufficient_limits": [None],
+        },
+    ),
+    "a session that begins with many snapshots of files": (
+        [*[{"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}] * 20, user("go"),
+         answer("m1", "max_tokens")],
+        {
+            "turns": 1, "responses": {"max_tokens": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["not_continued"],
+        },
+    ),
     "an error that is not the limit's": (
         [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic("API Error: 429", error="rate_limit")],
         {

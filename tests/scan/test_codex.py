@@ -39,6 +39,7 @@ def tokens(total: int, last: int) -> dict[str, Any]:
 
 CALL = item("function_call", call_id="c1", name="shell", arguments="{}")
 OUTPUT = item("function_call_output", call_id="c1", output="x")
+INCOMPLETE = "Incomplete response returned, reason: max_output_tokens"
 STARTED, PROMPT = event("task_started", turn_id="a"), event("user_message", message="go")
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "a failed turn": (
@@ -63,6 +64,33 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
          event("task_complete", turn_id="a", last_agent_message="done")],
         {"turns": 1, "responses": {"not recorded": 2}, "evidence": {"not_recorded": 2}, "limits": [None, None],
          "output_tokens": [None, None], "outcomes": ["unknown_reason"]},
+    ),
+    "the status of a tool call in versions that write none of a response": (
+        [META, STARTED, PROMPT, item("custom_tool_call", call_id="c1", name="apply_patch", status="completed"),
+         item("custom_tool_call_output", call_id="c1", output="x"),
+         item("local_shell_call", call_id="c2", status="completed"), tokens(40, 40),
+         event("task_complete", turn_id="a", last_agent_message=None)],
+        {"turns": 1, "responses": {"not recorded": 2}, "evidence": {"not_recorded": 2}, "limits": [None, None],
+         "output_tokens": [None, 40], "outcomes": ["unknown_reason"]},
+    ),
+    "a response that was cut before it said anything": (
+        [META, STARTED, PROMPT, item("function_call", call_id="c1", name="shell", arguments="{}", status="completed"),
+         OUTPUT, event("task_complete", turn_id="a", last_agent_message=None, error={"message": INCOMPLETE})],
+        {"turns": 1, "responses": {"tool_call": 1, "max_tokens": 1}, "evidence": {"recorded": 1, "other_record": 1},
+         "limits": [None, None], "output_tokens": [None, None], "truncated_turns": 1, "unfinished_turns": 1,
+         "outcomes": ["not_continued"]},
+    ),
+    "a turn whose only response was cut before it said anything": (
+        [META, STARTED, PROMPT, event("task_complete", turn_id="a", error={"message": INCOMPLETE})],
+        {"turns": 1, "responses": {"max_tokens": 1}, "evidence": {"other_record": 1}, "limits": [None],
+         "output_tokens": [None], "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["not_continued"]},
+    ),
+    "an answer after half an answer": (
+        [META, STARTED, PROMPT, item("message", role="assistant", id="m1", status="incomplete"),
+         item("message", role="assistant", id="m2", status="completed"),
+         event("task_complete", turn_id="a", last_agent_message="full")],
+        {"turns": 1, "responses": {"unknown": 1, "end_turn": 1}, "evidence": {"recorded": 2}, "limits": [None, None],
+         "output_tokens": [None, None], "outcomes": ["completed"]},
     ),
     "before turns had ids, a message begins one": (
         [META, PROMPT, message("one"), tokens(7, 7), PROMPT, message("two"), tokens(14, 7)],

@@ -247,7 +247,89 @@ def test_the_text_says_first_what_to_look_at(capsys: pytest.CaptureFixture[str])
 
 def test_durations_and_moments() -> None:
     assert duration_ns("1.5h") == 5_400_000_000_000
+    with pytest.raises(UsageError, match="must be a number"):
+        duration_ns("9" * 400 + "d")
     expected = 1_795_866_141_555_000_000
     for value in ("2026-11-28T11:42:21.555Z", "2026-11-28T12:42:21.555+01:00", 1795866141555, 1795866141.555, expected):
         assert abs((time_ns(value) or 0) - expected) < 1000
-    assert [time_ns(value) for value in ("2026-11-28T11:42:21", "soon", None, True, 12, -1, float("nan"))] == [None] * 7
+    none = ("2026-11-28T11:42:21", "soon", None, True, 12, -1, float("nan"), 9e18, 5e10, 10**400)
+    early_and_late = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-14:00")
+    assert [value for value in (*none, *early_and_late) if time_ns(value) is not None] == []
+
+
+@pytest.mark.parametrize("half", [rb"\ud83d", rb"\\\ud83d", rb"\uDE00", rb"\ud83d\u0041", b"\xe9", b"\xf0\x9f\x98"])
+def test_half_a_character_costs_no_line(half: bytes, tmp_path: Path) -> None:
+    # tools cut text by its length: within a pair of JavaScript's, or within UTF-8
+    data = SESSION.read_bytes().replace(b'"stop_reason":"max_tokens"', b'"x":"%s","stop_reason":"max_tokens"' % half)
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(data)
+    assert data.count(half) == 4
+    assert figures(scan([path])) == figures(scan([SESSION]))
+
+
+def test_whole_characters_stay_beside_half_ones(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    project = rb'"cwd":"\ud83d\ude00 \\ud83d \u00e9 \ud83d"'
+    path.write_bytes(SESSION.read_bytes().replace(b'"cwd":"/home/user/proj"', project))
+    assert scan([path]).turns[0].past.project == "\U0001f600 \\ud83d é \ufffd"
+
+
+def test_names_steer_no_terminal_and_are_printed_in_any_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = SESSION.read_bytes().replace(b"/home/user/proj", rb"/x\u001b[31m\nFAILED: y")
+    (tmp_path / "session.jsonl").write_bytes(data)
+    (tmp_path / os.fsdecode(b"\xff\n.txt")).write_bytes(b"hello")
+    assert run([tmp_path]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\nFAILED" not in printed
+    assert printed.encode()
+
+
+def test_a_report_never_replaces_a_file_that_was_read(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    from endturn.ui.past_sessions import HtmlReport
+
+    session, other = tmp_path / "session.jsonl", tmp_path / "past.html"
+    session.write_bytes(SESSION.read_bytes())
+    other.write_text("an earlier report")
+    with pytest.raises(UsageError, match="one of the files that were read"):
+        run([tmp_path], outputs=[HtmlReport(session)])
+    assert session.read_bytes() == SESSION.read_bytes()
+    (tmp_path / os.fsdecode(b"\xff.jsonl")).write_bytes(SESSION.read_bytes()[:300])
+    assert run([tmp_path], outputs=[HtmlReport(other)]) == 0
+    assert other.read_text().startswith("<!doctype html>")
+
+
+def test_closed_input_and_a_user_without_a_home_are_clear_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert scan([Path("-")]).as_json()["files"]["unreadable"] == {"standard input": "it is closed"}
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no sessions"):
+        run([])
+
+
+def test_a_file_that_cannot_be_decompressed_here_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    cold = tmp_path / "cold.jsonl.zst"
+    cold.write_bytes(b"\x28\xb5\x2f\xfd, compressed")
+    (tmp_path / "session.jsonl").write_bytes(SESSION.read_bytes())
+    with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
+        archive.write(cold, cold.name)
+        archive.write(SESSION, "session.jsonl")
+    found = scan([tmp_path]).as_json()
+    assert (found["total"]["truncated_turns"], found["files"]["read"]) == (1, 2)
+    assert list(found["files"]["unreadable"]) == [str(cold), f"{tmp_path / 'sessions.zip'}!{cold.name}"]
+    assert "endturn[scan]" in found["files"]["unreadable"][str(cold)]

@@ -123,3 +123,16 @@ def test_a_damaged_message_file_is_named_and_costs_itself_alone(tmp_path: Path) 
     found = scan([files])
     assert any(message.name in problem for problem in found.as_json()["files"]["damaged"].values())
     assert len(found.turns) >= 3
+
+
+@pytest.mark.parametrize("is_going_on", [False, True])
+def test_a_message_without_a_reason_has_that_of_its_last_step(is_going_on: bool, tmp_path: Path) -> None:
+    def row(table: str, identity: str, **data: object) -> str:
+        return json.dumps({"table": table, "id": identity, "message_id": "m2", "data": data}) + "\n"
+
+    steps = [{"type": "step-start"}, {"type": "step-finish", "reason": "length"}, {"type": "step-start"}]
+    lines = [row("message", "m1", role="user"), row("message", "m2", role="assistant", parentID="m1")]
+    lines += [row("part", f"p{place}", **step) for place, step in enumerate(steps[: 2 + is_going_on])]
+    (tmp_path / "rows").write_text("".join(lines), encoding="utf-8")
+    expected = {"not recorded": 1} if is_going_on else {"max_tokens": 1}
+    assert figures(scan([tmp_path]))["responses"] == expected

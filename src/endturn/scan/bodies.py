@@ -76,7 +76,7 @@ def call_of_body(
     # a missing reason in a file may be one that was not written
     is_recorded = facts.stop.reason is not StopReason.MISSING and bool(body)
     call = PastCall(
-        key=facts.id or key,
+        key=_identity(facts.id, body) or key,
         request=facts_asked,
         endpoint=_endpoint(provider),
         response=facts if is_recorded else replace(facts, stop=UNRECORDED),
@@ -88,6 +88,21 @@ def call_of_body(
     return call
 
 
+def _identity(response_id: str | None, body: Any) -> str:
+    """Return what tells a response from all others; "" where it has no id.
+
+    Some servers number their responses by chance, such as Ollama from `chatcmpl-0` to
+    `chatcmpl-998`: with the time of the response, two are seldom the same.
+    """
+    if not response_id or len(response_id) > _SHORT:
+        return response_id or ""
+    first = next(iter(objects(body)), {}) if isinstance(body, list) else mapping(body)
+    created = first.get("created")
+    return response_id if count(created) is None else f"{response_id} {created}"
+
+
+_SHORT: Final = 15
+"""Characters of an id that another response may have, too."""
 _NOTHING_ASKED: Final = RequestFacts()
 
 

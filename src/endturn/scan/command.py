@@ -60,7 +60,7 @@ def run(
     since_ns = None if since is None else time.time_ns() - duration_ns(since)
     if format_ is not None:
         source_named(format_)
-    places = list(inputs) or default_places(os.environ, Path.home())
+    places = list(inputs) or default_places(os.environ, _home())
     if not places:
         raise UsageError("no sessions of a known agent are here: pass files or folders")
     figures = scan(
@@ -127,6 +127,14 @@ def scan(
     )
 
 
+def _home() -> Path:
+    """Return the user's folder; one that does not exist where the system knows of none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("~")
+
+
 def _began_ns(turn: PastTurn) -> int | None:
     times = [turn.started_ns, *(call.started_ns or call.ended_ns for call in turn.calls)]
     return next((moment for moment in times if moment is not None), None)
@@ -138,7 +146,7 @@ def duration_ns(text: str) -> int:
     Raises:
         UsageError: it is none.
     """
-    match = re.fullmatch(r"\s*(\d+\.?\d*)\s*([mhdw])\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,9}\.?\d{0,9})\s*([mhdw])\s*", text)
     if not match:
         raise UsageError(f"--since must be a number with m, h, d or w, such as 30d, not {text!r}")
     return int(float(match[1]) * _UNITS[match[2]] * 1e9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from endturn.formats import dialect_in, format_of
 from endturn.vocabulary import Row, rows_of
@@ -35,12 +35,20 @@ def count(value: Any) -> int | None:
     return value if value.__class__ is int and 0 <= value < 2**31 else None
 
 
+_EARLIEST_S: Final = 100_000_000
+_LATEST_S: Final = 7_258_118_400
+"""The years 1973 and 2200: what is outside is no time of a call, and may not fit where times go."""
+
+
 def time_ns(value: Any) -> int | None:
     """Return a moment in nanoseconds since 1970.
 
     Args:
         value: ISO 8601 with a zone, or a number of seconds, milliseconds, microseconds or
-            nanoseconds since 1970, told apart by size. A time without a zone is no moment: None.
+            nanoseconds since 1970, told apart by size.
+
+    Returns:
+        None for anything else, a time without a zone and one before 1973 or after 2200 included.
     """
     if isinstance(value, str):
         try:
@@ -51,12 +59,14 @@ def time_ns(value: Any) -> int | None:
             return None
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
         whole = since.days * 86_400 + since.seconds
+        if not _EARLIEST_S < whole < _LATEST_S:
+            return None
         return (whole * 1_000_000 + since.microseconds) * 1_000
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e8 < value < 1e19:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (1e19, 1)):
-        if value < limit:
-            return int(value * factor)
+    for a_second in (1, 10**3, 10**6, 10**9):
+        if _EARLIEST_S * a_second < value < _LATEST_S * a_second:
+            return int(value * (10**9 // a_second))
     return None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from endturn.errors import UsageError
 from endturn.scan.files import STDIN
 from endturn.scan.head import Head, Shape
 from endturn.scan.past_calls import PastTurn
@@ -47,7 +48,9 @@ def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
         forced: the name of the source that reads it, whatever it looks like.
     """
     if path == STDIN:
-        return [_read(ScannedFile(sys.stdin.buffer, STDIN_NAME), forced)]
+        if sys.stdin is None:  # such as after `<&-`
+            return [FileResult(STDIN_NAME, unreadable="it is closed")]
+        return [read_bytes(sys.stdin.buffer, STDIN_NAME, forced)]
     name = str(path)
     try:
         with path.open("rb") as stream:
@@ -60,12 +63,17 @@ def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
             return [result]
     except OSError as error:
         return [FileResult(name, unreadable=error.strerror or str(error))]
+    except UsageError as error:  # what decompresses it is not installed
+        return [FileResult(name, unreadable=str(error))]
 
 
 def read_bytes(data: bytes | BinaryIO, name: str, forced: str | None = None) -> FileResult:
     """Read what is not a file of its own, such as a member of an archive."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
-    return _read(ScannedFile(stream, name), forced)
+    try:
+        return _read(ScannedFile(stream, name), forced)
+    except UsageError as error:  # what decompresses it is not installed
+        return FileResult(name, unreadable=str(error))
 
 
 def _reads_archives(source: str | None) -> bool:

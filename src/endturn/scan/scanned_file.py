@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import zipfile
@@ -32,6 +33,12 @@ _ZSTD: Final = 93
 """The compression method of zip members that zipfile knows since Python 3.14."""
 _ESCAPED_LETTERS: Final = (b"\\u004", b"\\u005", b"\\u006", b"\\u007")
 _BOM: Final = b"\xef\xbb\xbf"
+_ESCAPES: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
+"""Escapes of JSON; those in the group are half a character."""
 
 
 @dataclass(slots=True)
@@ -128,7 +135,7 @@ class ScannedFile:
         if self.damage.problem:
             return None
         try:
-            return from_json(b"".join(pieces).removeprefix(_BOM))
+            return _from_json(b"".join(pieces))
         except ValueError as error:
             self.damage.problem = f"it is damaged JSON: {_first_line(error)}"
             return None
@@ -284,10 +291,36 @@ def _may_escape_letters(line: bytes) -> bool:
 def _parsed(line: bytes) -> Mapping[str, Any] | None:
     """Return the JSON object of a line; None for anything else."""
     try:
-        value = from_json(line.removeprefix(_BOM), cache_strings="keys")
+        value = _from_json(line)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def _from_json(data: bytes) -> Any:
+    """Return a JSON value, with replacement characters for what is half a character.
+
+    Tools that cut text by its length leave such halves, in bytes or as escapes.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    data = data.removeprefix(_BOM)
+    try:
+        return from_json(data, cache_strings="keys")
+    except ValueError as error:
+        if "EOF" in str(error):  # it is cut, which no repair mends
+            raise
+        repaired = data.decode("utf-8", "replace").encode()
+        if b"\\u" in repaired:
+            repaired = _ESCAPES.sub(_whole_escape, repaired)
+        if repaired == data:
+            raise
+    return from_json(repaired, cache_strings="keys")
+
+
+def _whole_escape(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if escape[1] else escape[0]
 
 
 def _is_value(beginning: bytes) -> bool:
@@ -308,7 +341,7 @@ def _records_of_value(beginning: bytes) -> list[Mapping[str, Any]]:
     if len(beginning) >= BLOCK:
         return []  # there is more of it
     try:
-        value = from_json(beginning.removeprefix(_BOM))
+        value = _from_json(beginning)
     except ValueError:
         return []
     items = value if isinstance(value, list) else [value]

@@ -231,7 +231,11 @@ class Summary:
         }
 
     def _advice(self) -> list[str]:
-        cut = {ended.past.source for ended in self.turns if ended.turn.truncated}
+        cut = {
+            ended.past.source
+            for ended in self.turns
+            if any(call.response.stop.reason is StopReason.MAX_TOKENS for call in ended.past.calls)
+        }
         return [
             f"{source.title}: {source.advice}."
             for source in all_sources()
@@ -298,7 +302,7 @@ def _iso(at_ns: int) -> str:
 def _sufficient_limits(ended: EndedTurn) -> Iterable[tuple[PastCall, int | None]]:
     """Yield the truncated calls that a later whole answer finished, and the tokens of that answer.
 
-    None where the file lacks the tokens of one of its parts.
+    None where the file lacks the tokens of one of its parts, or where the context window cut it.
     """
     calls = {call.key: call for call in ended.past.calls}
     whole = {
@@ -322,5 +326,7 @@ def _sufficient_limits(ended: EndedTurn) -> Iterable[tuple[PastCall, int | None]
         needed = sum(filter(None, tokens)) if None not in tokens else None
         if needed is not None and call.strategy in ANEW and needed <= _tokens(parts[-1]):
             needed = None  # another answer than the one that was cut
+        if parts[-1].response.stop.reason is not StopReason.MAX_TOKENS:
+            needed = None  # no limit would have done
         if parts[-1].truncated:
             yield parts[-1], needed

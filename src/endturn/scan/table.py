@@ -19,6 +19,7 @@ def text_of(figures: Row) -> str:
     Args:
         figures: as `Summary.as_json` gives them.
     """
+    figures = _printable(figures)
     run = {row["turn"] for row in figures["ran_cut_tool_calls"]}
     parts = [
         _listed(
@@ -42,6 +43,17 @@ def text_of(figures: Row) -> str:
         ),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _printable(value: Any) -> Any:
+    """Return figures whose words have nothing that would steer a terminal, or cannot be encoded."""
+    if isinstance(value, dict):
+        return {_printable(name): _printable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in value)
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -50,13 +52,28 @@ def _in_processes(
     chunk = max(1, min(64, len(paths) // (processes * 8)))
     read = 0
     try:
-        for results in executor.map(partial(read_file, forced=forced), paths, chunksize=chunk):
+        with _interrupts_later():  # the processes start here
+            all_results = executor.map(partial(read_file, forced=forced), paths, chunksize=chunk)
+        for results in all_results:
             read += 1
             yield results
     except BrokenProcessPool:  # one was killed, by the system for its memory as a rule
         yield from (read_file(path, forced) for path in paths[read:])
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Have Ctrl-C wait: processes that start meanwhile never see it, not even while they import."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ignore_interrupts() -> None:

@@ -34,16 +34,26 @@ class HtmlReport:
         """Write the file.
 
         Raises:
-            UsageError: it cannot be written.
+            UsageError: it cannot be written, or is one of the files that were read.
         """
+        if any(each.source and _is_same_file(self.path, each.name) for each in summary.results):
+            raise UsageError(f"--report {str(self.path)!r} is one of the files that were read")
         template = views.templates().get_template("scan.html")
         page = template.render(figures, style=data("static/page.css"))
         try:
-            self.path.write_text(page, encoding="utf-8")
+            # the name of a file may hold bytes that are no text
+            self.path.write_text(page, encoding="utf-8", errors="replace")
         except OSError as error:
             raise UsageError(
                 f"--report {str(self.path)!r} cannot be written: {error.strerror}"
             ) from None
+
+
+def _is_same_file(path: Path, name: str) -> bool:
+    try:
+        return path.samefile(name)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +144,9 @@ def _spans(ended: EndedTurn) -> Iterator[Row]:
     said = {
         schema.CONVERSATION.key: ended.past.session, schema.TRUNCATED.key: turn.truncated,
         schema.CONTINUED.key: turn.continued, schema.CONTINUATIONS.key: turn.continuations,
-        schema.TURN_REPAIRS.key: turn.repairs, "log.file.path": ended.past.path,
+        schema.TURN_REPAIRS.key: turn.repairs,
+        # the name of a file may hold bytes that are no text
+        "log.file.path": ended.past.path.encode("utf-8", "replace").decode(),
     }  # fmt: skip
     yield _EMPTY | _common(ended) | {
         "span_id": root, "name": f"invoke_agent {turn.agent}", "scope": schema.SCOPE,

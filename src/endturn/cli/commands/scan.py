@@ -21,8 +21,8 @@ def add_parser(commands: Commands) -> None:
         description=(
             "Reads session files of coding agents, logs and exports, and says why each model"
             " stopped, which turns were truncated and which of them were continued. Nothing is"
-            " written, and nothing leaves this machine. Exits with 1 if a --fail-on condition is"
-            " met, and with 3 if no stop reason was recorded. --ui and --report require"
+            " written, and nothing leaves this machine. With --fail-on, exits with 1 if a condition"
+            " is met, and with 3 if no stop reason was recorded. --ui and --report require"
             " endturn[ui]."
         ),
     )

@@ -59,6 +59,8 @@ def _is_own(record: Mapping[str, Any]) -> bool:
         return "leafUuid" in record
     if record.get("type") == "queue-operation":
         return "sessionId" in record and "operation" in record
+    if record.get("type") == "file-history-snapshot":  # a session may begin with many
+        return "messageId" in record and "snapshot" in record
     if text(record.get("type")) not in _TYPES or "sessionId" not in record or "uuid" not in record:
         return False
     # others have taken over the lines, with messages of another form

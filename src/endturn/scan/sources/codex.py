@@ -33,6 +33,8 @@ NEEDLES: Final = (
 INCOMPLETE: Final = re.compile(r"Incomplete response returned, reason: (\w+)")
 _ANSWERS: Final = frozenset({"message", "reasoning"})
 _TOOL_CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
+_ITEMS_WITH_STATUS: Final = frozenset({"custom_tool_call", "local_shell_call"})
+"""Items of which versions that write no status of a response write their own."""
 _OWN_TYPES: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg"})
 _NO_PROMPT: Final = ("<", "# AGENTS.md instructions")
 """How messages in the user's name begin that the client wrote."""
@@ -60,8 +62,11 @@ class _Response:
     call: PastCall
     content: Any = field(default_factory=lambda: blake2b(digest_size=16))
     status: str = ""
+    item_status: str = ""
+    """The status of an item that says less of its response."""
     item_id: str = ""
     tools: list[str] = field(default_factory=list)
+    has_output: bool = False
     is_cancelled: bool = False
     incomplete_reason: str = ""
     usage: Usage | None = None
@@ -103,7 +108,7 @@ class _Session:
             case "token_usage_record":
                 self._add_usage(payload, at_ns, offset)
             case "event_msg":
-                self._add_event(payload, at_ns)
+                self._add_event(payload, at_ns, offset)
 
     def finish(self) -> Iterator[PastTurn]:
         """Yield the turns that have a call, once all lines were read."""
@@ -121,9 +126,13 @@ class _Session:
             if kind == "message" and item.get("role") == "user":
                 self._add_prompt(item)
             elif kind.endswith("_output"):
+                if self._last is not None:
+                    self._last.has_output = True
                 self._remember(kind, text(item.get("call_id")))
             return
-        response = self._open or self._begin(at_ns, offset)
+        response = self._open
+        if response is None or response.status == "incomplete":  # nothing comes after half an item
+            response = self._begin(at_ns, offset)
         response.call.ended_ns = at_ns or response.call.ended_ns
         call_id = text(item.get("call_id"))
         for part in (kind, call_id, *_texts(item)):
@@ -133,7 +142,9 @@ class _Session:
         if kind != "reasoning":
             response.item_id = response.item_id or text(item.get("id"))
         status = text(item.get("status"))
-        if status and response.status != "incomplete":
+        if kind in _ITEMS_WITH_STATUS and status != "incomplete":
+            response.item_status = status
+        elif status and response.status != "incomplete":
             response.status = status
 
     def _add_prompt(self, item: Mapping[str, Any]) -> None:
@@ -146,7 +157,7 @@ class _Session:
         for part in parts:
             self._history.update(part.encode("utf-8", "replace") + b"\0")
 
-    def _add_event(self, event: Mapping[str, Any], at_ns: int | None) -> None:
+    def _add_event(self, event: Mapping[str, Any], at_ns: int | None, offset: int) -> None:
         match event.get("type"):
             case "task_started":
                 self._has_task = True
@@ -162,7 +173,7 @@ class _Session:
             case "token_count":
                 self._add_count(mapping(event.get("info")))
             case "task_complete":
-                self._complete(event)
+                self._complete(event, at_ns, offset)
             case "turn_aborted":
                 self._abort(text(event.get("reason")))
 
@@ -226,13 +237,16 @@ class _Session:
             response.usage = _usage(last)
         self._open = None
 
-    def _complete(self, event: Mapping[str, Any]) -> None:
+    def _complete(self, event: Mapping[str, Any], at_ns: int | None, offset: int) -> None:
         error = mapping(event.get("error"))
         if self._turn is not None and error:
             reason = INCOMPLETE.search(text(error.get("message")))
-            if reason is not None and self._last is not None:
-                self._last.incomplete_reason = reason[1]
-            elif reason is None:
+            if reason is not None:
+                last = self._last
+                if last is None or last.has_output:  # it was cut before it said anything
+                    last = self._begin(at_ns, offset)
+                last.incomplete_reason = reason[1]
+            else:
                 info = error.get("codex_error_info")
                 kinds = [*info] if isinstance(info, dict) else [text(info)]
                 self._turn.error = next(iter(kinds), "") or "error"
@@ -271,7 +285,9 @@ def _stop_of(response: _Response) -> tuple[Stop, Evidence]:
     if response.status == "incomplete":
         # what cut it is in no record
         return Stop(StopReason.UNKNOWN, "incomplete", incomplete=True), Evidence.RECORDED
-    if response.status == "completed":
+    # the versions that record each response's id have no other status either
+    status = response.status or (response.item_status if response.response_id else "")
+    if status == "completed":
         return find_stop("completed", rows, calls=len(response.tools)), Evidence.RECORDED
     if response.is_cancelled:
         return CANCELLED, Evidence.OTHER_RECORD

@@ -48,7 +48,9 @@ def _is_of_vertex(record: Mapping[str, Any]) -> bool:
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield a turn for each result."""
     for offset, record in file.records(*NEEDLES):
-        if not _is_own(record):
+        if not _is_of_vertex(record) and not isinstance(record.get("key"), str):
+            continue
+        if not isinstance(record.get("response"), dict) and not record.get("error"):
             continue
         call = _call_of(record)
         call.offset = offset
@@ -63,13 +65,15 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 def _call_of(record: Mapping[str, Any]) -> PastCall:
     request, response = mapping(record.get("request")), mapping(record.get("response"))
     provider = "gcp.vertex_ai" if _is_of_vertex(record) else "gcp.gemini"
-    name = text(record.get("key")) or _digest(request)
     at_ns = time_ns(record.get("processed_time"))
     failure = record.get("error") or text(record.get("status"))
     if failure and not response.get("candidates"):
         # the status of Vertex AI is the error's text, which may quote the request
+        name = text(record.get("key")) or _digest(request)
         call = failed_call(f"{name} {at_ns}", kind_of_error(failure), provider=provider)
     else:
+        # several batches may have the same keys, and early responses have no id
+        name = "" if response.get("responseId") else _digest(record)
         call = call_of_body(
             response, format_name="gemini", provider=provider, request=request or None, key=name
         )
@@ -77,8 +81,8 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
     return call
 
 
-def _digest(request: Mapping[str, Any]) -> str:
-    data = json.dumps(request, sort_keys=True).encode("utf-8", "replace")
+def _digest(record: Mapping[str, Any]) -> str:
+    data = json.dumps(record, sort_keys=True).encode("utf-8", "replace")
     return blake2b(data, digest_size=16).hexdigest()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import binascii
 import json
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -55,11 +56,14 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of an archive's model calls."""
     turns: list[PastTurn] = []
     waiting: dict[str, PastTurn] = {}
+    at_once: Counter[str] = Counter()
     for entry in objects(mapping(mapping(file.value()).get("log")).get("entries")):
         request = _request_of(mapping(entry.get("request")))
         if request is None:
             continue
-        call = _call_of(entry, request)
+        begun = f"{entry.get('startedDateTime')} {request.host}"
+        at_once[begun] += 1
+        call = _call_of(entry, request, f"{begun} {at_once[begun]}")
         # a request that repeats a turn's messages goes on with it if it brings a tool's results
         identity = turn_id(request.host, request.body.get("messages"))
         turn = waiting.get(identity or "")
@@ -94,10 +98,9 @@ def _request_of(request: Mapping[str, Any]) -> _Request | None:
     return None
 
 
-def _call_of(entry: Mapping[str, Any], request: _Request) -> PastCall:
+def _call_of(entry: Mapping[str, Any], request: _Request, key: str) -> PastCall:
     response = mapping(entry.get("response"))
     status, started = count(response.get("status")), entry.get("startedDateTime")
-    key = f"{started} {request.host}"
     if status is None or not 200 <= status < 300:
         model = text(request.body.get("model"))
         error = str(status) if status else "connection"

@@ -110,7 +110,7 @@ class _Sample:
         self.turn.started_ns = time_ns(sample.get("started_at"))
         self.turn.error = "error" if sample.get("error") else None
         self._spans: set[str] = set()
-        self._steps = 0
+        self._steps = self._calls = 0
         self._tools: dict[str, bool] = {}
         self._cut: list[tuple[PastCall, str]] = []
 
@@ -127,7 +127,8 @@ class _Sample:
                 self._tools[text(event.get("id"))] = not event.get("error")
             case "model" if event.get("pending") is not True and event.get("cache") != "read":
                 is_scoring = self._steps > 0 or text(event.get("span_id")) in self._spans
-                call = _call_of(event, self.turn.id)
+                self._calls += 1
+                call = _call_of(event, f"{self.turn.id} {self._calls}")
                 (self.scoring if is_scoring else self.turn).calls.append(call)
                 if call.truncated and call.tool_calls:
                     self._cut.append((call, call.tool_calls[-1]))
@@ -144,8 +145,13 @@ def _outcome(sample: Mapping[str, Any]) -> TurnOutcome | None:
 
 
 def _turns_of(value: Mapping[str, Any]) -> Iterator[PastTurn]:
-    sample = _Sample(value)
-    for event in objects(value.get("events")):
+    sample, events = _Sample(value), objects(value.get("events"))
+    if not events:
+        # logged without its events, a sample still holds its last response
+        output = mapping(value.get("output"))
+        if objects(output.get("choices")):
+            events = [{"event": "model", "output": output, "model": output.get("model")}]
+    for event in events:
         sample.add(event)
     yield from sample.turns()
 

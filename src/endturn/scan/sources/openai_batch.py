@@ -77,6 +77,8 @@ def _call_of(record: Mapping[str, Any]) -> PastCall | None:
         return None
     is_echo = format_name == "openai_responses"  # its body repeats the settings of the request
     call = call_of_body(body, format_name=format_name, request=body if is_echo else None, key=name)
+    # servers that copy the API may give ids that are not unique
+    call.key = f"{call.key} {text(record.get('custom_id'))}"
     call.started_ns = time_ns(body.get("created")) or time_ns(body.get("created_at"))
     call.ended_ns = time_ns(body.get("completed_at"))
     return call

@@ -31,6 +31,7 @@ from endturn.vocabulary import Usage, canonical
 TITLE: Final = "opencode"
 TABLES: Final = ("session", "message", "part")
 _ABORTED: Final = "MessageAbortedError"
+_STEPS: Final = ("step-start", "step-finish")
 _CUT: Final = "MessageOutputLengthError"
 _ID: Final = re.compile(r"\w+")
 INVALID_TOOL: Final = "invalid"
@@ -123,7 +124,10 @@ class _Database:
         parent = text(data.get("parentID")) or f"before {identity}"
         turn = self._turn(parent, session_id)
         error = text(mapping(data.get("error")).get("name"))
-        call = _call_of(identity, data, error)
+        finish = text(data.get("finish"))
+        if not finish and not error:  # it was killed before it wrote the message again
+            finish = _last_step(self._parts_of(identity))
+        call = _call_of(identity, data, finish, error)
         call.version = text(self._sessions.get(session_id, {}).get("version"))
         response = _Response(call, parent)
         if call.truncated:
@@ -138,9 +142,8 @@ class _Database:
         self._last[parent] = response
 
 
-def _call_of(identity: str, data: Mapping[str, Any], error: str) -> PastCall:
-    times, finish = mapping(data.get("time")), text(data.get("finish"))
-    model = text(data.get("modelID"))
+def _call_of(identity: str, data: Mapping[str, Any], finish: str, error: str) -> PastCall:
+    times, model = mapping(data.get("time")), text(data.get("modelID"))
     call = PastCall(
         key=identity,
         request=RequestFacts(model=model),
@@ -179,6 +182,12 @@ def _usage(tokens: Mapping[str, Any]) -> Usage | None:
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
+
+
+def _last_step(parts: Iterable[Any]) -> str:
+    """Return the finish reason of a message's last step; "" where that has none."""
+    steps = [part for part in parts if isinstance(part, dict) and part.get("type") in _STEPS]
+    return text(steps[-1].get("reason")) if steps else ""
 
 
 def _tools(parts: Iterable[Any]) -> list[Mapping[str, Any]]:
@@ -247,7 +256,7 @@ def _turns_of(file: ScannedFile, connection: sqlite3.Connection, agent: str) -> 
 def _turns_of_rows(file: ScannedFile, agent: str) -> list[PastTurn]:
     sessions: dict[str, Mapping[str, Any]] = {}
     messages: list[tuple[str, str, Mapping[str, Any]]] = []
-    tools: dict[str, list[Any]] = {}
+    parts: dict[str, list[Any]] = {}
     for _, row in file.records():
         data = row.get("data")
         content = data if isinstance(data, dict) else _parsed(data)
@@ -256,9 +265,9 @@ def _turns_of_rows(file: ScannedFile, agent: str) -> list[PastTurn]:
                 sessions[text(row.get("id"))] = row
             case "message" if content is not None:
                 messages.append((text(row.get("id")), text(row.get("session_id")), content))
-            case "part" if content is not None and content.get("type") == "tool":
-                tools.setdefault(text(row.get("message_id")), []).append(content)
-    database = _Database(agent, sessions, lambda message: tools.get(message, ()))
+            case "part" if content is not None and content.get("type") in ("tool", *_STEPS):
+                parts.setdefault(text(row.get("message_id")), []).append(content)
+    database = _Database(agent, sessions, lambda message: parts.get(message, ()))
     for message in messages:
         database.add(*message)
     return list(database.turns())

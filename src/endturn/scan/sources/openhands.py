@@ -96,6 +96,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
         request={**mapping(record.get("kwargs")), "model": text(body.get("model"))},
         key=f"{record.get('timestamp')}",
     )
+    call.key = call.response.id or call.key  # by which events name it
     latency = record.get("latency_sec")
     call.ended_ns = ended_ns
     if ended_ns is not None and isinstance(latency, int | float) and 0 <= latency < 1e6:
