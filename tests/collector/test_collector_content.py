@@ -41,10 +41,10 @@ def planted(where: str, *keys: str) -> dict[str, str]:
 
 def planted_urls(where: str) -> dict[str, str]:
     """A secret as the user of each URL and in a parameter, and a parameter that stays."""
-    address = {"url.query": "", "http.target": "/v1/chat"}
+    address = {"url.query": "", "url.fragment": "", "http.target": "/v1/chat"}
     return {
         name: f"{address.get(name, f'https://u:planted<{where}: user of {name}>@h/v1')}?"
-        f"key=planted<{where}: {name}>&alt=sse".removeprefix("?" if name == "url.query" else "")
+        f"key=planted<{where}: {name}>&alt=sse".removeprefix("" if address.get(name, name) else "?")
         for name in URLS
     }
 
@@ -57,13 +57,17 @@ def signals(*names: str, kept: Mapping[str, str], texts: bool) -> dict[str, byte
     now = str(time.time_ns())
     every_name = [name for name in names if name not in names_of("errors")]
     resource = {"service.name": "agent", "service.version": "kept", **planted("resource", *every_name)}
+    resource |= planted_urls("resource")
     scope = {"name": "test", "attributes": pairs(planted("scope", *every_name))}
 
     def record(content: Any, attributes: dict[str, str], name: str = "") -> dict[str, Any]:
         return {"timeUnixNano": now, "eventName": name, "body": content, "attributes": pairs(attributes)}
 
     def structured(where: str, *keys: str) -> dict[str, Any]:
-        return {"kvlistValue": {"values": pairs(planted(where, *keys))}}
+        return {"kvlistValue": {"values": pairs(planted(where, *keys) | planted_urls(where))}}
+
+    def in_event(name: str, *keys: str) -> dict[str, str]:
+        return planted(f"span event {name}", *keys) | planted_urls(f"span event {name}")
 
     programs = PROGRAMS if texts else {}
     events = {name: [*names, *keys] for name, keys in programs.items()} | {"exception": [*names]}
@@ -76,7 +80,7 @@ def signals(*names: str, kept: Mapping[str, str], texts: bool) -> dict[str, byte
         "status": {"code": 2, "message": "planted<status>" if texts else ""},
         "attributes": pairs(planted("span", *names, f" {names[0]} ") | planted_urls("span") | {**kept}),
         "events": [
-            {"name": name, "timeUnixNano": now, "attributes": pairs(planted(f"span event {name}", *keys))}
+            {"name": name, "timeUnixNano": now, "attributes": pairs(in_event(name, *keys))}
             for name, keys in events.items()
         ],
     }
@@ -137,8 +141,11 @@ def test_nothing_planted_passes_and_what_is_no_content_stays(config: Sequence[Pa
     assert plain["body"] == {"stringValue": "listening"}
     for item in (span, *(record for record in records if "url.full" in record["attributes"])):
         assert item["attributes"]["url.full"] == "https://REDACTED@h/v1?key=REDACTED&alt=sse"
-        assert item["attributes"]["url.query"] == "key=REDACTED&alt=sse"
-    assert span["resource"] == {"service.name": "agent", "service.version": "kept"}
+        assert item["attributes"]["url.query"] == item["attributes"]["url.fragment"] == "key=REDACTED&alt=sse"
+    assert {key: value for key, value in span["resource"].items() if key not in URLS} == {
+        "service.name": "agent",
+        "service.version": "kept",
+    }
 
 
 OPEN = {"collector": ALL_IN_ONE[:-1], "agent": AGENT[:-1]}
@@ -153,6 +160,28 @@ def test_credentials_never_pass_where_content_may(config: Sequence[Path], tmp_pa
     )
     assert leaked(written) == []
     assert [key for key in (*KEPT, *CONTENT) if key not in span["attributes"]] == []
+
+
+PARAMETERS = {
+    "https://h/callback#access_token=planted<fragment>&state=1": "https://h/callback#access_token=REDACTED&state=1",
+    "https://h/?q[api_key]=planted<brackets>&q%5Btoken%5D=planted<encoded>#top": (
+        "https://h/?q[api_key]=REDACTED&q%5Btoken%5D=REDACTED#top"
+    ),
+    "https://h/token?assertion=planted<assertion>&pwd=planted<pwd>": "https://h/token?assertion=REDACTED&pwd=REDACTED",
+    "https://h/v1?monkey_business=1&page=2#tokens": "https://h/v1?monkey_business=1&page=2#tokens",
+}
+"""URLs, and what is left of them."""
+
+
+def test_secret_parameters_are_replaced_wherever_a_url_has_them(tmp_path: Path) -> None:
+    """In the query and in the fragment, in brackets; a URL that is no text is left as it is."""
+    with Collector(tmp_path) as collector:
+        urls: list[Value] = [*PARAMETERS, 7]
+        sent = [Sent(name=str(url), attributes={"url.full": url}) for url in urls]
+        assert post(f"{collector.url}/v1/traces", spans(sent)) == 200
+        eventually(lambda: len(collector.spans()) == len(sent), what="the spans")
+        found = {span["name"]: span["attributes"]["url.full"] for span in collector.spans()}
+    assert found == {**PARAMETERS, "7": 7}
 
 
 OWN: dict[str, Value] = {"endturn.span.attribute_count": 2, "gen_ai.request.model": "gpt-5"}

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from endturn.instrumentation.export_session import REMEDIES, RETRIED, ExportSession, address_shown
+from endturn.instrumentation.export_session import REMEDIES, RETRIED, ExportSession, address_shown, explain
 from endturn.instrumentation.sdk_providers import drops_counted
 from tests.support.serving import Asked, serving
 
@@ -115,6 +115,29 @@ def test_refused_metrics_are_reported(caplog: pytest.LogCaptureFixture) -> None:
         export()
     (line,) = [each.getMessage() for each in caplog.records if each.name == "endturn"]
     assert "OTEL_METRICS_EXPORTER=none" in line
+
+
+@pytest.mark.parametrize(
+    ("status", "signal", "said"),
+    [
+        (
+            413,
+            "traces",
+            "takes: set OTEL_BSP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or raise the",
+        ),
+        (413, "logs", "takes: set OTEL_BLRP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or raise the"),
+        (413, "metrics", "takes: raise the receiver's limit. "),
+        (
+            500,
+            "metrics",
+            "log; Prometheus refuses delta metrics so (OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=",
+        ),
+        (500, "traces", "; read the receiver's log. "),
+    ],
+)
+def test_a_remedy_is_that_of_the_signal(status: int, signal: str, said: str) -> None:
+    request = requests.Request("POST", f"http://h/v1/{signal}").prepare()
+    assert said in explain(signal, request, status)
 
 
 @pytest.mark.parametrize("signal", COUNTERS)

@@ -128,7 +128,9 @@ class RuleConfig(_Table):
     services: Mapping[str, Service] = Field({}, description="limits of single services")
     period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
-        "(.+/)?((.+-)?(endturn|otel|opentelemetry)-)?collector",
+        # Helm's DaemonSet is `<release>-opentelemetry-collector-agent`; what the OpenTelemetry
+        # Operator makes of a Collector `otel` is `otel-collector-monitoring`.
+        "(.+/)?((.+-)?(endturn|otel|opentelemetry)-)?collector(-agent|-monitoring)?",
         description='`job` of the Collector, a regular expression; "" without one',
     )
     grafana: Address = Field("http://127.0.0.1:3000", description="address of the dashboards")

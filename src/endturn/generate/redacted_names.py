@@ -122,7 +122,7 @@ NAME_SOURCES: Final = (
     ),
     NameSource(
         source="OpenTelemetry URLs, since 1.21 and before: opentelemetry.io/docs/specs/semconv/url",
-        urls=("url.full", "url.original", "url.query", "http.url", "http.target"),
+        urls=("url.full", "url.original", "url.query", "url.fragment", "http.url", "http.target"),
     ),
     NameSource(
         source="OpenTelemetry processes: opentelemetry.io/docs/specs/semconv/resource/process",
@@ -138,6 +138,8 @@ NAME_SOURCES: Final = (
             *_join(("tool.",), ("parameters", "input", "output")),
             "embedding.text",
             "embedding.vector",
+            # Of speech: the URL may hold the recording itself (`data:`).
+            *_join(("input.audio.", "output.audio."), ("transcript", "url")),
         ),
         content_trees=(
             # The parameters of a call hold its instructions and tools, too.
@@ -199,6 +201,7 @@ NAME_SOURCES: Final = (
             "logfire.msg",
             "events",
             "final_result",
+            *_join(("fastapi.arguments.",), ("values", "errors")),
         ),
     ),
     NameSource(
@@ -221,7 +224,35 @@ NAME_SOURCES: Final = (
     ),
     NameSource(
         source="Haystack: docs.haystack.deepset.ai/docs/tracing",
-        content_trees=("haystack.component.input", "haystack.component.output"),
+        # A pipeline's data are tags of its span even where content is not traced.
+        content=_join(("haystack.pipeline.",), ("input_data", "output_data")),
+        content_trees=_join(
+            ("haystack.component.", "haystack.agent.", "haystack.agent.step.llm.",
+             "haystack.agent.step.tool."),
+            ("input", "output"),
+        ),
+    ),
+    NameSource(
+        source="MCP: OpenLLMetry and OpenLIT as above, and docs.sentry.io (its MCP servers)",
+        content=(
+            "mcp.tool.arguments",
+            "mcp.tool.result",
+            "mcp.tool.result.content",
+            *_join(("mcp.request.", "mcp.response."), ("payload", "value")),
+        ),
+        content_trees=("mcp.request.argument",),
+    ),
+    NameSource(
+        source="Spring AI: docs.spring.io/spring-ai/reference/observability",
+        content=(
+            *_join(("spring.ai.tool.call.",), ("arguments", "result")),
+            *_join(("spring.ai.tool.definition.",), ("description", "schema")),
+            *_join(("db.vector.query.",), ("content", "response.documents")),
+        ),
+    ),
+    NameSource(
+        source="AgentOps: github.com/AgentOps-AI/agentops, agentops/semconv",
+        content=_join(("agentops.entity.",), ("input", "output")),
     ),
     NameSource(
         source="Langfuse: langfuse.com/integrations/native/opentelemetry",
@@ -237,7 +268,8 @@ NAME_SOURCES: Final = (
     ),
     NameSource(
         source="LangSmith: docs.langchain.com/langsmith/trace-with-opentelemetry",
-        content=_join(("langsmith.",), _AS_JSON),
+        content=(*_join(("langsmith.",), _AS_JSON), "gen_ai.request.extra_body"),
+        credentials=("gen_ai.request.extra_query",),
     ),
     NameSource(
         source="Braintrust: braintrust.dev/docs/integrations/sdk-integrations/opentelemetry",
@@ -298,9 +330,14 @@ NAME_SOURCES: Final = (
             "set_cookie", "api_key", "api-key", "apikey", "x-api-key", "x_api_key",
             "x-goog-api-key", "access_token", "refresh_token", "id_token", "auth_token",
             "bearer_token", "session_token", "client_secret", "secret_key", "private_key", "secret",
-            "password", "passwd", "aws_secret_access_key", "aws_session_token",
+            "password", "passwd", "passphrase", "jwt", "token", "aws_secret_access_key",
+            "aws_session_token", "x-amz-security-token", "x-auth-token", "x-access-token",
+            "db.password",
         ),
-        credential_trees=("headers", "request.headers", "response.headers"),
+        credential_trees=(
+            "headers", "request.headers", "response.headers", "http.headers",
+            "http.request.headers", "http.response.headers",
+        ),
     ),
     NameSource(
         source="settings of clients as attributes: api_key of OpenAI's SDK and of those like it",
@@ -311,8 +348,11 @@ NAME_SOURCES: Final = (
                  "gen_ai.request.", "gen_ai.openai.", "client.", "model."),
                 ("api_key",),
             ),
-            "openai_api_key",
-            "anthropic_api_key",
+            *_join(
+                ("openai", "anthropic", "azure", "azure_openai", "cohere", "gemini", "google",
+                 "groq", "mistral"),
+                ("_api_key",),
+            ),
         ),
         credential_trees=("extra_headers", "default_headers", "llm.extra_headers"),
     ),
@@ -322,6 +362,15 @@ NAME_SOURCES: Final = (
     ),
     NameSource(
         source="LiteLLM: docs.litellm.ai/docs/observability/opentelemetry_integration",
+        # Its span `raw_gen_ai_request` has each parameter of the request, and each field of the
+        # answer, below the provider's name: `llm.openai.messages`, `llm.anthropic.system`.
+        content_trees=_join(
+            ("llm.",),
+            ("openai", "azure", "azure_ai", "anthropic", "bedrock", "cohere", "databricks",
+             "deepseek", "fireworks_ai", "gemini", "groq", "hosted_vllm", "huggingface", "mistral",
+             "ollama", "ollama_chat", "openrouter", "perplexity", "sagemaker", "together_ai",
+             "vertex_ai", "watsonx", "xai"),
+        ),
         credentials=("metadata.user_api_key", "user_api_key"),
         credential_trees=("metadata.headers",),
     ),

@@ -29,17 +29,17 @@ _MAX_INSTRUCTIONS: Final = 970
 
 _CREDENTIAL_ENDING: Final = (
     r"(?i)(?:^|[._-])(?:api[._-]?key|(?:access|secret|private)[._-]?key|authorization|passw(?:or)?d"
-    r"|(?:access|auth|bearer|id|refresh|secret|session)[._-]token|secret|cookie)\s*$"
+    r"|passphrase|jwt|token|secret|cookie)\s*$"
 )
 """An ending of a key that means a credential, whatever stands before it. It takes twenty times as
 long as a list of names, so it is used for resources and scopes alone: there is one for each batch
 of spans, and a resource's attributes become labels of `target_info`."""
 
 _SENSITIVE_PARAMETER: Final = (
-    r"(?i)((?:^|[?&;])(?:[^=&;?#]*(?:key|key_?id|token|secret|signature|passw(?:or)?d|credentials?"
-    r"|auth|authorization)|sig|jwt|code))=[^&;#]*"
+    r"(?i)((?:^|[?&;#])(?:[^=&;?#]*(?:key|key_?id|token|secret|signature|passw(?:or)?d|passphrase"
+    r"|credentials?|auth|authorization|assertion)|sig|jwt|code|pwd)(?:\]|%5D)?)=[^&;#]*"
 )
-"""A parameter of a query that holds a secret, and its value. The conventions name four
+"""A parameter of a query or fragment that holds a secret, and its value. The conventions name four
 (`AWSAccessKeyId`, `Signature`, `sig`, `X-Goog-Signature`); `key` is Gemini's."""
 _URL_USER: Final = r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]*@"
 """The user and the password in front of a URL's host."""

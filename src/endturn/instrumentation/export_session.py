@@ -49,12 +49,10 @@ REMEDIES: Final = {
     404: f"no OTLP receiver of {{signal}} has this path: {_ADDRESS}; OTEL_{{SIGNAL}}_EXPORTER=none "
     "exports no {signal}",
     405: f"no OTLP receiver has this path: {_ADDRESS}",
-    413: "the batch is larger than the receiver takes: set {size} to less than 512, record less "
-    "content, or raise the receiver's limit",
+    413: "the batch is larger than the receiver takes: {smaller}raise the receiver's limit",
     415: "the receiver takes no protobuf: use one of OTLP over HTTP",
     429: _LATER,
-    500: "read the receiver's log; Prometheus refuses delta metrics so "
-    "(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative)",
+    500: "read the receiver's log{delta}",
     502: _LATER,
     503: _LATER,
     504: _LATER,
@@ -63,9 +61,14 @@ REMEDIES: Final = {
 _REDIRECTED: Final = f"exports follow no redirect: set the address that it leads to ({_ADDRESS})"
 _OTHERWISE: Final = "read the receiver's log"
 
-_BATCH_SIZES: Final = {
-    "traces": "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
-    "logs": "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE",
+_SMALLER: Final = {
+    "traces": "set OTEL_BSP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or ",
+    "logs": "set OTEL_BLRP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or ",
+}
+"""How to send smaller batches. All metrics of a process are one batch, at any interval."""
+_DELTA: Final = {
+    "metrics": "; Prometheus refuses delta metrics so "
+    "(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative)",
 }
 
 
@@ -154,8 +157,12 @@ class ExportSession(Session):
 def explain(signal: str, request: PreparedRequest, status: int) -> str:
     """Return the log line of a refused batch: its status and address, and what to do."""
     remedy = _REDIRECTED if 300 <= status < 400 else REMEDIES.get(status, _OTHERWISE)
-    size = _BATCH_SIZES.get(signal, "OTEL_METRIC_EXPORT_INTERVAL")
-    advice = remedy.format(signal=signal, SIGNAL=signal.upper(), size=size)
+    advice = remedy.format(
+        signal=signal,
+        SIGNAL=signal.upper(),
+        smaller=_SMALLER.get(signal, ""),
+        delta=_DELTA.get(signal, ""),
+    )
     address = address_shown(request.url or "")
     return (
         f"endturn: {signal} are refused: {address} answered {_named(status)}; {advice}. "

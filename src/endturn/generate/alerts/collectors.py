@@ -132,6 +132,28 @@ COLLECTORS_DOWN: Final = Alert(
             value="0",
         ),
         Firing(
+            title="the Collectors of a Helm chart's DaemonSet do not answer",
+            series=(
+                scraped_series(
+                    "up", "1x20 0x60", job="otel/opentelemetry-collector-agent", instance="a:8888"
+                ),
+            ),
+            at=timedelta(minutes=10),
+            labels={},
+            value="0",
+        ),
+        Firing(
+            title="the Collector of the OpenTelemetry Operator does not answer",
+            series=(
+                scraped_series(
+                    "up", "1x20 0x60", job="otel-collector-monitoring", instance="a:8888"
+                ),
+            ),
+            at=timedelta(minutes=10),
+            labels={},
+            value="0",
+        ),
+        Firing(
             title="two of three Collectors do not answer",
             series=(
                 collector_up("1x20 0x60", instance="one:8888"),
