@@ -342,7 +342,7 @@ def test_a_browser_gets_in_with_the_token_once(browser: Browser, tab: Page) -> N
         assert Served(url, store).ask("/").status == 401
         tab.goto(f"{url}/?token=to-ken%2B1%2F2%3D&range=24h")
         assert tab.url == f"{url}/?range=24h"
-        expect(tab.get_by_text("with the page's token in the third")).to_be_visible()
+        expect(tab.get_by_text("with the page's token in the fourth")).to_be_visible()
         store.write(batch(span()))
         expect(tab.get_by_text("There are spans, but no metrics")).to_be_visible()  # by /live, with the cookie
         tab.get_by_role("link", name="Turns", exact=True).click()
