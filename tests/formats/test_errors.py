@@ -20,7 +20,7 @@ from endturn.formats.errors import (
     error_of,
     error_stop,
     quota,
-    shortened,
+    safe_excerpt,
 )
 from endturn.vocabulary.tsv import lines, shipped
 from tests.support.growth import LIMIT, growth, spent
@@ -133,8 +133,8 @@ def test_a_long_key_is_found_wherever_its_run_begins() -> None:
     key = "Ab1" * 16
     for before in ("", "-", "a-" * 5, "a-" * 200, "-" * 300, "x/" * 30):
         for after in ("", "-", "-b" * 200):
-            assert "Ab1Ab1" not in shortened(before + key + after), before
-            assert "Ab1Ab1" not in shortened(f"see {before}{key}{after} here"), before
+            assert "Ab1Ab1" not in safe_excerpt(before + key + after), before
+            assert "Ab1Ab1" not in safe_excerpt(f"see {before}{key}{after} here"), before
 
 
 def test_an_error_body_is_read_up_to_its_limit() -> None:
@@ -196,7 +196,9 @@ def test_each_key_has_a_hint(data: st.DataObject) -> None:
 def test_no_part_of_a_key_is_shown(before: str, length: int, limit: int) -> None:
     """Wherever in a text it stands, and however much text is looked at."""
     key = "sk-proj-" + "Ab1" * 30
-    shown = shortened(f"{before} {'word ' * (length // 5)}{' ' * (length % 5)}{key} and more " + "text " * 300, limit)
+    shown = safe_excerpt(
+        f"{before} {'word ' * (length // 5)}{' ' * (length % 5)}{key} and more " + "text " * 300, limit
+    )
     assert "sk-proj" not in shown
     assert "Ab1Ab1" not in shown
     assert len(shown) <= limit
@@ -251,7 +253,7 @@ def test_an_error_inside_a_stream_is_a_stop(error: object, reason: str, raw: str
     ],
 )
 def test_shows_identifiers_that_are_no_keys(message: str) -> None:
-    assert shortened(message) == message
+    assert safe_excerpt(message) == message
 
 
 @pytest.mark.parametrize(

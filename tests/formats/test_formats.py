@@ -12,7 +12,7 @@ import yaml
 
 from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of
 from endturn.formats.apis.completions import SHAPES
-from endturn.formats.errors import error_of, shortened
+from endturn.formats.errors import error_of, safe_excerpt
 from endturn.vocabulary.messages import Json, Request
 from tests.formats.recorded import RECORDED, streamed
 
@@ -97,7 +97,7 @@ KEYS = yaml.safe_load(Path(__file__).with_name("keys.yaml").read_text())
 def test_no_key_of_any_provider_gets_out(said: str, secret: str) -> None:
     """Google's, AWS's, Azure's, Hugging Face's, Cohere's: as they are spelled, and wherever one is named as a key."""
     raised = error_of(401, {}, json.dumps({"error": {"message": said}}).encode(), ctx=Context())
-    assert secret not in f"{raised} {raised.body} {shortened(said)}"
+    assert secret not in f"{raised} {raised.body} {safe_excerpt(said)}"
 
 
 def test_bodies_are_shortened() -> None:

@@ -36,7 +36,7 @@ from xai_sdk.proto import chat_pb2, sample_pb2  # type: ignore[import-untyped]
 
 from endturn.calls.facts import RequestFacts
 from endturn.formats import Context, Event, RequestSummary, ResponseSummary, format_of, summarize
-from endturn.formats.sdk_objects import dumped
+from endturn.formats.sdk_objects import as_json
 from endturn.testing.scripted import ScriptedProvider, pause, say
 from endturn.vocabulary.messages import ChatResponse, Usage
 from endturn.vocabulary.stop import StopReason
@@ -50,13 +50,13 @@ to_protobuf: Any = import_module("google.protobuf.json_format").ParseDict
 def seen(format: str, things: Iterable[Any], ctx: Context) -> ResponseSummary:
     """What telemetry makes of an SDK's objects."""
     return summarized(
-        format_of(format), (dumped(thing, choices=ctx.request.facts.choice_count) for thing in things), ctx
+        format_of(format), (as_json(thing, choices=ctx.request.facts.choice_count) for thing in things), ctx
     )
 
 
 def decoded(format: str, things: list[Any], ctx: Context, *, stream: bool) -> ChatResponse:
     """What a client makes of them."""
-    said = [dumped(thing) for thing in things]
+    said = [as_json(thing) for thing in things]
     if stream:
         return streamed(format_of(format), (Event(None, each) for each in said), ctx)
     return format_of(format).decode(said[0], ctx=ctx)
@@ -272,7 +272,7 @@ def test_reads_messages_of_xais_grpc_api(name: str) -> None:
         assert (summary.facts.id, summary.facts.model) == ("r1", "grok-4")
         assert summary.facts.reasons == (case.reasons or (case.raw,))
         assert summary.facts.usage == Usage(12, 8, cache_read_tokens=4, reasoning_tokens=5)
-    decoded_response = format_of("openai_chat").decode(dumped(response), ctx=ctx)
+    decoded_response = format_of("openai_chat").decode(as_json(response), ctx=ctx)
     assert len(decoded_response.tool_calls) == case.calls
 
 
@@ -306,7 +306,7 @@ def test_helpers_of_the_responses_api() -> None:
         with client.responses.stream(**asked, text_format=Value) as stream:
             assert stream.get_final_response().output_parsed == Value(n=4)
         made = client.responses.create(**asked, background=True)
-        assert summarize(format_of("openai_responses"), Context(), dumped(made)).stop.reason is StopReason.PAUSED
+        assert summarize(format_of("openai_responses"), Context(), as_json(made)).stop.reason is StopReason.PAUSED
         assert client.responses.retrieve(made.id).output_text == "Done."
         with client.responses.retrieve(made.id, stream=True, starting_after=3) as events:
             assert [event.type for event in events][-1] == "response.completed"

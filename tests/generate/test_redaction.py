@@ -143,4 +143,4 @@ def test_no_attribute_of_endturns_spans_without_content_is_searched_for() -> Non
 
 def test_attributes_that_hold_a_stop_reason_are_kept() -> None:
     """The reason of an old span stands below the names of its content."""
-    assert "gen_ai.completion.0.finish_reason" in redaction.kept_attributes()
+    assert "gen_ai.completion.0.finish_reason" in redaction.preserved_attributes()

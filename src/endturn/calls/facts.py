@@ -404,9 +404,11 @@ def plausible_facts(facts: Facts) -> Facts:
             if not is_plausible(value, declared.least, declared.most):
                 changes[name] = declared.default
         else:
-            shortened = shorten_name(value) if isinstance(value, str) else value[: declared.longest]
-            if shortened is not value:
-                changes[name] = shortened
+            short_value = (
+                shorten_name(value) if isinstance(value, str) else value[: declared.longest]
+            )
+            if short_value is not value:
+                changes[name] = short_value
     return replace(facts, **changes) if changes else facts
 
 

@@ -27,8 +27,8 @@ def record(
     message = response.message(include_cut=True)
     if len(calls) == len(response.tool_calls) and text is None:
         return message
-    kept_ids = {call.id for call in calls}
-    recorded_calls = unique_calls(call for call in response.tool_calls if call.id in kept_ids)
+    call_ids = {call.id for call in calls}
+    recorded_calls = unique_calls(call for call in response.tool_calls if call.id in call_ids)
     reason = (
         message.stop_reason
         if recorded_calls

@@ -175,7 +175,7 @@ class ContinuationPolicy(BaseModel):
 
     @field_validator("continuation_strategies", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _split_names(cls, value: object) -> object:
         """A variable of the environment holds them with commas between."""
         return (
             [name.strip() for name in value.split(",") if name.strip()]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         error_within as error_within,
         quota as quota,
         request_id as request_id,
+        safe_excerpt as safe_excerpt,
         says_of_stop as says_of_stop,
-        shortened as shortened,
         status_of as status_of,
     )
     from endturn.formats.fold import Fold as Fold
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
         body_of as body_of,
         calls_of as calls_of,
         canonical as canonical,
+        canonical_message as canonical_message,
+        json_fallback as json_fallback,
         only_text as only_text,
         own_result as own_result,
         parts_beside_text as parts_beside_text,
         results_of as results_of,
         role as role,
-        spoken as spoken,
         text_of as text_of,
         tool_results as tool_results,
-        unwritten as unwritten,
     )
     from endturn.formats.read_reply import begins_stream as begins_stream, read as read
     from endturn.formats.reading import (
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
     )
     from endturn.formats.registry import (
         FORMATS as FORMATS,
+        checked_dialect as checked_dialect,
         dialect_in as dialect_in,
         format_of as format_of,
-        known_dialect as known_dialect,
         summarize as summarize,
     )
     from endturn.formats.request_body import request_of as request_of
     from endturn.formats.request_summary import routed_by as routed_by
-    from endturn.formats.scripting import listed as listed, reasons_of as reasons_of
-    from endturn.formats.sdk_objects import dumped as dumped
+    from endturn.formats.scripting import reason_names as reason_names, reasons_of as reasons_of
+    from endturn.formats.sdk_objects import as_json as as_json
     from endturn.formats.settings import (
         limit_in as limit_in,
         thinking_budget as thinking_budget,
@@ -113,7 +113,7 @@ else:
                 "quota",
                 "request_id",
                 "says_of_stop",
-                "shortened",
+                "safe_excerpt",
                 "status_of",
             ),
             "fold": ("Fold",),
@@ -129,10 +129,10 @@ else:
                 "parts_beside_text",
                 "results_of",
                 "role",
-                "spoken",
+                "canonical_message",
                 "text_of",
                 "tool_results",
-                "unwritten",
+                "json_fallback",
             ),
             "read_reply": ("begins_stream", "read"),
             "reading": (
@@ -148,11 +148,11 @@ else:
                 "text",
                 "text_or_none",
             ),
-            "registry": ("FORMATS", "dialect_in", "format_of", "known_dialect", "summarize"),
+            "registry": ("FORMATS", "dialect_in", "format_of", "checked_dialect", "summarize"),
             "request_body": ("request_of",),
             "request_summary": ("routed_by",),
-            "scripting": ("listed", "reasons_of"),
-            "sdk_objects": ("dumped",),
+            "scripting": ("reason_names", "reasons_of"),
+            "sdk_objects": ("as_json",),
             "settings": ("limit_in", "thinking_budget", "tool_schemas", "tools_of", "with_setting"),
             "summaries": (
                 "Attempt",

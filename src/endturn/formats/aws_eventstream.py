@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from endturn.errors import DecodeError
-from endturn.formats.errors import shortened
+from endturn.formats.errors import safe_excerpt
 from endturn.formats.summaries import Event, check_size
 
 _PRELUDE: Final = struct.Struct(">III")
@@ -124,7 +124,7 @@ def _event(headers: Mapping[str, str], payload: bytes) -> Event:
     try:
         return Event(None, {name: json.loads(payload) if payload else {}})
     except (ValueError, RecursionError) as error:
-        readable = shortened(payload.decode("utf-8", "replace"))
+        readable = safe_excerpt(payload.decode("utf-8", "replace"))
         raise DecodeError(f"the provider sent invalid JSON: {error}", body=readable) from None
 
 

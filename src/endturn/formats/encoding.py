@@ -54,7 +54,7 @@ def function_tool(tool: Tool) -> Json:
     return {"type": "function", "function": present(function)}
 
 
-def written_arguments(call: ToolCall) -> str:
+def arguments_text(call: ToolCall) -> str:
     """Return a call's arguments as JSON text, verbatim if their text is known."""
     return (
         call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})

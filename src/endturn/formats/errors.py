@@ -152,10 +152,10 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     sentence = _error_sentence(error)
     stop = _stop_of(error, status, word, sentence or readable[:_PAGE_CHARS])
     label = f"{status} {word}" if word and word != str(status) else str(status)
-    body_text = shortened(readable)
+    body_text = safe_excerpt(readable)
     return _error_class(aws_status or status, word, ctx.provider, headers_by_name, stop)(
         f"{ctx.provider or 'the provider'} answered {label}: "
-        f"{shortened(sentence, 300) if sentence else _ellipsis(body_text, 300)}",
+        f"{safe_excerpt(sentence, 300) if sentence else _ellipsis(body_text, 300)}",
         provider=ctx.provider,
         status=status,
         request_id=_header_id(headers_by_name) or _request_id(parsed),
@@ -234,7 +234,7 @@ def error_stop(error: Any) -> Stop:
         return stop if stop.detail is not None else replace(stop, detail=label_of(error))
     words = (member(error, name) for name in ("code", "type", "status"))  # The last is Google's.
     # some echo the key
-    raw = shortened(next((word for word in words if isinstance(word, str) and word), "error"))
+    raw = safe_excerpt(next((word for word in words if isinstance(word, str) and word), "error"))
     return find_stop(
         raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error)
     )
@@ -242,13 +242,13 @@ def error_stop(error: Any) -> Stop:
 
 def label_of(error: Any) -> str:
     """Return an error in a few words, for a Stop's detail."""
-    return shortened(
+    return safe_excerpt(
         _error_sentence(error) or str(member(error, "code") or member(error, "type") or "error"),
         120,
     )
 
 
-def shortened(readable: str, limit: int = _BODY_CHARS) -> str:
+def safe_excerpt(readable: str, limit: int = _BODY_CHARS) -> str:
     """Return text for a message or a log.
 
     Everything that looks like a key is removed, and the result is not longer than the limit.

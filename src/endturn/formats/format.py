@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from endturn.errors import DecodeError, UsageError
-from endturn.formats.errors import error_of, shortened
+from endturn.formats.errors import error_of, safe_excerpt
 from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import ResumeFunction, UnfinishedBlocks, unfinished_parts
@@ -54,7 +54,7 @@ class Decoder:
         """
         data, fold = event.data, self._fold
         if (problem := self._format.shape_error(data, False)) is not None:
-            raise DecodeError(problem, provider=self._ctx.provider, body=shortened(repr(data)))
+            raise DecodeError(problem, provider=self._ctx.provider, body=safe_excerpt(repr(data)))
         deltas = []
         for part in fold.read(data):
             delta = fold.add(part)
@@ -272,7 +272,7 @@ class Format:
         label = self.labels[0 if is_body else 1]
         for entry in data if self.accepts_list and isinstance(data, list) and data else (data,):
             if not isinstance(entry, dict):
-                return f"{label} must be an object, not {shortened(repr(data), 80)}"
+                return f"{label} must be an object, not {safe_excerpt(repr(data), 80)}"
             for path in self.object_paths:
                 if not _are_objects(entry, _steps(path)):
                     return f"`{path}` of {label} must be an object"
@@ -299,7 +299,7 @@ class Format:
         if (error := self.error_in(body)) is not None:
             raise error_of(200, headers or {}, error, ctx=ctx)
         if (problem := self.shape_error(body, True)) is not None:
-            raise DecodeError(problem, provider=ctx.provider, body=shortened(repr(body)))
+            raise DecodeError(problem, provider=ctx.provider, body=safe_excerpt(repr(body)))
         fold = Fold(ctx, self, keep=True)
         header_parts = self.headers(headers or {}) if self.headers is not None else ()
         for part in chain(header_parts, fold.read(body)):

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from endturn.errors import DecodeError
 from endturn.formats import aws_eventstream as aws
-from endturn.formats.errors import shortened
+from endturn.formats.errors import safe_excerpt
 from endturn.formats.summaries import Event, Framing, check_size
 
 DONE: Final = "[DONE]"
@@ -232,7 +232,7 @@ def parse(data: bytes | bytearray | str) -> Any:
         return json.loads(readable)
     except (ValueError, RecursionError) as error:
         raise DecodeError(
-            f"the provider sent invalid JSON: {error}", body=shortened(readable)
+            f"the provider sent invalid JSON: {error}", body=safe_excerpt(readable)
         ) from None
 
 

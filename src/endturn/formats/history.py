@@ -232,7 +232,8 @@ def results_of(message: Any) -> list[tuple[str, bool]]:
     if role(message) == "tool":
         results = [message]
     return [
-        (json.dumps(canonical(result), default=unwritten), says_error(result)) for result in results
+        (json.dumps(canonical(result), default=json_fallback), says_error(result))
+        for result in results
     ]
 
 
@@ -245,7 +246,7 @@ def says_error(result: Any) -> bool:
     return is_marked or member(member(result, "response"), "error") is not None
 
 
-def spoken(message: Any) -> Any:
+def canonical_message(message: Any) -> Any:
     """Return a message's role and text if it holds nothing else; else all of it."""
     value = plain(message)
     if isinstance(value, str):
@@ -277,6 +278,6 @@ def canonical(value: Any) -> Any:
     return value
 
 
-def unwritten(value: object) -> str:
+def json_fallback(value: object) -> str:
     """Return a text for a value that JSON does not have."""
     return value.hex() if isinstance(value, bytes) else type(value).__name__

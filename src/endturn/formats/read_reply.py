@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import framing
-from endturn.formats.errors import shortened
+from endturn.formats.errors import safe_excerpt
 from endturn.formats.format import Format
 from endturn.formats.registry import Context, Event, Framing, RequestSummary, dialect_in, format_of
-from endturn.formats.sdk_objects import dumped
+from endturn.formats.sdk_objects import as_json
 from endturn.vocabulary import ChatResponse, Request
 
 Chunk = str | bytes | bytearray | memoryview
@@ -73,7 +73,7 @@ def _summarize_request(
 
 def _body_or_events(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
     """Return a body, or the events of a stream."""
-    reply = dumped(reply)
+    reply = as_json(reply)
     if isinstance(reply, Chunk):
         parsed = _parse([reply], stream)
         # a list in JSON is a list of events
@@ -100,7 +100,7 @@ def _body_or_events(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable
 
 
 def _events(entries: Iterable[Any]) -> Iterator[Event]:
-    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in entries)
+    return (event if isinstance(event, Event) else Event(None, as_json(event)) for event in entries)
 
 
 def _parse(pieces: Iterable[Chunk], stream: Framing) -> Any:
@@ -121,7 +121,7 @@ def _parse(pieces: Iterable[Chunk], stream: Framing) -> Any:
                 raise
         return framing.events([lines], Framing.NDJSON)
     if not begins_stream(data, stream):
-        readable = shortened(data.decode("utf-8", "replace"))
+        readable = safe_excerpt(data.decode("utf-8", "replace"))
         raise DecodeError(
             f"neither JSON nor a stream of that format: {readable[:80]!r}", body=readable
         )

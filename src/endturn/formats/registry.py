@@ -68,7 +68,7 @@ def dialect_in(format: Format, provider: str) -> str:
     return COMPATIBLE if COMPATIBLE in format.reasons else ""
 
 
-def known_dialect(format: Format, dialect: str) -> str:
+def checked_dialect(format: Format, dialect: str) -> str:
     """Return a dialect's name after checking it.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from endturn.errors import UsageError
-from endturn.formats.encoding import written_arguments
+from endturn.formats.encoding import arguments_text
 from endturn.formats.errors import error_words
 from endturn.formats.reading import member
 from endturn.formats.summaries import Event
@@ -73,7 +73,7 @@ def scripted_blocks(response: ChatResponse) -> list[ScriptedBlock]:
     if response.text:
         blocks.append({"text": response.text})
     for position, call in enumerate(response.tool_calls):
-        blocks.append({"text": written_arguments(call), "call": call, "call_index": position})
+        blocks.append({"text": arguments_text(call), "call": call, "call_index": position})
     last = len(blocks) - 1
     return [
         ScriptedBlock(
@@ -151,7 +151,7 @@ def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
     if raw is None:
         raise UsageError(
             f"this format has no word for {stop.reason.value!r}, only for "
-            f"{listed(reasons_of(rows))}: give the Stop one of its raw values"
+            f"{reason_names(reasons_of(rows))}: give the Stop one of its raw values"
         )
     return raw
 
@@ -161,7 +161,7 @@ def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
     return {row.reason for row in rows.values() if row.terminal}
 
 
-def listed(reasons: Collection[StopReason]) -> str:
+def reason_names(reasons: Collection[StopReason]) -> str:
     """List reasons by name, in the order of StopReason."""
     return ", ".join(reason.value for reason in StopReason if reason in reasons)
 

@@ -11,7 +11,7 @@ from endturn.vocabulary import Json
 _CLIENT_CALL_TYPE: Final = "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL"
 
 
-def dumped(value: Any, *, choices: int = 1) -> Any:
+def as_json(value: Any, *, choices: int = 1) -> Any:
     """Return an SDK's response, chunk or event as parsed JSON.
 
     JSON, and objects of unknown SDKs, stay as they are.

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from endturn.calls import ResponseFacts
 from endturn.errors import UsageError
-from endturn.formats import Context, ResponseSummary, dumped, error_of, format_of, member, summarize
+from endturn.formats import (
+    Context,
+    ResponseSummary,
+    as_json,
+    error_of,
+    format_of,
+    member,
+    summarize,
+)
 from endturn.frameworks import (
     langchain_response,
     litellm_response,
@@ -144,7 +152,7 @@ def summarize_response(response: Any) -> ResponseSummary | None:
     if format_name is None:
         return None
     dialect = COMPATIBLE if format_name == "openai_chat" else ""
-    return summarize(format_of(format_name), Context(dialect), dumped(response))
+    return summarize(format_of(format_name), Context(dialect), as_json(response))
 
 
 def _format_of_response(response: Any) -> str | None:

@@ -67,19 +67,25 @@ class Bound:
 
 def bound(metric: Metric) -> Bound:
     """The bound of a metric."""
-    factors = {each: _values(each) for each in metric.attributes if each not in TOGETHER}
+    factors = {
+        attribute: _values(attribute)
+        for attribute in metric.attributes
+        if attribute not in TOGETHER
+    }
     product = prod(factors.values())
     beyond = prod(
-        _values(each) if each.is_closed else 2 for each in metric.attributes if each not in ALWAYS
+        _values(attribute) if attribute.is_closed else 2
+        for attribute in metric.attributes
+        if attribute not in ALWAYS
     )
-    said = " × ".join(
-        f"{NAMES.get(each, each.key.rpartition('.')[2])} {values}"
-        for each, values in factors.items()
+    formula = " × ".join(
+        f"{NAMES.get(attribute, attribute.key.rpartition('.')[2])} {values}"
+        for attribute, values in factors.items()
     )
     if product > SETS + beyond:
-        said = f"{SETS:,} of {said}; then {beyond} of closed labels"
+        formula = f"{SETS:,} of {formula}; then {beyond} of closed labels"
     series = len(metric.buckets) + 3 if metric.instrument == "histogram" else 1
-    return Bound(metric=metric, formula=said, sets=min(product, SETS + beyond), series=series)
+    return Bound(metric=metric, formula=formula, sets=min(product, SETS + beyond), series=series)
 
 
 def bounds(generation: str = "default") -> Sequence[Bound]:
@@ -96,8 +102,8 @@ def _is_of(metric: Metric, emitted: Sequence[schema.Generation]) -> bool:
     if not metric.name.startswith("gen_ai."):
         return True
     return any(
-        metric.name.startswith(schema.LATER) is (each is schema.INFERENCE_METRICS)
-        for each in emitted
+        metric.name.startswith(schema.LATER) is (metrics is schema.INFERENCE_METRICS)
+        for metrics in emitted
     )
 
 

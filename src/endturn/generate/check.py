@@ -92,7 +92,7 @@ def check(files: Sequence[Path], *, promtool: str | None = None) -> list[Result]
     Raises:
         UsageError: there is no such file, it holds no rules, or the program that was named is none.
     """
-    chosen = [*files] or sorted(found for pattern in DEFAULT for found in Path().glob(pattern))
+    chosen = [*files] or sorted(file for pattern in DEFAULT for file in Path().glob(pattern))
     if not chosen:
         raise UsageError("no rule files found: name some, or run this at the root of a checkout")
     if promtool and not shutil.which(promtool):
@@ -157,7 +157,7 @@ def _group(group: dict[str, Any]) -> list[str]:
     try:
         rules = Group.model_validate(group).rules
     except ValidationError as error:
-        return _said(f"group {group.get('name')!r}", error)
+        return _problems(f"group {group.get('name')!r}", error)
     return [problem for rule in rules for problem in _rule(rule)]
 
 
@@ -169,14 +169,16 @@ def _rule(rule: Any) -> list[str]:
             return [f"{name}: a rule has either `record` or `alert`"]
         promql_parser.parse(read.expr)
     except ValidationError as error:
-        return _said(name, error)
+        return _problems(name, error)
     except ValueError as error:
         return [f"{name}: {error}"]
     return []
 
 
-def _said(name: str, error: ValidationError) -> list[str]:
-    return [f"{name}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+def _problems(name: str, error: ValidationError) -> list[str]:
+    return [
+        f"{name}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()
+    ]
 
 
 def _promtool(program: str, groups: Sequence[Any]) -> list[str]:
@@ -185,13 +187,13 @@ def _promtool(program: str, groups: Sequence[Any]) -> list[str]:
         file.write_text(yaml.safe_dump({"groups": list(groups)}, sort_keys=False), encoding="utf-8")
         command = [program, "check", "rules", "--lint=all", "--lint-fatal", str(file)]
         # the user's promtool
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode == 0:
+        process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if process.returncode == 0:
         return []
-    said = (done.stderr + done.stdout).replace(str(file), "").splitlines()
+    output = (process.stderr + process.stdout).replace(str(file), "").splitlines()
     return [
         line.strip()
-        for line in said
+        for line in output
         if line.strip()
         and not re.match(
             r"\s*(Checking"

@@ -156,13 +156,13 @@ class RuleConfig(_Table):
             environments = table.get("environments", {})
             if not isinstance(environments, dict):
                 raise ValueError(f'write [{path}.environments."its name"] and its keys below')
-            for each, changed in environments.items():
-                inner = f'{path}.environments."{each}"'
-                if each == ANY:
+            for environment, changed in environments.items():
+                inner = f'{path}.environments."{environment}"'
+                if environment == ANY:
                     raise ValueError(
                         f"{inner}: put the settings for every environment into [{path}]"
                     )
-                _checked(Limits, _named(each, changed, f"[{inner}]"), f"{inner}.")
+                _checked(Limits, _named(environment, changed, f"[{inner}]"), f"{inner}.")
             made[name] = {"limits": limits, "environments": environments}
         return made
 
@@ -205,9 +205,9 @@ class RuleConfig(_Table):
         others = self.services.get(ANY, Service())
         for name, service in {"": others, **named}.items():
             limits = own | {**others.limits, **service.limits}
-            environments = {each: {**others.environments.get(each, {}),
-                                   **service.environments.get(each, {})}
-                            for each in sorted({*others.environments,
+            environments = {name: {**others.environments.get(name, {}),
+                                   **service.environments.get(name, {})}
+                            for name in sorted({*others.environments,
                                                 *service.environments})}  # fmt: skip
             job = _matchers(JOB, name, [*named])
             rest = _matchers(ENVIRONMENT, "", [*environments])
@@ -292,18 +292,20 @@ def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ValueError("; ".join(_said(model, each, path) for each in error.errors())) from None
+        raise ValueError(
+            "; ".join(_problem(model, detail, path) for detail in error.errors())
+        ) from None
 
 
-def _said(model: type[BaseModel], error: Any, path: str) -> str:
+def _problem(model: type[BaseModel], error: Any, path: str) -> str:
     name = path + ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         table = Limits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
-        known = [field.alias or each for each, field in table.model_fields.items()]
-        known += (
+        known_keys = [field.alias or each for each, field in table.model_fields.items()]
+        known_keys += (
             ["environments"] if path.startswith("services") and "environments" not in path else []
         )
-        return f"unknown key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
+        return f"unknown key {name!r}; {did_you_mean(str(error['loc'][-1]), known_keys)}"
     says = error["msg"].removeprefix("Value error, ")
     # which has said itself where
     if error["type"] == "value_error" and error["loc"] in {("services",), ()}:

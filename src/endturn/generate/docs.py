@@ -93,12 +93,12 @@ def _default(name: str, value: object) -> str:
 
 def providers() -> str:
     """Who is known by name."""
-    known = [
-        (name, each, dialect_in(format_of(each.format), name))
-        for name, each in sorted(PROVIDERS.items())
+    rows = [
+        (name, provider, dialect_in(format_of(provider.format), name))
+        for name, provider in sorted(PROVIDERS.items())
     ]
     formats = [(name, format_of(name).framing, apis(name).values()) for name in FORMATS]
-    return page("providers", providers=known, sent_as=SENT_AS, formats=formats)
+    return page("providers", providers=rows, sent_as=SENT_AS, formats=formats)
 
 
 def stop_reasons() -> str:

@@ -45,7 +45,7 @@ class ExternalMetric:
         """
         ranges = (f"{selector(name, matchers)}[{window}]" for name in self.names)
         past = f" offset {offset}" if offset else ""
-        return _either(f"{function}({each}{past})" for each in ranges)
+        return _either(f"{function}({selection}{past})" for selection in ranges)
 
 
 def _either(expressions: Iterable[str]) -> str:

@@ -60,9 +60,9 @@ def condition() -> str:
     Those of a model's answer that tell one, or failed, and have none of ours yet.
     """
     inference = matches(_OPERATION, INFERENCE, flags="(?i)")
-    told = [FINISH, STATUS, *(attribute(each.attribute) for each in SOURCES if not each.span)]
+    attributes = [FINISH, STATUS, *(attribute(each.attribute) for each in SOURCES if not each.span)]
     either = (
-        *(f"{each} != nil" for each in told),
+        *(f"{attribute_name} != nil" for attribute_name in attributes),
         f'span.name == "{CLAUDE_CODE.span}"',
         f"({inference} and span.status.code == STATUS_CODE_ERROR)",
     )
@@ -71,13 +71,13 @@ def condition() -> str:
     return f"{REASON} == nil and {whose} and not {outer} and ({' or '.join(either)})"
 
 
-def there(source: Source) -> str:
+def is_present(source: Source) -> str:
     """Whether a span has this source of a reason."""
-    found = f"{attribute(source.attribute)} != nil"
-    return f'{found} and span.name == "{source.span}"' if source.span else found
+    condition = f"{attribute(source.attribute)} != nil"
+    return f'{condition} and span.name == "{source.span}"' if source.span else condition
 
 
-def cut(name: str) -> str:
+def truncation_statement(name: str) -> str:
     """The statement that cuts a name, by characters: half of one would be no text."""
     head = f'ExtractPatterns({name}, "(?s)^(?P<head>.{{{_LONGEST}}})")["head"]'
     return (
@@ -131,16 +131,22 @@ def _universe() -> frozenset[str]:
 
 
 def _by_reason(words: Iterable[tuple[StopReason, str]]) -> Mapping[StopReason, tuple[str, ...]]:
-    found: dict[StopReason, set[str]] = {}
+    words_by_reason: dict[StopReason, set[str]] = {}
     for reason, word in words:
-        found.setdefault(reason, set()).add(word)
-    return {reason: tuple(sorted(found[reason])) for reason in StopReason if reason in found}
+        words_by_reason.setdefault(reason, set()).add(word)
+    return {
+        reason: tuple(sorted(words_by_reason[reason]))
+        for reason in StopReason
+        if reason in words_by_reason
+    }
 
 
 def common() -> Mapping[StopReason, tuple[str, ...]]:
     """What a value means whoever says it, by reason."""
-    known = ((judged(raw), raw.lower()) for raw in _universe())
-    return _by_reason((reason, raw) for reason, raw in known if reason is not StopReason.UNKNOWN)
+    judged_words = ((judged(raw), raw.lower()) for raw in _universe())
+    return _by_reason(
+        (reason, raw) for reason, raw in judged_words if reason is not StopReason.UNKNOWN
+    )
 
 
 def by_provider() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]]:
@@ -151,10 +157,10 @@ def by_provider() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]
             reason = judged(raw, provider)
             if reason is not judged(raw):
                 by_value.setdefault((reason, raw.lower()), []).append(provider)
-    found: dict[tuple[StopReason, tuple[str, ...]], list[str]] = {}
+    words_by_key: dict[tuple[StopReason, tuple[str, ...]], list[str]] = {}
     for (reason, raw), providers in by_value.items():
-        found.setdefault((reason, tuple(providers)), []).append(raw)
-    return {key: tuple(sorted(set(raws))) for key, raws in sorted(found.items())}
+        words_by_key.setdefault((reason, tuple(providers)), []).append(raw)
+    return {key: tuple(sorted(set(raws))) for key, raws in sorted(words_by_key.items())}
 
 
 def classes() -> Mapping[StopReason, tuple[str, ...]]:
@@ -170,10 +176,10 @@ def states() -> Mapping[str, str | None]:
 
 def aliases() -> Mapping[str, set[str]]:
     """The other names of providers that have some, by their own."""
-    known = {name: PROVIDERS[name].aliases for name in sorted(PROVIDERS)}
+    aliases_by_name = {name: PROVIDERS[name].aliases for name in sorted(PROVIDERS)}
     return {
-        name: {*others, *(each.replace("_", "-") for each in others)}
-        for name, others in known.items()
+        name: {*others, *(alias.replace("_", "-") for alias in others)}
+        for name, others in aliases_by_name.items()
         if others
     }
 
@@ -223,8 +229,12 @@ def items(text: str) -> str:
 TEMPLATES: Final = environment("otelcol")
 TEMPLATES.filters.update(scalar=scalar, items=items)
 TEMPLATES.globals.update(
-    {each.__name__: each for each in (attribute, matches, there, cut, first_of, condition,
-                                      unmapped)},
+    {
+        function.__name__: function
+        for function in (
+            attribute, matches, is_present, truncation_statement, first_of, condition, unmapped
+        )
+    },
     schema=schema, redaction=redaction, genai_events=GENAI_EVENTS, not_own=NOT_OWN,
     has_urls=HAS_URLS, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
     reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]',

@@ -505,7 +505,7 @@ def settings(fleet: Fleet) -> dict[str, str]:
 # --- As text --------------------------------------------------------------------------------------
 
 
-def shown(value: Number) -> str:
+def format_number(value: Number) -> str:
     """Format a number for readers: three digits, and separators of thousands."""
     if value >= 1000 or value == int(value):
         return f"{value:,.0f}"
@@ -515,7 +515,8 @@ def shown(value: Number) -> str:
 def as_table(fleet: Fleet) -> str:
     """Return the figures as lines of text, each with its formula."""
     rows = [
-        (shown(figure.compute(fleet)), figure.unit, figure.name, figure.text) for figure in FIGURES
+        (format_number(figure.compute(fleet)), figure.unit, figure.name, figure.text)
+        for figure in FIGURES
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(

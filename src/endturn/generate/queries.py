@@ -164,9 +164,9 @@ def or_zero(events: str, traffic: str) -> str:
     return f"{events} or {traffic} * 0"
 
 
-def divide(part: str, whole: str) -> str:
-    """Return part / whole: zero without a part, no series (never NaN) without traffic."""
-    return f"({or_zero(part, whole)})\n/ ({whole} > 0)"
+def divide(part: str, total: str) -> str:
+    """Return part / total: zero without a part, no series (never NaN) without traffic."""
+    return f"({or_zero(part, total)})\n/ ({total} > 0)"
 
 
 def events_in(counter: str, *, by: Labels, over: str, offset: str = "") -> str:
@@ -293,7 +293,7 @@ class Queries:
         """Return an indicator's share in a window, from exact event counts."""
         return divide(
             self.events(indicator.count, by=by, over=over),
-            self.events(whole(indicator), by=by, over=over),
+            self.events(denominator(indicator), by=by, over=over),
         )
 
     def increase(self, count: Count, *, by: Labels = ALL, over: str, offset: str = "") -> str:
@@ -306,9 +306,9 @@ class Queries:
         """Return an indicator's share for a chart; both sides are extrapolated alike."""
         share = divide(
             self.increase(indicator.count, by=by, over=over, offset=offset),
-            self.increase(whole(indicator), by=by, over=over, offset=offset),
+            self.increase(denominator(indicator), by=by, over=over, offset=offset),
         )
-        return with_events(share, self.counter(whole(indicator)), by=by) if by else share
+        return with_events(share, self.counter(denominator(indicator)), by=by) if by else share
 
     def events_per_step(self, count: Count, *, by: Labels) -> str:
         """Return the number of events in each step of a chart.
@@ -354,10 +354,12 @@ class Queries:
         rates = [f"rate({self.histogram(metric, part, *where)}[{over}])"]
         for successor, labels in schema.SUCCESSORS.get(metric, ()):
             replaced = {attribute.label: value for attribute, value in labels.items()}
-            if any(each.value != replaced.get(each.label, each.value) for each in where):
+            if any(
+                matcher.value != replaced.get(matcher.label, matcher.value) for matcher in where
+            ):
                 continue
-            kept = (each for each in where if each.label not in replaced)
-            renamed = selector(f"{successor.prometheus}_{part}", (*self.matchers, *kept))
+            unchanged = (matcher for matcher in where if matcher.label not in replaced)
+            renamed = selector(f"{successor.prometheus}_{part}", (*self.matchers, *unchanged))
             rate = f"rate({renamed}[{over}])"
             for attribute, value in labels.items():
                 rate = f'label_replace({rate}, "{attribute.label}", "{value}", "", "")'
@@ -373,7 +375,7 @@ class Queries:
         return f"histogram_quantile({quantile:g}, {buckets})"
 
 
-def whole(indicator: Indicator) -> Count:
+def denominator(indicator: Indicator) -> Count:
     """Return what an indicator is a share of.
 
     Raises:

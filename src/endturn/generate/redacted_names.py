@@ -382,11 +382,11 @@ GENAI_EVENTS: Final = r"(?i)^(gen_ai|claude_code|codex|gemini_cli|qwen_code|qwen
 
 def names_of(*kinds: Kind) -> tuple[str, ...]:
     """Return the names of these kinds, each once, in the order of the table."""
-    found = [
+    names = [
         name
         for entry in NAME_SOURCES
         for field in fields(entry)
         if field.name in kinds
         for name in getattr(entry, field.name)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))

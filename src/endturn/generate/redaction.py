@@ -85,7 +85,7 @@ def clean_urls(path: str) -> str:
     return "\n".join(lines)
 
 
-def kept_attributes() -> list[str]:
+def preserved_attributes() -> list[str]:
     """Return the attributes that a stop reason is read from, and that are below redacted names."""
     patterns = key_patterns("content", "errors")
     return [
@@ -120,14 +120,14 @@ def _names(group: Group) -> list[tuple[str, str]]:
     """Return the names of a group, each with the expression for what may follow it."""
     exact: list[Kind] = [group]
     trees: list[Kind] = []
-    found: list[tuple[str, str]] = []
+    patterns: list[tuple[str, str]] = []
     if group == "content":
         trees.append("content_trees")
-        found += [(f"{name}.[0-9]+", _TREE) for name in names_of("content_lists")]
+        patterns += [(f"{name}.[0-9]+", _TREE) for name in names_of("content_lists")]
     elif group == "credentials":
         trees.append("credential_trees")
-    found += [(name, _EXACT) for name in names_of(*exact)]
-    return found + [(name, _TREE) for name in names_of(*trees)]
+    patterns += [(name, _EXACT) for name in names_of(*exact)]
+    return patterns + [(name, _TREE) for name in names_of(*trees)]
 
 
 def _join(names: Iterable[tuple[str, str]]) -> str:

@@ -71,8 +71,8 @@ def alert_rules(config: RuleConfig) -> list[AlertRule]:
 def _rules_of(alert: Alert, config: RuleConfig) -> Iterator[AlertRule]:
     groups = list(config.cells())
     settings = [AlertSettings(limits=group.limits, collector=config.collector) for group in groups]
-    enabled = [alert.enabled(each) for each in settings]
-    if all(enabled) and len({alert.condition(each) for each in settings}) == 1:
+    enabled = [alert.enabled(setting) for setting in settings]
+    if all(enabled) and len({alert.condition(setting) for setting in settings}) == 1:
         yield _rule(alert, settings[0], config)
         return
     for group, is_enabled in zip(groups, enabled, strict=True):
@@ -129,7 +129,7 @@ def groups_for(rule: AlertRule, config: RuleConfig) -> list[dict[str, Any]]:
     return [
         group | {"rules": needed}
         for group in groups(config)
-        if (needed := [each for each in group["rules"] if _is_read(each, rule)])
+        if (needed := [content for content in group["rules"] if _is_read(content, rule)])
     ]
 
 

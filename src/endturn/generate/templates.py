@@ -7,7 +7,7 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from endturn.generate.plan import shown
+from endturn.generate.plan import format_number
 from endturn.generate.queries import duration
 
 MARK: Final = (
@@ -44,6 +44,6 @@ def cell(text: str) -> str:
 
 
 _PAGES: Final = environment("pages")
-_PAGES.filters.update(code=code, cell=cell, duration=duration, shown=shown)
+_PAGES.filters.update(code=code, cell=cell, duration=duration, format_number=format_number)
 _PAGES.globals.update(zip=zip)
 _PAGES.tests["ours"] = lambda text: text.startswith(OURS)

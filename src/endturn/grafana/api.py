@@ -69,10 +69,10 @@ class Grafana:
         answer = self._send("GET", path, params=query)
         if answer.status_code == absent:
             return None
-        found = _json(answer)
-        if not answer.is_success or found is None:
+        content = _json(answer)
+        if not answer.is_success or content is None:
             raise UsageError(f"GET {path}: {_what_to_do(answer, self.url)}")
-        return found
+        return content
 
     def write(self, method: str, path: str, body: Any = None) -> str:
         """Change something.

@@ -32,9 +32,9 @@ def folder() -> Path:
         UsageError: there is neither.
     """
     here = Path(__file__).resolve()
-    for found in (here.parents[1] / "dashboards", here.parents[3] / "dashboards"):
-        if any(found.glob("*.json")):
-            return found
+    for folder in (here.parents[1] / "dashboards", here.parents[3] / "dashboards"):
+        if any(folder.glob("*.json")):
+            return folder
     raise UsageError("this package contains no dashboards; name a folder that does with --from")
 
 
@@ -45,22 +45,22 @@ def dashboards(root: Path) -> list[dict[str, Any]]:
         UsageError: there are none, one cannot be read, or one is not ours.
     """
     try:
-        found = [
+        boards = [
             json.loads(file.read_text(encoding="utf-8")) for file in sorted(root.glob("*.json"))
         ]
     except OSError as error:
         raise UsageError(f"{str(root)!r} cannot be read: {error}") from error
     except ValueError as error:
         raise UsageError(f"{str(root)!r} contains a file that is not JSON: {error}") from error
-    if not found:
+    if not boards:
         raise UsageError(f"no dashboards (*.json) in {str(root)!r}")
     if strangers := [
-        str(each.get("uid")) for each in found if not str(each.get("uid")).startswith(PREFIX)
+        str(board.get("uid")) for board in boards if not str(board.get("uid")).startswith(PREFIX)
     ]:
         raise UsageError(
             f"{str(root)!r} contains dashboards that are not endturn's: {', '.join(strangers)}"
         )
-    return sorted(found, key=lambda each: str(each["uid"]))
+    return sorted(boards, key=lambda board: str(board["uid"]))
 
 
 def rule_groups(root: Path) -> list[dict[str, Any]]:
@@ -141,6 +141,6 @@ def rebound(content: Any, uids: Uids) -> Any:
                 for key, value in content.items()
             }
         case list():
-            return [rebound(each, uids) for each in content]
+            return [rebound(item, uids) for item in content]
         case _:
             return content

@@ -35,7 +35,7 @@ def command(
     alerts: bool,
     dry_run: bool,
     folder: str,
-    asked: Sequence[str],
+    source_options: Sequence[str],
 ) -> int:
     """`endturn dashboards install`: the status is 1 where Grafana refuses something."""
     if not (token := (token or os.environ.get("GRAFANA_TOKEN") or "").strip()):
@@ -43,7 +43,7 @@ def command(
             "no token: create a service account in Grafana, and set GRAFANA_TOKEN to "
             "one of its tokens"
         )
-    sources = dict(map(_pair, asked))
+    sources = dict(map(_pair, source_options))
     source = source or assets.folder()
     boards = assets.dashboards(source)
     groups = assets.rule_groups(source) if alerts else []
@@ -58,7 +58,7 @@ def command(
             f"Grafana {grafana.get('/api/health').get('version', 'of unknown version')} at "
             f"{grafana.url}"
         )
-        for done in install(grafana, boards, groups, folder=folder, asked=sources):
+        for done in install(grafana, boards, groups, folder=folder, sources=sources):
             refused |= done.what == "refused"
             print(f"{'would be ' if dry_run and done.what in WRITES else ''}{done}")
     if dry_run:
@@ -79,7 +79,7 @@ def install(
     groups: Sequence[dict[str, Any]],
     *,
     folder: str,
-    asked: Mapping[str, str],
+    sources: Mapping[str, str],
 ) -> Iterator[Done]:
     """Make a Grafana hold exactly these dashboards and rule groups of ours, in a folder.
 
@@ -90,7 +90,7 @@ def install(
 
     Args:
         folder: the folder's uid; created where it is missing.
-        asked: data source type → the name or uid of the one to begin with; otherwise Grafana's
+        sources: data source type → the name or uid of the one to begin with; otherwise Grafana's
             default.
 
     Raises:
@@ -102,7 +102,7 @@ def install(
             f"a folder's uid must have at most 40 letters, digits, - and _, not {folder!r}"
         )
     used = {variable["query"] for board in boards for variable in _source_variables(board)}
-    uids, missing = _sources(grafana, asked, used | ({"prometheus"} if groups else set()))
+    uids, missing = _sources(grafana, sources, used | ({"prometheus"} if groups else set()))
     if groups and "prometheus" not in uids:
         raise UsageError("alert rules need a data source: pass --datasource prometheus=NAME")
     yield from missing
@@ -110,39 +110,44 @@ def install(
         grafana.write("POST", "/api/folders", {"uid": folder, "title": folder})
         yield Done("created", "folder", folder)
     for board in boards:
-        yield _install_board(grafana, _bound(board, {kind: uids[kind] for kind in asked}), folder)
+        yield _install_board(grafana, _bound(board, {kind: uids[kind] for kind in sources}), folder)
     yield from _remove_boards(grafana, folder, keep={str(board["uid"]) for board in boards})
     if groups:
         yield from rules.install(grafana, groups, folder, uids)
 
 
 def _sources(
-    grafana: Grafana, asked: Mapping[str, str], used: set[str]
+    grafana: Grafana, requested: Mapping[str, str], used: set[str]
 ) -> tuple[dict[str, str], list[Done]]:
     """Return the data sources to use, type → uid: those asked for, else the default or only one."""
-    known = grafana.get("/api/datasources", absent=403)
-    if known is None:  # without datasources:read; a uid needs no looking up
-        return dict(asked), [
-            Done("unknown", "source", uid, "the token may not look it up") for uid in asked.values()
+    available = grafana.get("/api/datasources", absent=403)
+    if available is None:  # without datasources:read; a uid needs no looking up
+        return dict(requested), [
+            Done("unknown", "source", uid, "the token may not look it up")
+            for uid in requested.values()
         ]
     chosen, missing = {}, []
-    for kind in sorted({*asked, *used}):
-        there = [source for source in known if source["type"] == kind]
-        if kind in asked:
-            wanted = [source for source in there if asked[kind] in (source["uid"], source["name"])]
-            if not wanted:
+    for kind in sorted({*requested, *used}):
+        there = [source for source in available if source["type"] == kind]
+        if kind in requested:
+            matching = [
+                source for source in there if requested[kind] in (source["uid"], source["name"])
+            ]
+            if not matching:
                 names = (
                     ", ".join(f"{source['name']} ({source['uid']})" for source in there) or "none"
                 )
-                raise UsageError(f"unknown {kind} data source {asked[kind]!r}; there are: {names}")
+                raise UsageError(
+                    f"unknown {kind} data source {requested[kind]!r}; there are: {names}"
+                )
         else:
-            wanted = (
+            matching = (
                 there
                 if len(there) == 1
                 else [source for source in there if source.get("isDefault")]
             )
-        if wanted:
-            chosen[kind] = str(wanted[0]["uid"])
+        if matching:
+            chosen[kind] = str(matching[0]["uid"])
         elif not there:
             missing.append(
                 Done("missing", "source", kind, "what needs one stays empty until there is")
@@ -168,7 +173,7 @@ def _bound(board: dict[str, Any], uids: Uids) -> dict[str, Any]:
 def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done:
     uid = str(board["uid"])
     digest = hashlib.sha256(json.dumps(board, sort_keys=True).encode()).hexdigest()[:12]
-    done = Done("created", "dashboard", uid, str(board["title"]))
+    result = Done("created", "dashboard", uid, str(board["title"]))
     if there := grafana.get(f"/api/dashboards/uid/{uid}", absent=404):
         if there["meta"].get("provisioned"):
             return Done(
@@ -187,21 +192,21 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done
             if last.startswith(MESSAGE)
             else "a change made by hand is overwritten; its history keeps it"
         )
-        done = Done("updated", "dashboard", uid, by_hand)
+        result = Done("updated", "dashboard", uid, by_hand)
     body = {
         "dashboard": board | {"id": None},
         "folderUid": folder,
         # Where it is new, nothing may be overwritten.
-        "overwrite": done.what == "updated",
+        "overwrite": result.what == "updated",
         "message": f"{MESSAGE}{__version__} {digest}",
     }
     refusal = grafana.write("POST", "/api/dashboards/db", body)
-    return Done("refused", "dashboard", uid, refusal) if refusal else done
+    return Done("refused", "dashboard", uid, refusal) if refusal else result
 
 
 def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str]) -> Iterator[Done]:
-    found = grafana.get("/api/search", type="dash-db", tag=TAG, folderUIDs=folder, limit=5000)
-    for uid in sorted({str(each["uid"]) for each in found} - keep):
+    boards = grafana.get("/api/search", type="dash-db", tag=TAG, folderUIDs=folder, limit=5000)
+    for uid in sorted({str(board["uid"]) for board in boards} - keep):
         if not uid.startswith(PREFIX):
             continue
         if not _last_message(grafana, uid).startswith(MESSAGE):

@@ -40,7 +40,7 @@ def install(
     others = {uid: rule for uid, rule in there.items() if rule["folderUID"] == folder}
     for uid in (rule["uid"] for group in groups for rule in group["rules"]):
         others.pop(uid, None)
-    gone = [
+    obsolete = [
         uid
         for uid, rule in others.items()
         if uid.startswith(PREFIX) and rule["ruleGroup"].startswith(PREFIX)
@@ -50,10 +50,10 @@ def install(
         foreign = [
             rule
             for uid, rule in others.items()
-            if rule["ruleGroup"] == group["name"] and uid not in gone
+            if rule["ruleGroup"] == group["name"] and uid not in obsolete
         ]
         yield _install_group(grafana, group, folder, rules, foreign, there)
-    for uid in gone:
+    for uid in obsolete:
         grafana.write("DELETE", f"{PROVISIONING}/alert-rules/{uid}")
         yield Done("removed", "rule", uid)
 
@@ -72,8 +72,8 @@ def _install_group(
     interval = _seconds(str(group["interval"]))
     former = grafana.get(path, absent=404)
     differing = [rule for rule in rules if not _same_rule(rule, there.get(rule["uid"], {}))]
-    kept = [{**rule, **_theirs(there.get(rule["uid"], {}))} for rule in rules]
-    paused = sum(bool(rule.get("isPaused")) for rule in kept)
+    updated = [{**rule, **_theirs(there.get(rule["uid"], {}))} for rule in rules]
+    paused = sum(bool(rule.get("isPaused")) for rule in updated)
     notes = (
         [f"{len(differing)} of {len(rules)} rules differ"]
         if former and differing
@@ -84,7 +84,7 @@ def _install_group(
     )
     if former and not differing and former["interval"] == interval:
         return Done("unchanged", "rules", name, ", ".join(notes))
-    body = {"title": name, "folderUid": folder, "interval": interval, "rules": [*kept, *foreign]}
+    body = {"title": name, "folderUid": folder, "interval": interval, "rules": [*updated, *foreign]}
     if refusal := grafana.write("PUT", path, body):
         return Done("refused", "rules", name, refusal)
     return Done("updated" if former else "created", "rules", name, ", ".join(notes))

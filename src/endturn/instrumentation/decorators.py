@@ -36,7 +36,7 @@ from endturn.formats import (
     Context,
     RequestSummary,
     ResponseSummary,
-    dumped,
+    as_json,
     format_of,
     items,
     member,
@@ -225,7 +225,7 @@ class _CallRun:
 
     def _read_item(self, item: Any) -> None:
         """Take a chunk, or a complete body, of a provider or an SDK."""
-        item = dumped(item, choices=self._context.request.facts.choice_count)
+        item = as_json(item, choices=self._context.request.facts.choice_count)
         if self._summarizer is None:
             # Anthropic's bodies and events have a `type`; those with choices are in the chat
             # format.

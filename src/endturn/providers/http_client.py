@@ -29,14 +29,14 @@ from endturn.formats import (
     Format,
     begins_stream,
     capabilities,
+    checked_dialect,
     dialect_in,
     error_of,
     format_of,
     framing,
-    known_dialect,
     quota,
     request_id,
-    shortened,
+    safe_excerpt,
 )
 from endturn.providers import aws_signing, call as provider_calls
 from endturn.providers.aws_signing import Signer
@@ -165,7 +165,7 @@ def _endpoint(
     return _HttpEndpoint(
         provider=provider,
         format=endpoint_format,
-        dialect=known_dialect(
+        dialect=checked_dialect(
             endpoint_format, dialect_in(endpoint_format, provider) if dialect is None else dialect
         ),
         url=url,
@@ -334,7 +334,7 @@ class _HttpCall:
             )
         except DecodeError as error:
             error.status = self._status
-            error.body = shortened(
+            error.body = safe_excerpt(
                 self._endpoint.without_secrets(content.decode("utf-8", "replace"))
             )
             raise

@@ -34,13 +34,13 @@ from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.formats import (
     Context,
     Event,
+    as_json,
     count,
     dialect_in,
-    dumped,
     error_of,
     format_of,
     member,
-    shortened,
+    safe_excerpt,
 )
 from endturn.providers import call as provider_calls
 from endturn.providers.call import connection_error, with_connection_failure
@@ -451,7 +451,7 @@ class _SdkCall:
             return error_of(answer.status, answer.headers, answer.content, ctx=self._context)
         name, readable = (
             self._provider.provider,
-            shortened(answer.content.decode("utf-8", "replace")),
+            safe_excerpt(answer.content.decode("utf-8", "replace")),
         )
         message = f"{name} answered {answer.status} with what its SDK cannot read"
         return DecodeError(message, provider=name, status=answer.status, body=readable)
@@ -485,7 +485,7 @@ class _SdkCall:
         self._is_started = True
         try:
             yield from self._decoder.feed(
-                Event(None, dumped(event, choices=self._context.request.facts.choice_count))
+                Event(None, as_json(event, choices=self._context.request.facts.choice_count))
             )
         except DecodeError as error:
             error.partial = error.partial or self._decoder.close()
@@ -507,7 +507,7 @@ class _SdkCall:
             )
             raise DecodeError(message, provider=name, status=status)
         return self._format.decode(
-            dumped(answer), ctx=self._context, headers=member(metadata, "HTTPHeaders")
+            as_json(answer), ctx=self._context, headers=member(metadata, "HTTPHeaders")
         )
 
     def finish(self) -> Iterator[ChatResponse]:

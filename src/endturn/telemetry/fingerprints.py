@@ -17,15 +17,15 @@ from endturn.formats import (
     ToolResult,
     body_of,
     canonical,
+    canonical_message,
     items,
+    json_fallback,
     only_text,
     own_result,
     results_of,
     role,
-    spoken,
     text_of,
     tool_results,
-    unwritten,
 )
 from endturn.telemetry.cleanup import remember
 from endturn.telemetry.continuation_requests import (
@@ -39,9 +39,9 @@ from endturn.telemetry.continuation_requests import (
 
 _TEXT: Final = {"role", "content"}
 """The members of most messages. Where the content is text, no more need be read to know what is
-spoken."""
+written."""
 
-_json = JSONEncoder(sort_keys=True, default=unwritten).encode
+_json = JSONEncoder(sort_keys=True, default=json_fallback).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,9 @@ def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bo
                 and message.keys() == _TEXT
                 and message["content"].__class__ is str
             )
-            written = _written([role(message), message["content"]] if is_text else spoken(message))
+            written = _written(
+                [role(message), message["content"]] if is_text else canonical_message(message)
+            )
             if written != before or role(message) != "user":
                 state.update(written)
                 length += 1

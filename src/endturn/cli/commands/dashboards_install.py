@@ -79,5 +79,5 @@ def run(args: Namespace) -> int:
         alerts=args.alerts,
         dry_run=args.dry_run,
         folder=args.folder,
-        asked=args.datasources,
+        source_options=args.datasources,
     )

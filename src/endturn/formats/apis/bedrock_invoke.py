@@ -16,7 +16,7 @@ from endturn.calls import Strategy
 from endturn.errors import DecodeError
 from endturn.formats.apis import bedrock_converse, completions
 from endturn.formats.apis.completions_request import dialect_of
-from endturn.formats.errors import shortened
+from endturn.formats.errors import safe_excerpt
 from endturn.formats.fold import Reader as Reader
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE, parse
@@ -388,7 +388,7 @@ def _shape_error(data: Any, is_body: bool) -> str | None:
     message = "the body of an invoked model is an object of its family's format"
     if not is_body:
         message = "an event of an invoked model's stream is a chunk that holds one JSON object"
-    return f"{message}, not {shortened(repr(data), 80)}"
+    return f"{message}, not {safe_excerpt(repr(data), 80)}"
 
 
 def _failed(data: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from endturn.formats.apis.cohere_request import encode, unfinished
 from endturn.formats.call_arguments import arguments, finished_calls
-from endturn.formats.encoding import function_call, written_arguments
+from endturn.formats.encoding import arguments_text, function_call
 from endturn.formats.errors import error_words, label_of
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format
@@ -335,7 +335,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
         content.append({"type": "thinking", "thinking": response.reasoning})
     if response.text:
         content.append({"type": "text", "text": response.text})
-    calls = [function_call(call, written_arguments(call)) for call in response.tool_calls]
+    calls = [function_call(call, arguments_text(call)) for call in response.tool_calls]
     message = present(
         {"role": "assistant", "content": content or None, "tool_calls": calls or None}
     )

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from endturn.formats.call_arguments import arguments
 from endturn.formats.encoding import (
+    arguments_text,
     conversation,
     function_call,
     function_tool,
     output_limit,
     replays_message,
     request_body,
-    written_arguments,
 )
 from endturn.formats.next_request import without_lost_calls
 from endturn.formats.reading import items, member, text
@@ -94,7 +94,7 @@ def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json
     """Return an assistant's message in a list, which is empty if the message is."""
     if native_blocks and replays_message(message, native_blocks):
         return _replay_message(message, native_blocks)
-    calls = [function_call(call, written_arguments(call)) for call in message.tool_calls]
+    calls = [function_call(call, arguments_text(call)) for call in message.tool_calls]
     content = message.content if message.text.strip() else None
     api_message = present({"role": "assistant", "content": content, "tool_calls": calls or None})
     return [api_message] if len(api_message) > 1 else []

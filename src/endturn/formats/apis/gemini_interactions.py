@@ -14,7 +14,7 @@ from typing import Any, Final
 from endturn.formats import parts
 from endturn.formats.apis.gemini_interactions_request import encode, output_step
 from endturn.formats.call_arguments import finished_calls, object_or_text
-from endturn.formats.encoding import written_arguments
+from endturn.formats.encoding import arguments_text
 from endturn.formats.errors import error_words, says_of_stop
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, error_without
@@ -375,7 +375,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     if response.text:
         steps.append(output_step(response.text))
     for call in response.tool_calls:
-        arguments = written_arguments(call) if call.arguments is None else call.arguments
+        arguments = arguments_text(call) if call.arguments is None else call.arguments
         steps.append(
             {"type": "function_call", "id": call.id, "name": call.name, "arguments": arguments}
         )

@@ -189,7 +189,7 @@ def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json
     if native_blocks and replays_message(message, native_blocks):
         replay = without_lost_calls(message, native_blocks[0])
         return [replay] if "tool_calls" in replay or text(replay.get("content")).strip() else []
-    calls = [_written_call(call) for call in message.tool_calls]
+    calls = [_api_call(call) for call in message.tool_calls]
     api_message = {"role": "assistant", "content": message.text, "tool_calls": calls or None}
     return [present(api_message)] if calls or message.text.strip() else []
 
@@ -212,7 +212,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     stop = scripted_reason(NAME, response.stop, dialect)
     if stream:
         return scripted_events(_lines(response, stop))
-    calls = [_written_call(call) for call in response.tool_calls]
+    calls = [_api_call(call) for call in response.tool_calls]
     message = {
         "content": response.text,
         "thinking": response.reasoning or None,
@@ -221,7 +221,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     return _line(response, message) | _end(response, stop)
 
 
-def _written_call(call: ToolCall) -> Json:
+def _api_call(call: ToolCall) -> Json:
     return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
 
 
@@ -255,7 +255,7 @@ def _end(response: ChatResponse, stop: str | None) -> Json:
 def _lines(response: ChatResponse, stop: str | None) -> Iterator[Json]:
     for block in scripted_blocks(response):
         if block.call is not None:
-            yield _line(response, {"tool_calls": [_written_call(block.call)]})
+            yield _line(response, {"tool_calls": [_api_call(block.call)]})
             continue
         for word in words(block.text):
             yield _line(response, {"thinking" if block.is_reasoning else "content": word})

@@ -8,13 +8,13 @@ from typing import Final
 from endturn.calls import Strategy
 from endturn.formats.answer_blocks import together
 from endturn.formats.encoding import (
+    arguments_text,
     conversation,
     function_call,
     function_tool,
     output_limit,
     replays_message,
     request_body,
-    written_arguments,
 )
 from endturn.formats.next_request import message_resumer, own_blocks, resend, without_lost_calls
 from endturn.formats.reading import member, text
@@ -104,7 +104,7 @@ def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json
         return _replay_message(message, native_blocks)
     has_text = message.text.strip()
     api_message = {"role": "assistant", "content": message.content if has_text else None}
-    if calls := [function_call(call, written_arguments(call)) for call in message.tool_calls]:
+    if calls := [function_call(call, arguments_text(call)) for call in message.tool_calls]:
         return [{**api_message, "tool_calls": calls}]
     return [api_message] if has_text else []
 

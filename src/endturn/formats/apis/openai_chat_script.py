@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from endturn.formats.encoding import function_call, written_arguments
+from endturn.formats.encoding import arguments_text, function_call
 from endturn.formats.framing import DONE
 from endturn.formats.scripting import (
     openai_error,
@@ -37,7 +37,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
             _chunks(response, stop, calls_at_once=dialect in _WHOLE_CALL_DIALECTS)
         )
     is_refusal = response.stop.reason is StopReason.REFUSED
-    calls = [function_call(call, written_arguments(call)) for call in response.tool_calls]
+    calls = [function_call(call, arguments_text(call)) for call in response.tool_calls]
     message = {
         "role": "assistant",
         "content": None if is_refusal else response.text or None,

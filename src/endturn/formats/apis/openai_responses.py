@@ -15,11 +15,11 @@ from endturn.formats.apis.openai_responses_reader import (
 )
 from endturn.formats.apis.openai_responses_script import WORDS, script, script_error
 from endturn.formats.encoding import (
+    arguments_text,
     conversation,
     output_limit,
     request_body,
     tool_description,
-    written_arguments,
 )
 from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
@@ -128,7 +128,7 @@ def _answer(message: Message) -> list[Json]:
             "type": "function_call",
             "call_id": call.id,
             "name": call.name,
-            "arguments": written_arguments(call),
+            "arguments": arguments_text(call),
         }
         for call in message.tool_calls
     ]

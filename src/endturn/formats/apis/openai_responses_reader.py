@@ -200,10 +200,10 @@ class ResponsesReader:
         elif kind in ("response.output_item.added", "response.output_item.done"):
             if item is not None:  # Servers send it empty, and the SDK reads past that.
                 is_start = kind.endswith("added")
-                known_item = self._item_of(
+                stream_item = self._item_of(
                     event, text(member(item, "type")), item, is_start=is_start
                 )
-                yield from self._update_item(known_item, item, is_start=is_start)
+                yield from self._update_item(stream_item, item, is_start=is_start)
         elif kind in _START_EVENTS:
             response = member(event, "response")
             yield from self._head(response)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from endturn.formats.apis.openai_responses_reader import API_REASONS, COMPLETED, NAME, RUNNING
-from endturn.formats.encoding import written_arguments
+from endturn.formats.encoding import arguments_text
 from endturn.formats.errors import error_words
 from endturn.formats.scripting import (
     ScriptedBlock,
@@ -146,7 +146,7 @@ def _call_item(response: ChatResponse, call: ToolCall, position: int) -> Json:
         "type": "function_call",
         "call_id": call.id,
         "name": call.name,
-        "arguments": written_arguments(call),
+        "arguments": arguments_text(call),
         "status": COMPLETED if call.closed else "incomplete",
     }
 

@@ -97,7 +97,7 @@ def to_promql(condition: Condition, services: Sequence[Matcher] = ()) -> str:
     if isinstance(condition, PrometheusOnly):
         return condition.expression
     return "\nor ".join(  # `and` binds tighter than `or`
-        "\nand ".join(_comparison(each, tuple(services)) for each in group)
+        "\nand ".join(_comparison(comparison, tuple(services)) for comparison in group)
         for group in alternatives(condition)
     )
 

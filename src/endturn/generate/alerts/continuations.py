@@ -21,7 +21,7 @@ from endturn.generate.alerts.model import (
     percent,
     sample_series,
 )
-from endturn.generate.queries import SERVICE, whole
+from endturn.generate.queries import SERVICE, denominator
 from endturn.telemetry import INDICATORS, schema
 
 HALF_AN_HOUR: Final = timedelta(minutes=30)
@@ -37,7 +37,7 @@ def _repairs_failing(settings: AlertSettings) -> Condition:
     return all_of(
         ShareAbove(
             part=repairs.count,
-            whole=whole(repairs),
+            whole=denominator(repairs),
             over=HALF_AN_HOUR,
             share=limits.repair_failure,
         ),

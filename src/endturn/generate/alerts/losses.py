@@ -48,10 +48,10 @@ def _collector_losing(settings: AlertSettings) -> Condition:
         collector_counter("otelcol_deltatocumulative_datapoints", collector, CAPPED_COUNTERS),
     )
     lost = (
-        losses(each, by=COLLECTOR, over="15m", observed=is_up(collector), on=COLLECTOR)
-        for each in counters
+        losses(loss, by=COLLECTOR, over="15m", observed=is_up(collector), on=COLLECTOR)
+        for loss in counters
     )
-    return PrometheusOnly("\nor ".join(f"{each} > 0" for each in lost))
+    return PrometheusOnly("\nor ".join(f"{counter} > 0" for counter in lost))
 
 
 def _sdk_dropping(settings: AlertSettings) -> Condition:

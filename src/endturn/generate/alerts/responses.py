@@ -23,7 +23,7 @@ from endturn.generate.alerts.model import (
     percent,
     sample_series,
 )
-from endturn.generate.queries import SERVICE, whole
+from endturn.generate.queries import SERVICE, denominator
 from endturn.telemetry import INDICATORS, Count, schema
 
 HALF_AN_HOUR: Final = timedelta(minutes=30)
@@ -38,7 +38,7 @@ def _responses_truncated(settings: AlertSettings) -> Condition:
     return all_of(
         ShareAbove(
             part=truncation.count,
-            whole=whole(truncation),
+            whole=denominator(truncation),
             over=HALF_AN_HOUR,
             share=limits.truncated,
         ),

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from endturn.calls import log_exception
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import FORMATS, format_of as _format_of, known_dialect, request_of
+from endturn.formats import FORMATS, checked_dialect, format_of as _format_of, request_of
 from endturn.testing.scripted.loopback import LoopbackReply, ReceivedRequest, Server, Transport
 from endturn.testing.scripted.rendering import Received as Received, Rendering, refusal
 from endturn.testing.scripted.script import (
@@ -92,7 +92,7 @@ class ScriptedProvider:
     ) -> None:
         self.received: list[Received] = []
         self.format = _format_of(format).name
-        self.dialect = known_dialect(_format_of(format), dialect)
+        self.dialect = checked_dialect(_format_of(format), dialect)
         self._prompter = Prompter(script, key=key, exhausted=exhausted)
         self._numbers = count(1)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
-from endturn.formats import Context, Event, error_of, format_of, framing, listed, reasons_of
+from endturn.formats import Context, Event, error_of, format_of, framing, reason_names, reasons_of
 from endturn.testing.scripted.loopback import LoopbackReply
 from endturn.testing.scripted.script import Ending, Failure, Reply, tokens
 from endturn.vocabulary import ChatResponse, Delta, Json, Request, Stop, StopReason, Usage
@@ -177,8 +177,8 @@ class Rendering:
         )
         if value not in available:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only for {listed(available)}; "
-                f"use reason('a raw value') or fail(status)"
+                f"the {name} format has no word for {value.value!r}, only for "
+                f"{reason_names(available)}; use reason('a raw value') or fail(status)"
             )
         shown_by = {
             StopReason.TOOL_CALL: ("call", self.reply.calls),
