@@ -65,7 +65,7 @@ class ProviderError(EndturnError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed when it is sent again."""
+        """True if the same request may succeed when it is sent again."""
         return isinstance(self, ProviderUnavailable)
 
 

@@ -68,7 +68,7 @@ _OWN: Final = (
     "response|answer|output|reply|message|previous response|previous answer|previous message|last "
     "response"
 )
-"""What a model calls the answer itself: no text of the answer."""
+"""Nouns that a model uses for the answer itself; they are no text of the answer."""
 _NOUNS: Final = (
     "code|list|document|story|text|explanation|article|essay|report|table|section|function|class"
     "|method|script|file|program|implementation|module|component|example|snippet|translation"
@@ -213,7 +213,7 @@ _PREAMBLE_TEXT: Final = re.compile(
 )
 _MARKED: Final = re.compile(r"(\.\.\.|…|[:：]|[-–—])\s*$")
 _LISTED: Final = re.compile(r"\s*[-*] ")
-"""How an entry of a list begins."""
+"""Pattern of the beginning of a list entry."""
 _BRACKETS: Final = frozenset({"()", "[]", "**", "__", "（）", "【】"})
 
 

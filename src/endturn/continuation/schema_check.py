@@ -134,8 +134,8 @@ def _validator(text: str) -> Validator:
 _Errors = Iterator[ValidationError]
 
 _NOT_ECMA: Final = re.compile(r"(?<!\\)\[[^\]]*(?<!\\)(?:\[|&&|--|~~)|\\[<>]")
-"""What the engine reads otherwise than ECMA 262: classes within classes, sets of them, the edges of
-words."""
+"""Syntax that the engine reads otherwise than ECMA 262: classes within classes, sets
+of them, the edges of words."""
 
 
 @lru_cache(maxsize=1_024)

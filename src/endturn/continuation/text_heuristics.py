@@ -122,7 +122,7 @@ def ends_sentence(text: str) -> bool:
 MIN_LOOP_CHARS: Final = 400
 """Characters that a text has at least to be called a loop."""
 MIN_LOOP_REPETITIONS: Final = 5
-"""How often a loop says the same, at least."""
+"""Minimum number of repetitions that make a loop."""
 
 
 def loop_start(text: str) -> int | None:

@@ -35,8 +35,8 @@ _MARKS: Final = tuple(
 _PREFIX_PATTERN: Final = r"[\s\u200b-\u200d\u2060\ufeff]*(?:```[ \t]*\n\s*)?"
 _START: Final = re.compile(_PREFIX_PATTERN)
 _ROLE: Final = re.compile(rf"{_PREFIX_PATTERN}(?:<\|start\|>\s*(?:assistant)?)?\s*", re.IGNORECASE)
-"""What may precede the first mark: white space and characters without width, the line that opens a
-block of code (of no language), the header of a message in the harmony format."""
+"""Text that may precede the first mark: white space and characters without width, the line that
+opens a block of code (of no language), the header of a message in the harmony format."""
 _OPENINGS: Final = tuple(
     role + "".join(opening.lower().split())
     for opening in _marks()
@@ -47,7 +47,7 @@ _SHORTEST_PIECE: Final = 3
 """Characters that a text must have, and may have, to be an opening mark that was cut within
 itself."""
 _HEADER: Final = re.compile(r"\s*(?:<\|constrain\|>\s*\w+)?\s*(?:<\|message\|>)?", re.IGNORECASE)
-"""What may follow a closing mark that begins the next message."""
+"""Text that may follow a closing mark that begins the next message."""
 MIN_REPEATED_CHARS: Final = 40
 """Characters of a text at least, of which the reasoning has more, to be taken for the reasoning's
 beginning."""

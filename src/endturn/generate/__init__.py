@@ -1,4 +1,4 @@
-"""What is generated from the schema and committed.
+"""Files that are generated from the schema and committed.
 
 Dashboards, rules and their tests, reference documents.
 """

@@ -1,4 +1,4 @@
-"""How many series a process can make at most.
+"""Upper bounds of the number of series of a process.
 
 The formula, over what the schema declares and the caps of open labels.
 
@@ -40,12 +40,12 @@ NAMES: Final = {
     schema.ERROR_TYPE: "errors",
     schema.LISTENER: "listeners",
 }
-"""What stands for a label in the formula, where its own name would mislead."""
+"""Names of labels in the formula, where a label's own name would mislead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What one metric comes to in one process.
+    """The largest number of series of one metric in one process.
 
     Attributes:
         formula: where its sets come from, in words.
@@ -108,7 +108,7 @@ def _is_of(metric: Metric, emitted: Sequence[schema.Generation]) -> bool:
 
 
 def _values(attribute: Attribute) -> int:
-    """How many values a label can have, its absence included."""
+    """Return the number of values that a label can have, its absence included."""
     if attribute is schema.PROVIDER:
         return PAIRS
     if attribute.is_closed:

@@ -28,7 +28,7 @@ DEFAULT: Final = (
     "dashboards/kubernetes/*.yaml",
     "dashboards/grafana-alerts/*.yaml",
 )
-"""What is checked where no file is named, below the current folder."""
+"""Patterns of the files that are checked by default, below the current folder."""
 
 Duration = Annotated[str, Field(pattern=r"^((\d+(ms|[smhdwy]))+|0)$")]
 
@@ -64,7 +64,7 @@ class Group(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was found in one file; `how` says what looked at it."""
+    """Problems of one file; `how` names the tool that checked it."""
 
     file: str
     rules: int
@@ -153,7 +153,7 @@ def _of_grafana(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _group(group: dict[str, Any]) -> list[str]:
-    """What is wrong with the structure of a group and of its rules, and with their expressions."""
+    """Return the problems of a group's structure, of its rules and of their expressions."""
     try:
         rules = Group.model_validate(group).rules
     except ValidationError as error:

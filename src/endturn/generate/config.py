@@ -61,7 +61,7 @@ class _Table(BaseModel):
 
 
 class Limits(_Table):
-    """What alerts ask of a service.
+    """Alert limits of a service.
 
     Each number of events is that below which an alert stays quiet.
     """
@@ -115,7 +115,7 @@ class Limits(_Table):
 
 
 class Service(_Table):
-    """What one service is asked instead; its environments may differ from it once more."""
+    """Alert limits of one service that differ; its environments may differ from it once more."""
 
     limits: Mapping[str, Any] = {}
     environments: Mapping[str, Mapping[str, Any]] = {}

@@ -28,7 +28,7 @@ SENT_AS: Final = {auth: f"`{auth.value}`" for auth in Auth} | {
     Auth.BEARER: "bearer token",
     Auth.SIGV4: "AWS signature, or a bearer token where there is a key",
 }
-"""How each provider is told who asks, in words."""
+"""Description of each way to send credentials."""
 
 
 def files(config: RuleConfig) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _default(name: str, value: object) -> str:
 
 
 def providers() -> str:
-    """Who is known by name."""
+    """Return the page of the providers."""
     rows = [
         (name, provider, dialect_in(format_of(provider.format), name))
         for name, provider in sorted(PROVIDERS.items())

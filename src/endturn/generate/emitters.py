@@ -1,4 +1,4 @@
-"""Who else tells why a model stopped: where the Collector looks, and the page about them.
+"""Other emitters of stop reasons: where the Collector looks, and the page about them.
 
 Which spans are of a call, and where a reason stands, is in tables that the library reads too:
 `data/span_kinds.tsv` and `data/reason_attributes.tsv`. What is known of each emitter is in
@@ -49,7 +49,7 @@ SOURCES: Final = tuple(
     )
     if readers in ("both", "collector")
 )
-"""Where a reason is looked for, in this order, after `gen_ai.response.finish_reasons`."""
+"""Sources of a reason, in the order of the search, after `gen_ai.response.finish_reasons`."""
 [CLAUDE_CODE] = [source for source in SOURCES if source.span]
 """The one that is told by its span's name."""
 

@@ -79,7 +79,7 @@ SIGNALS: Final = {
     "log records": "log_records",
     "metric points": "metric_points",
 }
-"""What a signal's items are called in words, and in names of metrics."""
+"""Name of a signal's items, in words and in names of metrics."""
 
 ACCEPTED: Final = {
     words: _counter(f"otelcol_receiver_accepted_{name}", RECEIVER, "transport")

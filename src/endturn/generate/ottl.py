@@ -1,4 +1,4 @@
-"""What the Collector's statements are filled in with.
+"""Values for the templates of the Collector's statements.
 
 The tables of stop reasons, as patterns of OTTL.
 
@@ -55,7 +55,7 @@ HAS_URLS: Final = " or ".join(f"{attribute(name)} != nil" for name in names_of("
 
 
 def condition() -> str:
-    """Which spans are given a reason.
+    """Return the condition of spans that are given a reason.
 
     Those of a model's answer that tell one, or failed, and have none of ours yet.
     """
@@ -72,7 +72,7 @@ def condition() -> str:
 
 
 def is_present(source: Source) -> str:
-    """Whether a span has this source of a reason."""
+    """Return the condition that a span has this source of a reason."""
     condition = f"{attribute(source.attribute)} != nil"
     return f'{condition} and span.name == "{source.span}"' if source.span else condition
 
@@ -110,7 +110,7 @@ def first_of(*names: str) -> str:
 
 
 def judged(raw: str, provider: str = "") -> StopReason:
-    """What a value means to the Collector.
+    """Return the reason that the Collector gives a value.
 
     What the library makes of a span, and the words of frameworks besides.
     """
@@ -142,7 +142,7 @@ def _by_reason(words: Iterable[tuple[StopReason, str]]) -> Mapping[StopReason, t
 
 
 def common() -> Mapping[StopReason, tuple[str, ...]]:
-    """What a value means whoever says it, by reason."""
+    """Return the values that mean a reason for every provider, by reason."""
     judged_words = ((judged(raw), raw.lower()) for raw in _universe())
     return _by_reason(
         (reason, raw) for reason, raw in judged_words if reason is not StopReason.UNKNOWN
@@ -150,7 +150,7 @@ def common() -> Mapping[StopReason, tuple[str, ...]]:
 
 
 def by_provider() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]]:
-    """What a value means only when these providers say it."""
+    """Return the values that mean a reason for some providers only."""
     by_value: dict[tuple[StopReason, str], list[str]] = {}
     for provider in sorted({*PROVIDERS, *ALIASES}):
         for raw in sorted(_universe()):
@@ -164,13 +164,13 @@ def by_provider() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]
 
 
 def classes() -> Mapping[StopReason, tuple[str, ...]]:
-    """What an exception's class says of the answer that it stands in place of, by reason."""
+    """Return the exception classes that stand for a response, by its reason."""
     named = ((reason, name) for (_, name), reason in exceptions.REASON_BY_CLASS.items())
     return _by_reason([*((StopReason.CANCELLED, name) for name in _CANCELLED), *named])
 
 
 def states() -> Mapping[str, str | None]:
-    """What the state of a job says, by the state."""
+    """Return the reason of a job, by its state."""
     return {state: frameworks.otel({"gen_ai.response.status": state}).raw for state in _STATES}
 
 
@@ -217,7 +217,7 @@ def scalar(text: str) -> str:
 
 
 def statements() -> list[str]:
-    """What gives a span its reason, in order."""
+    """Return the statements that give a span its reason, in order."""
     return TEMPLATES.get_template("parts/statements.ottl").render().splitlines()
 
 

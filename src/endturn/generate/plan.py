@@ -1,4 +1,4 @@
-"""What a fleet needs: series, samples, Kafka, gateways and disks.
+"""Requirements of a fleet: series, samples, Kafka, gateways and disks.
 
 `Fleet` declares the inputs, `Constants` the numbers that were measured or assumed, and one function
 computes each figure. `endturn plan` and docs/plan.md show them.
@@ -48,7 +48,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is known of a fleet. Each field is an option of `endturn plan`.
+    """Properties of a fleet. Each field is an option of `endturn plan`.
 
     Raises:
         UsageError: A value is out of its bounds.

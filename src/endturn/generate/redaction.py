@@ -19,7 +19,7 @@ from endturn.generate.emitters import SOURCES
 from endturn.generate.redacted_names import Kind, names_of
 
 Group = Literal["content", "errors", "event_fields", "credentials"]
-"""What one statement deletes; with content and credentials also the names of their trees."""
+"""Names that one statement deletes; with content and credentials also the names of their trees."""
 
 _EXACT: Final = r"\s*$"
 _TREE: Final = r"(?:\s*|\.(?s:.*))$"

@@ -17,7 +17,7 @@ OURS: Final = "endturn."
 
 
 def environment(folder: str) -> Environment:
-    """What renders the templates of a folder; an unknown name is an error."""
+    """Return the environment that renders a folder's templates; an unknown name is an error."""
     return Environment(
         loader=PackageLoader(__package__, folder),
         undefined=StrictUndefined,

@@ -22,7 +22,7 @@ PERMISSIONS: Final = (
     "dashboards:delete, datasources:read; with --alerts also alert.provisioning:read and "
     "alert.provisioning:write"
 )
-"""What a token needs, of those that Grafana's documentation lists for the requests made here."""
+"""Permissions that a token needs, as Grafana's documentation lists them for these requests."""
 REFUSALS: Final = frozenset({400, 409, 413, 422, 500})
 """Statuses with which Grafana refuses one thing; others may still go in."""
 HEADERS: Final = {"Accept": "application/json", "X-Disable-Provenance": "true"}
@@ -32,7 +32,7 @@ contrary."""
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one thing."""
+    """The result for one dashboard, rule group or folder."""
 
     what: Literal[
         "created", "updated", "unchanged", "removed", "kept", "refused", "missing", "unknown"
@@ -139,7 +139,7 @@ def connect(url: str, token: str, *, dry_run: bool = False) -> Iterator[Grafana]
 
 
 def exposes_token(url: str) -> bool:
-    """Whether the token would cross a network in the clear."""
+    """Return True if the token would cross a network unencrypted."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}
 

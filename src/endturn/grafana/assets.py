@@ -1,4 +1,4 @@
-"""What the package carries for Grafana and Prometheus.
+"""The package's files for Grafana and Prometheus.
 
 Generated dashboards, rules and provisioning files.
 """
@@ -14,10 +14,10 @@ from typing import Any, Final
 from endturn.errors import UsageError
 
 PREFIX: Final = "endturn-"
-"""How the uids of our dashboards, rules and rule groups begin; nothing else is ever changed in a
+"""Prefix of the uids of our dashboards, rules and rule groups; nothing else is ever changed in a
 Grafana."""
 GRAFANA: Final = "http://127.0.0.1:3000"
-"""Where the links of shipped alert rules lead: the Grafana that `make up` starts."""
+"""Base address of the links in shipped alert rules: the Grafana that `make up` starts."""
 
 Uids = Mapping[str, str]
 """Data source type → the uid to use for it."""

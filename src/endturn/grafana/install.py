@@ -22,9 +22,9 @@ from endturn.grafana.assets import PREFIX, Uids, rebound
 
 TAG: Final = "endturn"
 WRITES: Final = frozenset({"created", "updated", "removed"})
-"""What is only said in a dry run."""
+"""Results that are printed in a dry run only."""
 MESSAGE: Final = "endturn dashboards install "
-"""How our versions' messages begin in a dashboard's history; the message ends with the content's
+"""Prefix of our versions' messages in a dashboard's history; the message ends with the content's
 digest."""
 
 

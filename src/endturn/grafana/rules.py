@@ -19,11 +19,11 @@ RENAMED: Final = {
     "missing_series_evals_to_resolve": "missingSeriesEvalsToResolve",
     "orgId": "orgID",
 }
-"""What a rule's field is called in a file → in the API."""
+"""Name of a rule's field in a file → in the API."""
 YOUNG: Final = frozenset({"keep_firing_for", "missingSeriesEvalsToResolve"})
 """Fields that an older Grafana does not keep: that one is missing is no change."""
 THEIRS: Final = ("isPaused", "notification_settings")
-"""What whoever runs the Grafana decides of a rule of ours: it is never changed where the rule
+"""Fields of our rules that belong to whoever runs the Grafana: it is never changed where the rule
 exists."""
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -117,7 +117,7 @@ def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
 
 
 def _same_rule(ours: Rule, there: Rule) -> bool:
-    """Whether a Grafana has our rule, in its own spelling.
+    """Return True if a Grafana has our rule, in its own spelling.
 
     Grafana adds fields and leaves out empty ones, and writes durations its own way. Labels and
     annotations are compared whole: one that somebody added to ours is a change.
@@ -131,7 +131,7 @@ def _same_rule(ours: Rule, there: Rule) -> bool:
 
 
 def _covered(ours: Any, there: Any) -> bool:
-    """Whether all that we say is there."""
+    """Return True if everything in ours is in the other."""
     match ours, there:
         case dict(), dict() | None:
             return all(_covered(value, (there or {}).get(key)) for key, value in ours.items())

@@ -57,7 +57,7 @@ REMEDIES: Final = {
     503: _LATER,
     504: _LATER,
 }
-"""What to do about a status."""
+"""Advice for a status."""
 _REDIRECTED: Final = f"exports follow no redirect: set the address that it leads to ({_ADDRESS})"
 _OTHERWISE: Final = "read the receiver's log"
 
@@ -65,7 +65,7 @@ _SMALLER: Final = {
     "traces": "set OTEL_BSP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or ",
     "logs": "set OTEL_BLRP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or ",
 }
-"""How to send smaller batches. All metrics of a process are one batch, at any interval."""
+"""Advice for smaller batches. All metrics of a process are one batch, at any interval."""
 _DELTA: Final = {
     "metrics": "; Prometheus refuses delta metrics so "
     "(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative)",

@@ -134,7 +134,7 @@ class Firing:
 
 
 class Severity(StrEnum):
-    """How urgent an alert is: `critical` pages, `warning` opens a ticket."""
+    """Urgency of an alert: `critical` pages, `warning` opens a ticket."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -149,7 +149,7 @@ class Component(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """What the configuration sets for a group of services.
+    """Settings of the configuration for a group of services.
 
     Attributes:
         limits: Their limits.

@@ -1,4 +1,4 @@
-"""What all dashboards have around their panels: links, annotations, variables; and their JSON."""
+"""The parts around the panels that all dashboards share, and a dashboard's JSON."""
 
 from __future__ import annotations
 
