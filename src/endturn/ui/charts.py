@@ -150,15 +150,16 @@ def figure(
         empty: what stands in the place of a chart without series.
     """
     if not chart.series:
-        return Markup('<figure class="plot" id="chart-{}"><p class="empty">{}</p></figure>').format(
-            chart.id, empty
-        )
+        return Markup(
+            '<figure class="plot none" id="chart-{}"><p class="empty">{}</p></figure>'
+        ).format(chart.id, empty)
     return Markup(
-        '<figure class="plot" id="chart-{}"><div class="chart" data-kind="{}" data-start="{}"'
-        ' data-step="{}" data-steps="{}">{}<div class="hover" data-drawn></div></div>'
+        '<figure class="plot" id="chart-{}"><div class="chart" data-kind="{}" data-unit="{}"'
+        ' data-start="{}" data-step="{}" data-steps="{}">{}<div class="hover" data-drawn></div></div>'
         '<figcaption class="legend">{}</figcaption>{}</figure>'
     ).format(
-        chart.id, chart.kind, chart.start_ns // 1_000_000, chart.step_ns // 1_000_000,
+        chart.id, chart.kind, chart.unit, chart.start_ns // 1_000_000,
+        chart.step_ns // 1_000_000,
         chart.number_of_steps, svg(chart, height=height), _legend(chart), _table(chart),
     )  # fmt: skip
 
@@ -170,7 +171,9 @@ def svg(chart: Chart, *, height: int = 220) -> Markup:
     parts = [*_gridlines(ticks, height), *_time_axis(chart, height)]
     if chart.undecided is not None:
         parts += _hatching(chart, chart.undecided, top, height)
-    layers = _bars(chart, top) if chart.kind == "bars" else _lines(chart, top)
+    layers = [*(_bars(chart, top) if chart.kind == "bars" else _lines(chart, top))]
+    if chart.undecided is not None:
+        layers += _bounds(chart.undecided, top)
     parts.append(
         Markup('<svg class="layers" width="100%" height="{}" viewBox="0 0 {} 100"'
                ' preserveAspectRatio="none">{}</svg>').format(
@@ -188,7 +191,7 @@ def sentence(chart: Chart) -> str:
     if len(chart.series) > MOST_IN_SENTENCE:
         number = len(chart.series) - MOST_IN_SENTENCE
         described.append(f"and {number} other series")
-    if chart.undecided is not None and any(value is not None for value in chart.undecided.highest):
+    if chart.undecided is not None:
         described.append(f"{chart.undecided.name}: hatched")
     return f"{chart.title}, {start} to {end} UTC: {'; '.join(described)}."
 
@@ -298,16 +301,26 @@ def _hatching(chart: Chart, undecided: Undecided, top: float, height: int) -> It
         '<defs><pattern id="{}" width="6" height="6" patternUnits="userSpaceOnUse"'
         ' patternTransform="rotate(45)"><path class="hatch" d="M0 0v6"/></pattern></defs>'
     ).format(name)
-    for step, (lowest, highest) in enumerate(zip(undecided.lowest, undecided.highest, strict=True)):
-        if lowest is not None and highest is not None:
-            width = 100 / chart.number_of_steps
-            upper, lower = (height * (1 - value / top) for value in (highest, lowest))
+    width = 100 / chart.number_of_steps
+    for step, bounds in enumerate(zip(undecided.lowest, undecided.highest, strict=True)):
+        lower, upper = (None if each is None else height * (1 - each / top) for each in bounds)
+        if lower is not None and upper is not None:
             yield Markup(
-                '<rect class="undecided" fill="url(#{})" x="{}%" y="{}" width="{}%" height="{}"/>'
+                '<rect fill="url(#{})" x="{}%" y="{}" width="{}%" height="{}"/>'
             ).format(
-                name, _number(step * width), _number(upper), _number(width),
-                _number(max(lower - upper, 2)),
+                name, _number(step * width), _number(upper), _number(width), _number(lower - upper)
             )  # fmt: skip
+
+
+def _bounds(undecided: Undecided, top: float) -> Iterable[Markup]:
+    """Draw the edges of the undecided range: thin lines, one level for each step."""
+    for values in (undecided.lowest, undecided.highest):
+        for points in _runs(values):
+            steps = "".join(f"V{_height(value, top)}H{end}" for end, value in points)
+            first, value = points[0]
+            yield Markup('<path class="bound" d="M{} {}{}"/>').format(
+                first - 1, _height(value, top), steps
+            )
 
 
 def _runs(values: Values) -> Iterable[list[tuple[int, float]]]:
@@ -345,7 +358,7 @@ def _legend(chart: Chart) -> Markup:
             series.colour, series.name)
         for series in chart.series
     ]  # fmt: skip
-    if chart.undecided is not None and any(value is not None for value in chart.undecided.highest):
+    if chart.undecided is not None:
         items.append(
             Markup('<span><i class="dot hatched"></i>{}</span>').format(chart.undecided.name)
         )
