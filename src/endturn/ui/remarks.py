@@ -80,8 +80,11 @@ def _suspected(value: float, _: Numbers) -> str:
 
 def _unknown(value: float, _: Numbers) -> str:
     responses = plural(round(value), "response")
-    has = "has" if value == 1 else "have"
-    return f"{responses} {has} a stop reason that no table has, so nobody knows if it is complete."
+    has, they_are = ("has", "it is") if value == 1 else ("have", "they are")
+    return (
+        f"{responses} {has} a stop reason that no table has, so nobody knows if {they_are} "
+        "complete."
+    )
 
 
 def _blocked(value: float, numbers: Numbers) -> str:
