@@ -78,7 +78,7 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
 
     board.with_row(dashboard.Row("Models").id(40))
     board.with_panel(models().span(24).height(8))
-    board.with_panel(limits_table().span(24).height(8))
+    board.with_panel(limits_table().span(24).height(9))
     return board
 
 
@@ -115,9 +115,9 @@ def unfinished_share_trend() -> timeseries.Panel:
 
 def truncation_rate() -> stat.Panel:
     """Show the share of responses that were truncated."""
-    return panels.verdict_stat(12, TRUNCATION, title="Truncated", events="responses").with_target(
-        panels.latest(QUERIES.verdict(TRUNCATION, at_least=ENOUGH_EVENTS))
-    )
+    return panels.verdict_stat(
+        12, TRUNCATION, title="Truncated", events="responses", short="calls"
+    ).with_target(panels.latest(QUERIES.verdict(TRUNCATION, at_least=ENOUGH_EVENTS)))
 
 
 def unfinished_turns() -> stat.Panel:
