@@ -164,6 +164,20 @@ def or_zero(events: str, traffic: str) -> str:
     return f"{events} or {traffic} * 0"
 
 
+def bad_or_enough(expression: str, *, part: str, total: str, at_least: int) -> str:
+    """Return a single value if something bad happened, or if enough happened at all.
+
+    Without this, a zero of no or few events would look like a verdict.
+
+    Args:
+        expression: The value.
+        part: The number of bad events.
+        total: The number of all events.
+        at_least: How many of them are enough.
+    """
+    return f"({expression})\nand on () ({total} >= {at_least} or {part} > 0)"
+
+
 def divide(part: str, total: str) -> str:
     """Return part / total: zero without a part, no series (never NaN) without traffic."""
     return f"({or_zero(part, total)})\n/ ({total} > 0)"
@@ -294,6 +308,15 @@ class Queries:
         return divide(
             self.events(indicator.count, by=by, over=over),
             self.events(denominator(indicator), by=by, over=over),
+        )
+
+    def verdict(self, indicator: Indicator, *, at_least: int) -> str:
+        """Return an indicator's share; a zero only if it is of enough events."""
+        return bad_or_enough(
+            self.ratio(indicator),
+            part=self.events(indicator.count),
+            total=self.events(denominator(indicator)),
+            at_least=at_least,
         )
 
     def increase(self, count: Count, *, by: Labels = ALL, over: str, offset: str = "") -> str:
