@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from endturn.telemetry import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator, schema
+from endturn.telemetry import INDICATORS, Indicator, schema
 from endturn.ui.bounds import finite
-from endturn.ui.numbers import BY_MODEL, STEP, Numbers, quantile, step_of
+from endturn.ui.charts import Chart, Series
+from endturn.ui.formatting import count, share
+from endturn.ui.numbers import BY_MODEL, STEP, Label, Numbers, quantile, step_of
 from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
-from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
+from endturn.ui.trend import trend
+from endturn.ui.views import COLOURS, View, colour, words
 
-LIVELY_S: Final = 60
-"""The headline's trend looks back on so much at least."""
 PANELS: Final[dict[str, Any]] = data("panels.yaml")
 MOST_SERIES: Final = 24
 """How many words a chart tells apart; the others are one."""
@@ -40,13 +42,14 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         "values": values,
         "stats": [_stat(values, **each) for each in PANELS["stats"]],
         "remarks": [_stat(values, name) for name in PANELS["remarks"] if values[name]],
-        "bars": PANELS["bars"],
+        "bars": BARS,
+        "durations_title": DURATIONS_TITLE,
         "indicators": INDICATORS,
         "level": level,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
         "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
         "table": models(asked) if asked.measured else table,
-        "charts": [_trend(asked), *(_bars(asked, each) for each in PANELS["bars"]), _waits(asked)],
+        "charts": charts(view, store, asked),
     }
 
 
@@ -93,74 +96,128 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
 # --- Charts ---------------------------------------------------------------------------------------
 
 
-def _chart(
-    id_: str, kind: str, unit: str, asked: Numbers, series: list[Any], every: int = 1
-) -> dict[str, Any]:
-    """A chart with the end of each step, in seconds; `every` so many steps are one."""
-    start, step_ns = asked.scope.start_ns, asked.step_ns * every
-    x = [(start + (n + 1) * step_ns) / NS for n in range(math.ceil(asked.number_of_steps / every))]
-    for each in series:
-        each["y"] = finite(each["y"])
-    return {"id": id_, "kind": kind, "unit": unit, "x": x, "step": step_ns / NS, "series": series}
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """Stacked bars over time.
+
+    Attributes:
+        id: of the chart.
+        title: its heading.
+        of: the name of an indicator that is counted.
+        by: the label of a metric whose values are the layers.
+    """
+
+    id: str
+    title: str
+    of: str
+    by: Label
 
 
-def _bars(asked: Numbers, bars: dict[str, str]) -> dict[str, Any]:
-    found = asked.steps(INDICATORS[bars["of"]].count, (bars["by"],))
+@dataclass(frozen=True, slots=True)
+class DurationLine:
+    """A quantile of the duration of turns.
+
+    Attributes:
+        continued: of the turns that were continued, or of the others.
+        quantile: from 0 to 1.
+    """
+
+    continued: bool
+    quantile: float
+
+
+BARS: Final = (
+    BarChart("reasons", "Responses by stop reason", "responses", schema.REASON.label),
+    BarChart("endings", "Unfinished turns by outcome", "unfinished", schema.OUTCOME.label),
+    BarChart("strategies", "Continuations by strategy", "continuations", schema.STRATEGY.label),
+    BarChart(
+        "tokens", "Tokens spent on continuing", "continuation_tokens", schema.TOKEN_TYPE.label
+    ),
+)
+DURATIONS_TITLE: Final = "Turn duration, continued and plain"
+DURATION_LINES: Final = (
+    DurationLine(continued=True, quantile=0.5),
+    DurationLine(continued=True, quantile=0.95),
+    DurationLine(continued=False, quantile=0.5),
+    DurationLine(continued=False, quantile=0.95),
+)
+DURATION_STEPS: Final = 4
+"""How many steps of the range are one of the durations': a quantile of one turn says little."""
+
+
+def charts(view: View, store: Store, numbers: Numbers) -> dict[str, Chart]:
+    """Return the charts of the overview by their ids."""
+    bars = [_bars(numbers, bar_chart) for bar_chart in BARS]
+    return {chart.id: chart for chart in (trend(view, store, numbers), *bars, _durations(numbers))}
+
+
+def _bars(numbers: Numbers, bar_chart: BarChart) -> Chart:
+    steps = numbers.steps(INDICATORS[bar_chart.of].count, (bar_chart.by,))
     order = [*COLOURS]
 
     def rank(name: str) -> int:
         return order.index(name) if name in order else len(order)
 
-    names = sorted((name for (name,) in found), key=rank)
+    names = sorted((name for (name,) in steps), key=rank)
     rest: list[float] = []
     if len(names) > MOST_SERIES:  # anybody may send any word
-        names.sort(key=lambda name: -sum(found[name,]))
+        names.sort(key=lambda name: -sum(steps[name,]))
         rest = [
             sum(values)
-            for values in zip(*(found[name,] for name in names[MOST_SERIES:]), strict=True)
+            for values in zip(*(steps[name,] for name in names[MOST_SERIES:]), strict=True)
         ]
         names = sorted(names[:MOST_SERIES], key=rank)
-    series = [{"name": words(name), "colour": colour(name), "y": found[name,]} for name in names]
+    series = [
+        Series(name=words(name), colour=colour(name), values=finite(steps[name,])) for name in names
+    ]
     if rest:
-        series.append({"name": "others", "colour": "unknown", "y": rest})
-    return _chart(bars["id"], "bars", "count", asked, series)
-
-
-def _trend(asked: Numbers) -> dict[str, Any]:
-    """The headline over time.
-
-    At each step of the last tenth of the range, so that single turns make no spikes.
-    """
-    length = max(1, asked.number_of_steps // 10, math.ceil(LIVELY_S * NS / asked.step_ns))
-    empty = [0.0] * asked.number_of_steps
-    counts = (UNFINISHED_TURNS, TRUNCATED_TURNS)
-    part, whole = (asked.steps(count, ()).get((), empty) for count in counts)
-    recent = [slice(max(0, n + 1 - length), n + 1) for n in range(asked.number_of_steps)]
-    y = [sum(part[steps]) / sum(whole[steps]) if any(whole[steps]) else None for steps in recent]
-    return _chart(
-        "trend",
-        "line",
-        "share",
-        asked,
-        [{"name": "not continued", "colour": "lost", "y": y, "fill": True}],
+        series.append(Series(name="others", colour="unknown", values=finite(rest)))
+    return Chart(
+        id=bar_chart.id,
+        title=bar_chart.title,
+        kind="bars",
+        unit="count",
+        start_ns=numbers.scope.start_ns,
+        step_ns=numbers.step_ns,
+        series=tuple(series),
     )
 
 
-def _waits(asked: Numbers) -> dict[str, Any]:
-    """Durations over time, in steps four times as long: a quantile of one turn says little."""
-    found = asked.buckets(schema.TURN_DURATION, (schema.CONTINUED.label, f"{STEP} // 4"))
-    steps = range(math.ceil(asked.number_of_steps / 4)) if found else ()
-    series = [
-        {
-            "name": f"{'continued' if continued == 'true' else 'plain'}, "
-                    f"p{q * 100:.0f}", "colour": hue,
-            "y": [quantile(q, found[continued, n]) if (continued,
-                                                       n) in found else None for n in steps],
-            "dash": q < 0.9, "points": True,
-        }
-        for continued, q, hue in PANELS["waits"]
-    ]  # fmt: skip
-    return _chart("waits", "line", "seconds", asked, series if found else [], every=4)
+def _durations(numbers: Numbers) -> Chart:
+    """Return the chart of the durations of turns, empty if none ended."""
+    buckets = numbers.buckets(
+        schema.TURN_DURATION, (schema.CONTINUED.label, f"{STEP} // {DURATION_STEPS}")
+    )
+    steps = range(math.ceil(numbers.number_of_steps / DURATION_STEPS))
+
+    def values(line: DurationLine) -> list[float | None]:
+        continued = str(line.continued).lower()
+        return finite(
+            quantile(line.quantile, buckets[continued, step])
+            if (continued, step) in buckets
+            else None
+            for step in steps
+        )
+
+    lines = (
+        Series(
+            name=f"{'continued' if line.continued else 'plain'}, p{line.quantile * 100:.0f}",
+            colour="cut" if line.continued else "tool",
+            values=values(line),
+            dashed=line.quantile < 0.9,
+            marked=True,
+        )
+        for line in DURATION_LINES
+    )
+    return Chart(
+        id="waits",
+        title=DURATIONS_TITLE,
+        kind="line",
+        unit="seconds",
+        start_ns=numbers.scope.start_ns,
+        step_ns=numbers.step_ns * DURATION_STEPS,
+        series=tuple(lines) if buckets else (),
+    )
 
 
 def _histogram(asked: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from endturn.calls import ANEW, TurnOutcome
 from endturn.telemetry import schema
+from endturn.ui.axes import duration_step
 from endturn.ui.bounds import parsed, shortened
+from endturn.ui.formatting import plural
 from endturn.ui.rows import MODEL_CALLS, Row, data
 from endturn.ui.store import AGED, Store
-from endturn.ui.views import View, excerpt, plural
+from endturn.ui.views import View, excerpt
 from endturn.vocabulary import StopReason
 
 A_PAGE: Final = 50
@@ -29,6 +31,8 @@ AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
 OUTCOMES: Final = frozenset(outcome.value for outcome in TurnOutcome)
 TOOL, REPAIRED = "execute_tool", schema.TOOL_PAYLOAD_REPAIR.name
+MOST_TICKS: Final = 6
+"""How many marks the time axis of a turn has at most, beside that of its beginning."""
 
 
 def listed(view: View, store: Store) -> dict[str, Any]:
@@ -244,12 +248,7 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
 def _ticks(turn: Row) -> list[tuple[float, float]]:
     """Marks of the time axis: where, in percent, and after how many seconds."""
     seconds = max((turn["end_ns"] - turn["start_ns"]) / 1e9, 1e-6)
-    every = min(
-        unit * 10.0**power
-        for power in range(-7, 10)
-        for unit in (1, 2, 5)
-        if unit * 10.0**power * 5 >= seconds
-    )
+    every = duration_step(seconds / MOST_TICKS)
     return [(n * every / seconds * 100, n * every) for n in range(int(seconds / every) + 1)]
 
 

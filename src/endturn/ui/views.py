@@ -1,8 +1,7 @@
-"""What a page's address asks for, and how numbers, times and words are written on it."""
+"""What a page's address asks for, how times and words are written on it, and its templates."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from endturn.ui import charts, formatting
 from endturn.ui.bounds import WORD, shortened
 from endturn.ui.numbers import OF_WHOM, Scope, step_of
 from endturn.ui.rows import data
@@ -117,35 +117,6 @@ def _whole(text: str | None) -> int | None:
 # --- How things are written -----------------------------------------------------------------------
 
 
-def count(value: float | None) -> str:
-    """A count: whole, in groups of three; long ones shortened."""
-    if value is None:
-        return "–"
-    return f"{value / 1e6:.3g} M" if abs(value) >= 1e6 else f"{value:,.0f}".replace(",", "\u202f")
-
-
-def plural(number: int, noun: str) -> str:
-    """A count of things."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
-
-
-def share(value: float | None) -> str:
-    """A share, in percent."""
-    if value is None or math.isnan(value):
-        return "–"
-    percent = value * 100
-    return f"{percent:.0f}%" if percent in (0, 100) or percent >= 99.95 else f"{percent:.1f}%"
-
-
-def seconds(value: float | None) -> str:
-    """A duration, with the unit that fits."""
-    if value is None or math.isnan(value):
-        return "–"
-    if value >= 120:
-        return f"{int(value // 60)} min {int(value % 60)} s"
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.3g} s"
-
-
 def clock(ns: int) -> str:
     """A moment, as ISO 8601 in UTC; the page's script writes it in the reader's zone."""
     return datetime.fromtimestamp(ns / NS, UTC).isoformat(timespec="milliseconds")
@@ -176,14 +147,23 @@ def colour(name: str | None) -> str:
 
 
 def templates(*, escape: bool = True) -> Environment:
-    """The package's templates, with the functions above as filters."""
-    filters: tuple[Callable[..., Any], ...] = (
-        count, plural, share, seconds, clock, words, colour, prose, excerpt,
-    )  # fmt: skip
+    """The package's templates, with their filters."""
+    filters: dict[str, Callable[..., Any]] = {
+        "count": formatting.count,
+        "plural": formatting.plural,
+        "share": formatting.share,
+        "seconds": formatting.duration,
+        "clock": clock,
+        "words": words,
+        "colour": colour,
+        "prose": prose,
+        "excerpt": excerpt,
+        "figure": charts.figure,
+    }
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
     environment.loader = PackageLoader(__package__)
     environment.autoescape = escape  # Markdown has an escape of its own
-    environment.filters |= {each.__name__: each for each in filters}
+    environment.filters |= filters
     return environment

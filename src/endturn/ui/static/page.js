@@ -1,145 +1,123 @@
 "use strict";
-// Draws the charts from the numbers that the server wrote into the page, keeps the page current, and makes choosing
-// quick. Without it the pages, their tables and the timeline of a turn are complete.
+// Keeps the page current, shows the values under the pointer, writes times in the reader's zone, and makes choosing
+// quick. Without it the pages, their charts and tables are complete. Numbers and durations are as the server wrote them.
 
 const root = document.documentElement;
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
-const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
-const resolved = (name) => {
-  // A canvas knows no light-dark(): let the browser compute it.
-  const probe = document.createElement("i");
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const value = getComputedStyle(probe).color;
-  probe.remove();
-  return value;
-};
 
-// --- Numbers and times, as the server writes them
+// --- Times, in the reader's zone
 
-const units = {
-  count: (v) => (v >= 1e6 ? `${+(v / 1e6).toPrecision(3)} M` : String(Math.round(v)).replace(/\B(?=(\d{3})+$)/g, "\u202f")),
-  share: (v) => `${v === 0 || v === 1 ? v * 100 : (v * 100).toFixed(1)}%`,
-  seconds: (v) => (v === 0 ? "0" : v >= 120 ? `${Math.floor(v / 60)} min` : v >= 1 ? `${+v.toPrecision(3)} s` : `${Math.round(v * 1000)} ms`),
+const labels = {
+  second: { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
+  minute: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
+  day: { month: "short", day: "numeric" },
+  month: { year: "numeric", month: "short" },
 };
-const sameDay = (date) => date.toDateString() === new Date().toDateString();
-const clock = (date) => date.toLocaleTimeString([], { hourCycle: "h23" }) + (sameDay(date) ? "" : `, ${date.toLocaleDateString()}`);
+const write = Object.fromEntries(Object.entries(labels).map(([name, format]) => [name, new Intl.DateTimeFormat([], format)]));
+const today = () => new Date().toDateString();
+const clock = (date, day = today()) => write.second.format(date) + (date.toDateString() === day ? "" : `, ${date.toLocaleDateString()}`);
+function label(date, precision) {
+  // The server's days begin in UTC: where the reader's begin at another hour, it is said.
+  const hour = precision === "day" && (date.getHours() || date.getMinutes()) ? `, ${write.minute.format(date)}` : "";
+  return write[precision].format(date) + hour;
+}
 function writeTimes(from = document) {
+  root.dataset.zone = "local";
+  const day = today();
   for (const time of $$("time[datetime]", from)) {
     const date = new Date(time.dateTime);
-    time.textContent = clock(date);
+    time.textContent = clock(date, day);
     time.title = date.toString();
   }
+  for (const each of $$("[data-at]", from)) each.textContent = label(new Date(+each.dataset.at), each.dataset.precision);
 }
 
-// --- Charts
+// --- Charts: the values under the pointer, as the table of the chart has them, and a time range that is dragged
 
-const charts = new Map();
-
-function stacked(series) {
-  let sum = null;
-  return series.map(({ y }) => (sum = y.map((value, n) => value + (sum ? sum[n] : 0))));
+const element = (name, className, ...children) => {
+  const made = Object.assign(document.createElement(name), { className });
+  made.append(...children);
+  return made;
+};
+const whole = ({ dataset }) => dataset.step * dataset.steps;
+const partAt = (chart, time) => (time - chart.dataset.start) / whole(chart);
+function timeAt(chart, x) {
+  const { left, width } = $(".hover", chart).getBoundingClientRect();
+  return +chart.dataset.start + Math.max(0, Math.min(1, (x - left) / width)) * whole(chart);
+}
+function stepAt({ dataset: { kind, start, step, steps } }, time) {
+  const at = (time - start) / step;
+  return Math.max(0, Math.min(steps - 1, kind === "bars" ? Math.floor(at) : Math.round(at) - 1));
 }
 
-const isAlone = ({ y }) => y.some((value, n) => value !== null && (y[n - 1] ?? null) === null && (y[n + 1] ?? null) === null);
-// What a chart's plot is made for; while that stays the same only its data is set anew.
-const likeness = ({ kind, unit, series }) => JSON.stringify([kind, unit, series.map((each) => [each.name, each.colour, isAlone(each)])]);
-const columns = (chart) => [chart.x, ...(chart.kind === "bars" ? stacked(chart.series).reverse() : chart.series.map(({ y }) => y))];
-
-function timeLabels(times) {
-  const span = times.at(-1) - times[0];
-  const format = span > 2 * 86400 ? { weekday: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(span < 600 && { second: "2-digit" }) };
-  const labels = times.map((at) => new Date(at * 1000).toLocaleString([], format));
-  return labels.map((label, n) => (label === labels[n - 1] ? "" : label));
-}
-
-function options(known) {
-  const { chart, box } = known;
-  const bars = chart.kind === "bars";
-  const grid = { stroke: resolved("line"), width: 1 };
-  const axis = { stroke: resolved("dim"), grid, ticks: { show: false }, font: `11px ${colour("sans")}`, gap: 6 };
-  const values = units[chart.unit];
-  const lines = chart.series.map((each) => {
-    const line = { label: each.name, stroke: resolved(each.colour), width: bars ? 0 : 1.75, spanGaps: false, points: { show: !!each.points || isAlone(each), size: 5 } };
-    if (each.dash) line.dash = [4, 3];
-    if (each.fill) line.fill = resolved(each.colour).replace("rgb(", "rgba(").replace(")", ", 0.1)");
-    if (bars) Object.assign(line, { fill: resolved(each.colour), paths: uPlot.paths.bars({ size: [0.82, 60, 1], align: -1 }), points: { show: false } });
-    return line;
+function readout(chart, step) {
+  const figure = chart.closest("figure"), box = element("div", "readout");
+  const end = new Date(+chart.dataset.start + (step + 1) * chart.dataset.step);
+  box.append(element("b", "", clock(end)));
+  const cells = $$(`tr[data-step="${step}"] td`, figure), marks = $$(".legend i", figure);
+  $$("thead .n", figure).forEach((name, n) => {
+    const value = cells[n]?.textContent;
+    if (value && value !== "–" && (value !== "0" || chart.dataset.kind === "line"))
+      box.append(element("span", "", marks[n].cloneNode(), name.textContent, element("b", "", value)));
   });
-  const highest = (_, low, high) => [0, chart.unit === "share" ? Math.min(1, Math.max(0.1, high * 1.15)) : Math.max(high * 1.1, chart.unit === "count" ? 4 : 0.01)];
-  return {
-    width: box.clientWidth,
-    height: +box.dataset.height,
-    legend: { show: false },
-    padding: [8, 32, 0, 0],
-    scales: { x: { time: true, range: () => [known.chart.x[0] - known.chart.step, known.chart.x.at(-1)] }, y: { range: highest } },
-    axes: [
-      { ...axis, space: 84, size: 26, grid: { show: false }, values: (_, times) => (times.length ? timeLabels(times) : []) },
-      { ...axis, size: chart.unit === "seconds" ? 56 : 46, space: 34, values: (_, marks) => marks.map((mark) => (chart.unit === "count" && mark % 1 ? "" : values(mark))) },
-    ],
-    series: [{}, ...(bars ? lines.reverse() : lines)],
-    cursor: { y: false, points: { show: !bars }, drag: { x: true, y: false, setScale: false }, sync: { key: "time" } },
-    hooks: { setCursor: [(plot) => legend(known, plot.cursor.idx)], setSelect: [(plot) => choose(plot)] },
-  };
+  return box;
 }
 
-function choose(plot) {
-  const { left, width } = plot.select;
-  if (width < 8) return;
+let pointed = null; // the chart and the time that are pointed at, and from when on a range is dragged
+function point() {
+  for (const chart of $$(".chart")) {
+    const layer = $(".hover", chart);
+    layer.replaceChildren();
+    if (!pointed) continue;
+    const step = stepAt(chart, pointed.time), part = (step + (chart.dataset.kind === "bars" ? 0.5 : 1)) / chart.dataset.steps;
+    if (partAt(chart, pointed.time) > 1 || partAt(chart, pointed.time) < 0) continue;
+    const cross = element("i", "cross");
+    cross.style.left = `${part * 100}%`;
+    layer.append(cross);
+    if (chart !== pointed.chart) continue;
+    const box = readout(chart, step);
+    if (part < 0.5) box.style.left = `calc(${part * 100}% + 12px)`;
+    else box.style.right = `calc(${(1 - part) * 100}% + 12px)`;
+    layer.append(box);
+    if (pointed.since === undefined) continue;
+    const [from, to] = [pointed.since, pointed.time].sort((a, b) => a - b).map((time) => partAt(chart, time) * 100);
+    const chosen = element("i", "chosen");
+    chosen.style.left = `${from}%`;
+    chosen.style.width = `${to - from}%`;
+    layer.append(chosen);
+  }
+}
+document.addEventListener("pointermove", ({ target, clientX }) => {
+  const chart = pointed?.since === undefined ? target.closest?.(".chart") : pointed.chart;
+  if (!chart && !pointed) return;
+  pointed = chart ? { ...pointed, chart, time: timeAt(chart, clientX) } : null;
+  point();
+});
+document.documentElement.addEventListener("pointerleave", () => {
+  pointed = null;
+  point();
+});
+document.addEventListener("pointerdown", (event) => {
+  const layer = event.target.closest(".hover");
+  if (!layer || event.button || event.pointerType === "touch") return;
+  event.preventDefault();
+  const chart = layer.closest(".chart"), time = timeAt(chart, event.clientX);
+  pointed = { chart, time, since: time, from: event.clientX };
+});
+document.addEventListener("pointerup", ({ clientX }) => {
+  if (pointed?.since === undefined) return;
+  const { chart, since, from } = pointed;
+  const range = [since, timeAt(chart, clientX)].map(Math.round).sort((a, b) => a - b);
+  pointed = { chart, time: range[1] };
+  point();
+  if (Math.abs(clientX - from) < 8) return;
   const address = new URL(location.href);
   address.searchParams.delete("range");
-  address.searchParams.set("from", Math.round(plot.posToVal(left, "x") * 1000));
-  address.searchParams.set("to", Math.round(plot.posToVal(left + width, "x") * 1000));
+  address.searchParams.set("from", range[0]);
+  address.searchParams.set("to", range[1]);
   location.assign(address);
-}
-
-function legend({ box, chart }, index) {
-  const items = chart.series.map((each) => {
-    const value = index == null ? null : each.y[index];
-    const item = document.createElement("span");
-    const dot = Object.assign(document.createElement("i"), { className: `dot f-${each.colour}${each.dash ? " dash" : ""}` });
-    item.append(dot, each.name);
-    if (value != null) item.append(Object.assign(document.createElement("b"), { textContent: units[chart.unit](value) }));
-    return item;
-  });
-  if (index != null) items.unshift(Object.assign(document.createElement("span"), { textContent: clock(new Date(chart.x[index] * 1000)) }));
-  $(".legend", box.parentNode).replaceChildren(...(chart.id === "trend" && index == null ? [] : items));
-}
-
-function draw(anew) {
-  const source = $("#charts");
-  const shown = new Map((source ? JSON.parse(source.textContent) : []).map((chart) => [chart.id, chart]));
-  for (const [id, { plot, box, like }] of charts) {
-    const lasts = shown.has(id) && box.isConnected && like === likeness(shown.get(id));
-    if (lasts && !anew) continue;
-    plot.destroy();
-    charts.delete(id);
-  }
-  for (const [id, chart] of shown) {
-    const box = $(`#chart-${id}`);
-    const known = charts.get(id) || { box, like: likeness(chart) };
-    known.chart = chart;
-    box.style.height = `${box.dataset.height}px`;
-    box.classList.toggle("none", !chart.series.length);
-    if (!chart.series.length) {
-      box.textContent = box.parentNode.dataset.empty;
-    } else if (known.plot) {
-      known.plot.setData(columns(chart));
-    } else {
-      box.textContent = "";
-      known.plot = new uPlot(options(known), columns(chart), box);
-      known.plot.root.setAttribute("role", "img");
-      known.plot.root.setAttribute("aria-label", `Chart: ${chart.series.map((each) => each.name).join()}`);
-      charts.set(id, known);
-    }
-    legend(known, known.plot?.cursor.idx);
-  }
-}
-
-new ResizeObserver(() => {
-  for (const { plot, box } of charts.values()) if (plot.width !== box.clientWidth) plot.setSize({ width: box.clientWidth, height: +box.dataset.height });
-}).observe(document.body);
+});
 
 // --- Live: what the server would write now, made of what is there, so that focus, scroll, selection and whatever is
 // open stay. What the script itself draws into (data-drawn) is the script's.
@@ -191,7 +169,7 @@ function show(fresh) {
   document.title = fresh.title;
   become($("#page"), fresh.getElementById("page"));
   writeTimes();
-  draw();
+  point();
   if (document.activeElement !== focused && focused.isConnected) focused.focus({ preventScroll: true });
 }
 
@@ -264,10 +242,7 @@ theme.addEventListener("click", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
   localStorage.setItem("theme", root.dataset.theme);
-  draw(true);
 });
-for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", () => draw(true));
 
 if ($("#apply")) $("#apply").hidden = true;
 writeTimes();
-draw();

@@ -1,0 +1,100 @@
+"""Counts, shares and durations as people read them: on pages, charts, reports.
+
+Scripts have no formatter of their own; they show what the server wrote. A formatted count or
+duration differs from its value by 0.5 % at most.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+ABSENT: Final = "–"
+"""Stands for a value that does not exist."""
+THIN_SPACE: Final = "\u202f"
+"""Separates groups of three digits."""
+_LARGE: Final = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
+"""Units of counts, as Grafana's `short` has them: Mil, Bil, Tri."""
+_HUGE: Final = 1e18
+_SMALL: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+"""Units of durations below a minute, in seconds."""
+_LONG: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+"""Units of longer durations, in seconds."""
+_RESOLUTIONS: Final = ((100 * 86_400, 86_400), (100 * 3_600, 3_600), (86_400, 600), (7_200, 60),
+                       (3_600, 10), (0, 1))  # fmt: skip
+"""What a duration is rounded to from a length on, both in seconds: half of it is 0.5 % at most."""
+_ENDLESS: Final = 1e6 * 86_400
+"""A duration from which on days are written as a power of ten."""
+
+
+def count(value: float | None) -> str:
+    """Format a count: `53`, `12 345` in groups of three digits, `1.39 M` from a million on."""
+    if value is None or math.isnan(value):
+        return ABSENT
+    if value < 0:
+        return f"−{count(-value)}"
+    if value < 100 and (rough := _rounded(value)) != int(rough):
+        return f"{rough:.12f}".rstrip("0") if rough >= 1e-6 else f"{rough:.3g}"
+    if value < 1e6 and (whole := round(value)) < 1_000_000:
+        return f"{whole:,}".replace(",", THIN_SPACE)
+    value = _rounded(value)
+    if value >= _HUGE:
+        return f"{value:.3g}"
+    size, unit = next((size, unit) for size, unit in _LARGE if value >= size)
+    mantissa = value / size
+    return f"{mantissa:,.0f} {unit}".replace(",", THIN_SPACE) if mantissa >= 1000 else (
+        f"{mantissa:.3g} {unit}"
+    )  # fmt: skip
+
+
+def plural(number: float, noun: str) -> str:
+    """Format a count with its noun: `1 turn`, `2 turns`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def share(value: float | None) -> str:
+    """Format a share in percent, with one decimal: `46.2%`, `0%`, `100%`."""
+    if value is None or math.isnan(value):
+        return ABSENT
+    percent = value * 100
+    return f"{percent:.0f}%" if percent in (0, 100) or percent >= 99.95 else f"{percent:.1f}%"
+
+
+def duration(seconds: float | None) -> str:
+    """Format a duration: `340 ms`, `2.5 s`, `2 min 30 s`, `1 h 5 min`, `3 d 4 h`.
+
+    Args:
+        seconds: the duration. None and NaN are a dash.
+    """
+    if seconds is None or math.isnan(seconds):
+        return ABSENT
+    if seconds < 0:
+        return f"−{duration(-seconds)}"
+    if seconds >= _ENDLESS:
+        return f"{seconds / 86_400:.3g} d"
+    if seconds < 100:
+        seconds = _rounded(seconds)
+        if seconds < 60:
+            return _short(seconds)
+        minutes, rest = divmod(seconds, 60)
+        return f"{minutes:.0f} min" + (f" {rest:.3g} s" if round(rest, 1) else "")
+    resolution = next(step for least, step in _RESOLUTIONS if seconds >= least)
+    left = round(seconds / resolution) * resolution
+    parts = []
+    for size, unit in _LONG:
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number:,} {unit}".replace(",", THIN_SPACE))
+    return " ".join(parts)
+
+
+def _short(seconds: float) -> str:
+    if seconds == 0:
+        return "0 s"
+    size, unit = next((each for each in _SMALL if seconds >= each[0]), _SMALL[-1])
+    return f"{_rounded(seconds / size):g} {unit}"
+
+
+def _rounded(value: float) -> float:
+    """Round to three significant digits."""
+    return float(f"{value:.3g}")
