@@ -17,6 +17,7 @@ import pytest
 from endturn._version import __version__
 from endturn.cli import _main
 from endturn.telemetry import INDICATORS, schema
+from endturn.ui.charts import Chart
 from endturn.ui.report_figures import Figures
 from endturn.ui.store import Store
 from tests.support.otlp import pairs
@@ -189,6 +190,7 @@ def test_the_verdict_is_a_sentence(values: dict[str, float], verdict: str) -> No
     figures = Figures(
         inputs=(), period=None, measured=True, values=dict.fromkeys(INDICATORS) | values, reasons={}, models=(),
         unfinished=(), unfinished_total=0, endings=(), waiting=0, limits=(),
+        trend=Chart(id="trend", title="", kind="line", unit="share", start_ns=0, step_ns=1, series=()),
     )  # fmt: skip
     assert figures.verdict == verdict
 
@@ -254,6 +256,16 @@ def test_stop_reasons_are_one_bar(tmp_path: Path, report: Report) -> None:
     assert rectangles == [("good", "0", "62.5"), ("cut", "62.5", "25.0"), ("tool", "87.5", "12.5")]
     words = " ".join(re.sub("<[^>]+>", " ", page).split())
     assert "end turn 5 62.5% max tokens 2 25.0% tool call 1 12.5%" in words
+
+
+def test_the_trend_is_drawn_in_the_page(tmp_path: Path, report: Report) -> None:
+    """As SVG, with its values in a table behind it; where nothing was truncated the page says so."""
+    _, page, _ = report(traces(tmp_path / "a.jsonl", cut(at=0), {"at": 300}, cut(at=600)), "--format", "html")
+    (figure,) = re.findall(r'(?s)<figure class="plot" id="chart-trend">.*?</figure>', page)
+    assert re.search(r'<svg [^>]*role="img" aria-label="[^"]*highest 100%', figure)
+    assert "<table" in figure
+    _, page, _ = report(traces(tmp_path / "b.jsonl", {}, {}), "--format", "html")
+    assert "No truncated turn ended in this period." in page
 
 
 def test_without_metrics_the_figures_are_counted_from_spans(tmp_path: Path, report: Report) -> None:

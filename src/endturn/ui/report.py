@@ -18,10 +18,11 @@ from endturn._version import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import INDICATORS, fail_condition
 from endturn.ui import otlp, panels, views
+from endturn.ui.axes import NS
+from endturn.ui.formatting import count
 from endturn.ui.report_figures import ROWS, Figures, Input, figures
 from endturn.ui.rows import Contents, data
 from endturn.ui.store import Store, opened, unreadable
-from endturn.ui.views import NS, count
 
 HEAD: Final = [
     "unfinished_share", "turns", "truncated_turns", "unfinished", "responses", "truncation",
@@ -124,7 +125,6 @@ def written(report: Figures, format_: str) -> str:
         listed_title=_listed_title(report),
         order=ORDER,
         missing=_missing(report),
-        trend="",
         style=style(),
     )
 

@@ -10,10 +10,14 @@ from typing import Any, Final
 from endturn._version import __version__
 from endturn.telemetry import INDICATORS, FailCondition, schema
 from endturn.ui import panels, turns
+from endturn.ui.axes import NS
+from endturn.ui.charts import Chart
+from endturn.ui.formatting import count, plural, share
 from endturn.ui.numbers import Numbers, step_of
 from endturn.ui.rows import MODEL_CALLS, Contents, Row
 from endturn.ui.store import Store
-from endturn.ui.views import NS, View, clock, count, plural, share
+from endturn.ui.trend import trend
+from endturn.ui.views import View, clock
 from endturn.vocabulary import TRUNCATED, StopReason
 
 WORST: Final = 20
@@ -67,6 +71,7 @@ class Figures:
         unfinished_total: how many of them there are.
         endings: for the first of `unfinished`, why it ended and what to change.
         waiting: turns that have not ended.
+        trend: the headline over time.
         limits: a row for each condition of `--fail-on`.
     """
 
@@ -80,6 +85,7 @@ class Figures:
     unfinished_total: int
     endings: Sequence[Mapping[str, str]]
     waiting: int
+    trend: Chart
     limits: Sequence[Mapping[str, Any]]
 
     @property
@@ -107,7 +113,7 @@ class Figures:
         if number["responses"]:
             return (
                 f"{count(number['truncated_responses'])} of "
-                f"{plural(round(number['responses']), 'response')} were truncated; which turns "
+                f"{plural(number['responses'], 'response')} were truncated; which turns "
                 "they belong to is not recorded."
             )
         return "No call to a model is recorded."
@@ -128,7 +134,7 @@ class Figures:
         if truncated == 1 == unfinished:
             return "The one truncated turn ended unfinished."
         if truncated < unfinished:  # only a part of the metrics is here
-            return f"{plural(round(unfinished), 'turn')} ended unfinished."
+            return f"{plural(unfinished, 'turn')} ended unfinished."
         return (
             f"{count(unfinished)} of {count(truncated)} truncated turns ended unfinished "
             f"({share(unfinished / truncated)})."
@@ -208,6 +214,7 @@ def figures(
         unfinished_total=total,
         endings=[] if all_turns else [_ending(view, store, row["turn_id"]) for row in unfinished],
         waiting=waiting,
+        trend=trend(view, store, numbers),
         limits=[_result(condition, values if measured else {}) for condition in conditions],
     )
 
