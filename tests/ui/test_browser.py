@@ -87,7 +87,7 @@ def test_an_empty_page_copies_its_setup_and_fills_by_itself(page: Served, tab: P
     assert f"OTEL_EXPORTER_OTLP_ENDPOINT={page.url}" in tab.evaluate("navigator.clipboard.readText()")
     fill(page)
     expect(tab.get_by_text("25.0%").first).to_be_visible()
-    expect(tab.locator(".uplot").first).to_be_visible()
+    expect(tab.locator("#chart-reasons svg[role=img]")).to_be_visible()
     heading = tab.get_by_role("heading", name="Turn duration, continued and plain")
     before = heading.bounding_box()
     page.store.write(Batch(points=[point(schema.TURNS, 4, instance="two", **TRUNCATED)]))
@@ -172,13 +172,13 @@ def test_a_page_that_was_cut_off_catches_up(browser: Browser) -> None:
 
 
 def test_print_is_light_and_whole(page: Served, tab: Page) -> None:
-    """Whatever the theme: tables are not cut at the edge of a card, and charts are drawn anew, in its colours."""
+    """Whatever the theme: tables are not cut at the edge of a card, and charts have its colours."""
     fill(page)
     tab.emulate_media(color_scheme="dark")
     tab.set_viewport_size({"width": 720, "height": 1000})
     for path in ("/", "/turns", "/turns/t1", "/reasons"):
         tab.goto(f"{page.url}{path}")
-        ink = "document.querySelector('canvas')?.toDataURL()"
+        ink = "getComputedStyle(document.querySelector('.axis') ?? document.body).fill"
         dark = tab.evaluate(ink)
         tab.emulate_media(media="print", color_scheme="dark")
         assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -234,7 +234,7 @@ def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page, wid
     fill(page)
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(f"{page.url}/?range=15m")
-    box = tab.locator("#chart-reasons .u-over").bounding_box()
+    box = tab.locator("#chart-reasons .hover").bounding_box()
     assert box
     tab.mouse.move(box["x"] + 50, box["y"] + 50)
     tab.mouse.down()

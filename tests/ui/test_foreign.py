@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -102,7 +103,7 @@ def send(page: Served, value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def check_pages(page: Served, most: int = 1_000_000) -> dict[str, str]:
-    """Ask for every page, that of every turn included: each is there, of bounded length, and its charts are JSON."""
+    """Ask for every page, that of every turn included: each is there, of bounded length, its charts within their bounds."""
     texts = {}
     links = {link for link in page.ask("/turns?range=all").links() if link.startswith("/turns/")}
     links |= {link for link in page.ask("/turns?range=all&page=1").links() if link.startswith("/turns/")}
@@ -112,8 +113,9 @@ def check_pages(page: Served, most: int = 1_000_000) -> dict[str, str]:
         assert (path, answer.status) == (path, 200), answer.text[:500]
         assert (path, len(answer.content) // most) == (path, 0) or path in FILES
         texts[path] = answer.text
-        for charts in re.findall(r'<script type="application/json" id="charts">(.*?)</script>', answer.text, re.S):
-            json.loads(charts, parse_constant=pytest.fail)
+        for figure in re.findall(r'(?s)<figure class="plot.*?</figure>', answer.text):
+            drawn = re.findall(r' (?:d|x|y|x1|x2|y1|y2|width|height)="([^"]*)"', figure)
+            assert not [text for text in drawn if not re.fullmatch(r"[MLHVhz\d. ]+%?", text)]
     assert page.ask("/export/turns.parquet?range=all").status == 200
     return texts
 
@@ -245,11 +247,13 @@ def test_many_words_leave_a_chart_its_size(page: Served) -> None:
     """The most frequent ones are told apart, the others are one; none is left out of the sum."""
     points = [point(schema.RESPONSES, 1000 + n, endturn_stop_reason=f"reason {n}", instance=str(n)) for n in range(500)]
     page.store.write(Batch(points=points))
-    (charts,) = re.findall(r'id="charts">(.*?)</script>', page.ask("/").text, re.S)
-    (series,) = [chart["series"] for chart in json.loads(charts) if chart["id"] == "reasons"]
-    names = [each["name"] for each in series]
+    (figure,) = re.findall(r'(?s)<figure class="plot" id="chart-reasons">.*?</figure>', page.ask("/").text)
+    table = ElementTree.fromstring(figure).find(".//table")
+    assert table is not None
+    names = ["".join(each.itertext()) for each in table.findall("thead//th")][1:]
     assert (len(names), names[-1], "reason 499" in names, "reason 0" in names) == (25, "others", True, False)
-    assert sum(map(sum, (each["y"] for each in series))) == sum(range(1000, 1500))
+    values = [str(each.text).replace("\u202f", "") for each in table.iter("td")]
+    assert sum(map(int, values)) == sum(range(1000, 1500))
 
 
 def test_every_moment_can_be_shown(page: Served) -> None:

@@ -155,7 +155,8 @@ def figure(
         ).format(chart.id, empty)
     return Markup(
         '<figure class="plot" id="chart-{}"><div class="chart" data-kind="{}" data-unit="{}"'
-        ' data-start="{}" data-step="{}" data-steps="{}">{}<div class="hover" data-drawn></div></div>'
+        ' data-start="{}" data-step="{}" data-steps="{}">{}'
+        '<div class="hover" data-drawn=""></div></div>'
         '<figcaption class="legend">{}</figcaption>{}</figure>'
     ).format(
         chart.id, chart.kind, chart.unit, chart.start_ns // 1_000_000,
@@ -236,7 +237,7 @@ def _highest(chart: Chart) -> float:
 
 def _gridlines(ticks: Sequence[Tick], height: int) -> list[Markup]:
     return [
-        Markup('<line class="gridline" x2="100%" y1="{0}" y2="{0}"/><text class="axis" x="-8"'
+        Markup('<line class="gridline" x2="100%" y1="{0}" y2="{0}"/><text class="axis" dx="-8"'
                ' y="{0}" dy="0.35em" text-anchor="end">{1}</text>').format(
             _number(height * (1 - tick.value / ticks[-1].value)), tick.label)
         for tick in ticks
