@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from endturn.telemetry import schema
-from endturn.ui import alerts, panels, reasons, turns
+from endturn.ui import alerts, limits, panels, reasons, turns
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey
 from endturn.ui.store import DAY_NS, Store
 from endturn.ui.views import View
@@ -150,6 +150,9 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
         "one turn": (turns.shown, {"turn_id": turn}),
         "reasons": (reasons.shown, {"range": "24h"}),
         "alerts": (alerts.shown, {"range": "24h"}),
+        "one runbook": (alerts.runbook, {"alert": "EndturnTurnsUnfinished", "range": "24h"}),
+        "truncated turns by cause": (limits.truncated_turns, {"range": "24h"}),
+        "limits of requests": (limits.requested_limits, {"range": "24h"}),
     }
     queries: dict[str, list[float]] = {}
     read, read_rows, connection = store.read, store.read_rows, store.connection

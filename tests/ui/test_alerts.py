@@ -17,16 +17,16 @@ import pytest
 import yaml
 
 from endturn.generate.alerts import ALERTS
-from endturn.generate.alerts.conditions import Condition, PrometheusOnly, to_promql
+from endturn.generate.alerts.conditions import Condition, PrometheusOnly, ShareAbove, alternatives, to_promql
 from endturn.generate.alerts.model import Alert, Firing, Quiet
 from endturn.generate.recorded_counts import recording_rules
 from endturn.telemetry import schema
-from endturn.ui.alerts import SETTINGS, compare, evaluate
+from endturn.ui.alerts import NUMBERS, PAGES as LINKED_PAGES, SETTINGS, SHARES, compare, evaluate
 from endturn.ui.numbers import Numbers, Scope
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from tests.support import promtool
-from tests.ui.support import SECOND, Answer, Served, point, write
+from tests.ui.support import SECOND, Answer, Served, point, span, write
 
 ON_PAGE = [alert for alert in ALERTS if not isinstance(alert.condition(SETTINGS), PrometheusOnly)]
 MODEL = {schema.PROVIDER.label: "openai", schema.REQUEST_MODEL.label: "gpt-5"}
@@ -78,10 +78,17 @@ def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: Firing | Q
 
 
 def test_the_page_lists_every_alert(page: Served) -> None:
-    """Those that need Prometheus or a Collector too, as such."""
+    """Those that read what the page does not receive too, each with what it would need."""
     answer = page.ask("/alerts")
     assert [alert.name for alert in ALERTS if f'id="{alert.name}"' not in answer.text] == []
-    assert answer.text.count("not here") == len(ALERTS) - len(ON_PAGE)
+    elsewhere = len(ALERTS) - len(ON_PAGE)
+    assert answer.text.count('class="card alert is-elsewhere"') == elsewhere == 10
+    for needs, alerts in (
+        ("the Collectors' own metrics", 8),
+        ("the metrics of OpenTelemetry SDKs about themselves", 1),
+        ("a day of counts that Prometheus recorded", 1),
+    ):
+        assert answer.words.count(f"It needs {needs}, which this page does not receive.") == alerts
 
 
 def test_the_page_needs_nothing_of_the_extra_grafana() -> None:
@@ -94,21 +101,110 @@ def test_the_page_needs_nothing_of_the_extra_grafana() -> None:
     assert done.stdout.strip() == str(len(ALERTS))
 
 
-def test_a_row_says_how_far_it_is_from_its_limit(page: Served) -> None:
-    """A quiet one its value, limit and least number; a true one leads to its turns."""
-    outcome: dict[str, Any] = {schema.OUTCOME.label: "not_continued"}
+OUTCOME: dict[str, Any] = {schema.OUTCOME.label: "not_continued"}
 
-    def come(unfinished: int, instance: str) -> Answer:
-        write(page.store, point(schema.TURNS, 40, instance=instance, **outcome | {schema.TRUNCATED.label: "true"}))
-        write(page.store, point(schema.TRUNCATION_EXITS, unfinished, instance=instance, **outcome))
-        return page.ask("/alerts")
 
-    text = come(4, "one").words
-    assert "10.0% (limit 7.2%) · 4 (at least 10)" in text
-    assert "Unfinished turns of turns 1 h 10.0% above 7.2%" in text
-    assert "No condition is true" in text
-    assert "make up" not in text
-    assert 'href="/turns?range=1h&amp;state=unfinished&amp;service=agent"' in come(8, "two").text
+def turns(page: Served, number: int, unfinished: int, *, instance: str = "one", finished: int = 0) -> Answer:
+    """Have so many turns end, all truncated if `finished` of them were continued; the page of alerts then."""
+    truncated = {schema.TRUNCATED.label: "true"} if finished else {}
+    write(page.store, point(schema.TURNS, number, instance=instance, **OUTCOME | truncated))
+    write(page.store, point(schema.TRUNCATION_EXITS, unfinished, instance=instance, **OUTCOME))
+    return page.ask("/alerts")
+
+
+def classes(answer: Answer) -> dict[str, str]:
+    """The state of each alert of the page, as its style has it."""
+    return {name: state for state, name in re.findall(r'class="card alert is-([a-z-]+)" id="(\w+)"', answer.text)}
+
+
+def test_too_few_turns_are_a_state_of_their_own(page: Served) -> None:
+    """Above the limit but of too few turns is neither firing nor quiet; the number says how many are missing."""
+    answer = turns(page, 40, 4)
+    assert classes(answer)["EndturnTurnsUnfinished"] == "few"
+    assert "10.0% (limit 7.2%) · 4 of 10" in answer.words
+    assert (
+        "Too few to tell : 10.0% of turns unfinished in 1 h (limit 7.2%) and 10.0% in 15 min, "
+        "but only 4 unfinished turns (at least 10)."
+    ) in answer.words
+    assert "None of 10 fires now. 2 are above the limit, but of too few turns to tell." in answer.words
+
+
+def test_a_firing_alert_leads_to_its_turns(page: Served) -> None:
+    """With its service chosen, in the range of its window."""
+    answer = turns(page, 40, 12)
+    assert classes(answer)["EndturnTurnsUnfinished"] == "firing"
+    assert 'href="/turns?range=1h&amp;state=unfinished&amp;service=agent"' in answer.text
+
+
+def test_met_and_unmet_branches_are_told_apart(page: Served) -> None:
+    """Five percent are too many for six hours, and not for one: the second branch is dim, and says what is missing."""
+    answer = turns(page, 400, 20)
+    assert (
+        "Met : 5.0% of turns unfinished in 6 h (limit 3.0%) and 5.0% in 30 min and 20 unfinished turns (at least 10). "
+        "or: not met: 5.0% of turns unfinished in 1 h (limit 7.2%) and 5.0% in 15 min; "
+        "met: 20 unfinished turns (at least 10)."
+    ) in answer.words
+    met, unmet = re.findall(r'<p class="branch( dim)?">', answer.text)[:2]
+    assert (met, unmet) == ("", " dim")
+
+
+def test_a_service_that_is_only_observed_has_enough_turns(page: Served) -> None:
+    """It never finished a truncated turn, which no number of turns would change: quiet, not too few to tell."""
+    write(page.store, point(schema.TURNS, 40, **OUTCOME | {schema.TRUNCATED.label: "true"}))
+    write(page.store, point(schema.TRUNCATION_EXITS, 40, **OUTCOME))
+    answer = page.ask("/alerts")
+    assert classes(answer)["EndturnTruncatedNotContinued"] == "quiet"
+    assert "met: 100% of truncated turns unfinished in 6 h (limit 20.0%)" in answer.words
+
+
+def test_nothing_is_not_quiet(page: Served) -> None:
+    """Without metrics no alert is quiet, and the page says so; spans alone do not change that."""
+    on_page = {alert.name for alert in ON_PAGE}
+    for _ in range(2):
+        answer = page.ask("/alerts")
+        assert {name for name, state in classes(answer).items() if state == "no-data"} == on_page
+        assert "No metrics have arrived, so no condition can be evaluated." in answer.words
+        page.post("traces", span())
+    assert classes(turns(page, 40, 0))["EndturnTurnsUnfinished"] == "quiet"
+
+
+def test_old_numbers_are_no_data(page: Served) -> None:
+    """What the condition looks back on is empty, though metrics came four days ago."""
+    then = time.time_ns() - 4 * 86400 * SECOND
+    write(page.store, point(schema.TURNS, 40, then, **OUTCOME))
+    answer = page.ask("/alerts")
+    assert set(classes(answer).values()) == {"no-data", "elsewhere"}
+    assert "Nothing arrived in the time that the conditions look back on" in answer.words
+
+
+def test_every_comparison_has_words_and_pages() -> None:
+    """An alert that is new on the page needs both."""
+    for alert in ON_PAGE:
+        for group in alternatives(alert.condition(SETTINGS)):
+            for each in group:
+                if isinstance(each, ShareAbove):
+                    assert SHARES[each.part, each.whole].startswith("of ")
+                else:
+                    assert len(set(NUMBERS[each.count, each.without])) == 2
+            first = group[0]
+            assert LINKED_PAGES[(first.part if isinstance(first, ShareAbove) else first.count).metric]
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_every_runbook_is_on_the_page(page: Served, alert: Alert) -> None:
+    """Each step and the expression; neither it nor the list leads to the internet."""
+    answer = page.ask(f"/alerts/{alert.name}")
+    assert answer.status == 200
+    assert f'href="/alerts/{alert.name}"' in page.ask("/alerts").text
+    plain = answer.words.replace(" ", "")
+    for step in (*alert.runbook.diagnosis, *alert.runbook.actions, to_promql(alert.condition(SETTINGS))):
+        assert re.sub(r"[`*\s]", "", step) in plain.replace("*", ""), step
+    assert [link for link in answer.links() if "//" in link] == []
+
+
+def test_a_runbook_of_no_alert_is_not_found(page: Served) -> None:
+    assert page.ask("/alerts/EndturnNothing").status == 404
+    assert [link for link in page.ask("/alerts").links() if "//" in link] == []
 
 
 # --- Rules and page on the same situations -------------------------------------------------------------------------

@@ -107,10 +107,10 @@ def test_everything_on_a_page_is_as_a_reload_would_show_it(page: Served, tab: Pa
     other = tab.context.new_page()
     assert page.post("traces", span()).status == 200
     for path, before, after in (
-        ("/?range=24h", "There are spans, but no metrics", "were cut off was handed over unfinished"),
+        ("/?range=24h", "There are spans, but no metrics", "truncated turns was not continued"),
         ("/turns?range=24h", "A turn is what", "1–50 of"),
         ("/reasons", "No call|end turn", "In no table: odd"),
-        ("/alerts", "Nobody is told", "1 condition is true"),
+        ("/alerts", "Nobody is told", "1 of 10 fires now"),
         ("/turns/t1", "40 tokens 4 times", "40 tokens 5 times"),
     ):
         tab.goto(f"{page.url}{path}")

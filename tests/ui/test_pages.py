@@ -50,10 +50,11 @@ def test_the_overview_says_what_the_demo_says(played: tuple[Served, Any]) -> Non
     text, rows = page.ask("/?range=all").words, told["models"]
     cut, left = (sum(row[which] for row in rows) for which in ("truncated_turns", "unfinished_turns"))
     assert f"{left / cut:.1%}" in text
-    assert f"{left} of {cut} turns that were cut off were handed over unfinished" in text
+    assert f"{left} of {cut} truncated turns were not continued. Show the {left}" in text
     for row in rows:
         responses = sum(row["responses"].values())
-        assert re.search(rf"{re.escape(row['model'])} {row['provider']} {responses} ", text), row["model"]
+        numbers_of = rf"{re.escape(row['model'])} {row['provider']} \S+% .* {responses} {row['turns']} "
+        assert re.search(numbers_of, text), row["model"]
     every = sum(sum(row["responses"].values()) for row in rows)
     measured = sum(numbers(page.store).buckets(schema.OPERATION_DURATION)[()].values())
     assert (page.store.read("SELECT count(*) FROM spans WHERE reason IS NOT NULL"), measured) == ([(every,)], every)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from endturn.generate.alerts.conditions import (
         Condition as Condition,
         CountAtLeast as CountAtLeast,
+        PrometheusOnly as PrometheusOnly,
         ShareAbove as ShareAbove,
         alternatives as alternatives,
+        to_promql as to_promql,
     )
     from endturn.generate.alerts.model import Alert as Alert, AlertSettings as AlertSettings
     from endturn.generate.config import SITE as SITE, Limits as Limits, RuleConfig as RuleConfig
@@ -25,9 +27,12 @@ else:
         __name__,
         {
             "alerts": ("ALERTS",),
-            "alerts.conditions": ("Condition", "CountAtLeast", "ShareAbove", "alternatives"),
+            "alerts.conditions": (
+                "Condition", "CountAtLeast", "PrometheusOnly", "ShareAbove", "alternatives",
+                "to_promql",
+            ),
             "alerts.model": ("Alert", "AlertSettings"),
             "config": ("Limits", "RuleConfig", "SITE"),
             "queries": ("JOB",),
         },
-    )
+    )  # fmt: skip

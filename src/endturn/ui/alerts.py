@@ -5,24 +5,36 @@ For how long a condition must hold is Prometheus' business; on the page it is tr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, Final, assert_never
 
 from endturn.generate import (
     ALERTS,
     JOB,
-    SITE,
     Alert,
     AlertSettings,
     Condition,
     CountAtLeast,
+    PrometheusOnly,
     RuleConfig,
     ShareAbove,
     alternatives,
+    to_promql,
 )
-from endturn.telemetry import INDICATORS, UNFINISHED_TURNS, Count
+from endturn.telemetry import (
+    INDICATORS,
+    TRUNCATED_TURNS,
+    TURNS,
+    UNFINISHED_TURNS,
+    Count,
+    Metric,
+    schema,
+)
+from endturn.ui.formatting import count, share
 from endturn.ui.numbers import OF_WHOM, SERVICE, Labels, Numbers
 from endturn.ui.store import Store
 from endturn.ui.views import RANGES, View
@@ -55,23 +67,9 @@ class Comparison:
         return max(self.values.values(), default=None if self.is_share else 0.0)
 
     @property
-    def minutes(self) -> int:
-        """The length of the window."""
-        return int(self.condition.over / timedelta(minutes=1))
-
-    @property
-    def title(self) -> str:
-        """What is compared, in the indicators' words."""
-        match self.condition:
-            case ShareAbove(part=part, whole=whole):
-                for indicator in INDICATORS.values():
-                    if (indicator.count, indicator.whole) == (part, whole):
-                        return indicator.title
-                return f"{_title(part)} of {_title(whole).lower()}"
-            case CountAtLeast(count=count, without=without):
-                return _title(count) + (f" without {_title(without).lower()}" if without else "")
-            case _:
-                assert_never(self.condition)
+    def window(self) -> str:
+        """The length of the window, in words."""
+        return _window(self.condition.over)
 
     @property
     def met(self) -> dict[Labels, float]:
@@ -83,41 +81,341 @@ class Comparison:
         }
 
 
+class AlertState(StrEnum):
+    """The state of an alert on the page."""
+
+    FIRING = "firing"
+    FEW = "few"
+    """Every share is above its limit, but of too few turns to tell."""
+    QUIET = "quiet"
+    NO_DATA = "no data"
+    """Nothing has arrived that the condition could be about."""
+    ELSEWHERE = "elsewhere"
+    """It needs what the page does not receive."""
+
+
+STATES: Final = {
+    AlertState.FIRING: "firing",
+    AlertState.FEW: "too few to tell",
+    AlertState.QUIET: "quiet",
+    AlertState.NO_DATA: "no data",
+    AlertState.ELSEWHERE: "not applicable",
+}
+"""The states in words, the ones that need attention first."""
+
+
 @dataclass(frozen=True, slots=True)
+class Term:
+    """One comparison for one label set, in words."""
+
+    text: str
+    is_met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Terms of which all must be met; an alert fires if one branch is met."""
+
+    terms: tuple[Term, ...]
+    lacks_turns: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every term is met."""
+        return all(term.is_met for term in self.terms)
+
+    @property
+    def met(self) -> list[str]:
+        """The terms that are met."""
+        return [term.text for term in self.terms if term.is_met]
+
+    @property
+    def unmet(self) -> list[str]:
+        """The terms that are not met."""
+        return [term.text for term in self.terms if not term.is_met]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An alert for one label set.
+
+    Attributes:
+        branches: The met ones first.
+        short: The comparison that says most, in a few words.
+        link: The address of the turns that it is about.
+    """
+
+    labels: Labels
+    state: AlertState
+    branches: tuple[Branch, ...]
+    short: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertStatus:
     """One alert of the page.
 
     Attributes:
-        firing: Value, labels and link to the turns of each label set for which it is true.
+        cases: The label sets that fire, else those with too few turns, else the one that is closest
+            to firing.
+        needs: What an alert needs that the page cannot evaluate.
+        links: Pages to look at: their names and addresses.
     """
 
     alert: Alert
+    state: AlertState
     description: str
-    comparisons: tuple[Comparison, ...]
-    firing: tuple[tuple[float, Labels, str], ...]
+    cases: tuple[Case, ...]
+    needs: str
+    links: tuple[tuple[str, str], ...]
 
     @property
-    def runbook_url(self) -> str:
-        """The address of the runbook page."""
-        return f"{SITE}/docs/runbooks/{self.alert.name}.md"
+    def runbook_link(self) -> str:
+        """The address of the runbook on the page."""
+        return f"/alerts/{self.alert.name}"
 
 
 def shown(view: View, store: Store) -> dict[str, Any]:
-    """Return what the page shows: every alert, those that are true now first."""
+    """Return what the page shows: every alert, those that need attention first."""
     numbers = Numbers(store, view.scope)
     statuses = [_status(alert, view, numbers) for alert in ALERTS]
-    statuses.sort(key=lambda status: (not status.firing, not status.comparisons))
-    return {"alerts": statuses, "firing": sum(bool(status.firing) for status in statuses)}
+    order = [*AlertState]
+    statuses.sort(key=lambda status: order.index(status.state))
+    states = Counter(status.state for status in statuses)
+    return {
+        "alerts": statuses,
+        "states": STATES,
+        "firing": states[AlertState.FIRING],
+        "few": states[AlertState.FEW],
+        "evaluated": len(statuses) - states[AlertState.ELSEWHERE] - states[AlertState.NO_DATA],
+        "measured": numbers.measured,
+    }
+
+
+def runbook(view: View, store: Store) -> dict[str, Any] | None:
+    """Return what the page of a runbook shows; None for an alert that does not exist."""
+    alert = next((each for each in ALERTS if each.name == view.given["alert"]), None)
+    if alert is None:
+        return None
+    numbers = Numbers(store, view.scope)
+    return {
+        "page": "alerts",
+        "status": _status(alert, view, numbers),
+        "states": STATES,
+        "hold": _window(alert.hold) if alert.hold else "",
+        "keep_firing": _window(alert.keep_firing),
+        "expression": to_promql(alert.condition(SETTINGS)),
+    }
 
 
 def _status(alert: Alert, view: View, numbers: Numbers) -> AlertStatus:
-    groups = compare(alert.condition(SETTINGS), numbers)
-    firing = tuple(
-        (value, labels, _turns_link(view, groups[0][0], labels))
-        for labels, value in evaluate(groups).items()
+    condition = alert.condition(SETTINGS)
+    groups = compare(condition, numbers)
+    cases = _cases(groups, view)
+    if isinstance(condition, PrometheusOnly):
+        state = AlertState.ELSEWHERE
+    elif cases and cases[0].state is not AlertState.QUIET:
+        state = cases[0].state
+    else:
+        state = AlertState.QUIET if _has_data(groups, numbers) else AlertState.NO_DATA
+    return AlertStatus(
+        alert=alert,
+        state=state,
+        description=alert.description(SETTINGS),
+        cases=cases if state is not AlertState.NO_DATA else (),
+        needs=condition.needs if isinstance(condition, PrometheusOnly) else "",
+        links=_links(groups, view),
     )
-    comparisons = tuple(comparison for group in groups for comparison in group)
-    return AlertStatus(alert, alert.description(SETTINGS), comparisons, firing)
+
+
+def _has_data(groups: Sequence[Sequence[Comparison]], numbers: Numbers) -> bool:
+    """Whether responses or turns came within the longest window of a condition."""
+    longest = max(comparison.condition.over for group in groups for comparison in group)
+    within = numbers.last(int(longest.total_seconds()))
+    return any(within.total(Count(metric)) for metric in (schema.RESPONSES, schema.TURNS))
+
+
+def _cases(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[Case, ...]:
+    """Return the label sets of the most urgent state; of the quiet ones only the closest."""
+    every = sorted({labels for group in groups for each in group for labels in each.values})
+    cases = [_case(groups, labels, view) for labels in every]
+    for state in (AlertState.FIRING, AlertState.FEW):
+        if urgent := tuple(case for case in cases if case.state is state):
+            return urgent
+    closest = max(every, key=lambda labels: _closeness(groups, labels), default=None)
+    return () if closest is None else (_case(groups, closest, view),)
+
+
+def _closeness(groups: Sequence[Sequence[Comparison]], labels: Labels) -> float:
+    """Return the part of the way to firing that the farthest term of the best branch has gone."""
+    return max(min(each.values.get(labels, 0.0) / each.limit for each in group) for group in groups)
+
+
+def _case(groups: Sequence[Sequence[Comparison]], labels: Labels, view: View) -> Case:
+    branches = sorted(
+        (_branch(group, labels) for group in groups),
+        key=lambda branch: (not branch.is_met, not branch.lacks_turns, len(branch.unmet)),
+    )
+    first = branches[0]
+    state = (
+        AlertState.FIRING
+        if first.is_met
+        else AlertState.FEW
+        if first.lacks_turns
+        else AlertState.QUIET
+    )
+    best = max(groups, key=lambda group: min(e.values.get(labels, 0.0) / e.limit for e in group))
+    return Case(
+        labels=labels,
+        state=state,
+        branches=tuple(branches),
+        short=_short(best, labels),
+        link=_turns_link(view, groups[0][0], labels),
+    )
+
+
+def _branch(group: Sequence[Comparison], labels: Labels) -> Branch:
+    terms = tuple(
+        Term(_text(comparison, group[:place], labels), labels in comparison.met)
+        for place, comparison in enumerate(group)
+    )
+    unmet = [each for each, term in zip(group, terms, strict=True) if not term.is_met]
+    has_share = any(isinstance(each.condition, ShareAbove) for each in group)
+    return Branch(
+        terms,
+        # A number less another one is no number of turns that more traffic would raise.
+        lacks_turns=has_share and bool(unmet) and all(_is_number(each.condition) for each in unmet),
+    )
+
+
+def _is_number(condition: ShareAbove | CountAtLeast) -> bool:
+    return isinstance(condition, CountAtLeast) and condition.without is None
+
+
+# --- In words -------------------------------------------------------------------------------------
+
+_TRUNCATION: Final = INDICATORS["truncation"]
+_REPAIR_FAILURE: Final = INDICATORS["repair_failure"]
+SHARES: Final[Mapping[tuple[Count, Count | None], str]] = {
+    (UNFINISHED_TURNS, TURNS): "of turns unfinished",
+    (UNFINISHED_TURNS, TRUNCATED_TURNS): "of truncated turns unfinished",
+    (_TRUNCATION.count, _TRUNCATION.whole): "of responses truncated",
+    (_REPAIR_FAILURE.count, _REPAIR_FAILURE.whole): "of tool call repairs failed",
+}
+"""What a share is of, after its percentage."""
+NUMBERS: Final[Mapping[tuple[Count, Count | None], tuple[str, str]]] = {
+    (UNFINISHED_TURNS, None): ("unfinished turn", "unfinished turns"),
+    (TRUNCATED_TURNS, UNFINISHED_TURNS): ("finished truncated turn", "finished truncated turns"),
+    (_TRUNCATION.count, None): ("truncated response", "truncated responses"),
+    (_REPAIR_FAILURE.count, None): ("failed repair", "failed repairs"),
+    (INDICATORS["given_up"].count, None): (
+        "turn at a limit of its policy",
+        "turns at a limit of their policy",
+    ),
+    (INDICATORS["unknown"].count, None): (
+        "response with an unknown stop reason",
+        "responses with an unknown stop reason",
+    ),
+    (INDICATORS["suspected"].count, None): ("suspected truncation", "suspected truncations"),
+    (INDICATORS["recording_failures"].count, None): ("lost record", "lost records"),
+    (INDICATORS["capped"].count, None): (
+        "measurement recorded as other",
+        "measurements recorded as other",
+    ),
+}
+"""What is counted: one, and several."""
+
+
+def _window(length: timedelta) -> str:
+    minutes = int(length / timedelta(minutes=1))
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 72 * 60 else f"{minutes // 1440} d"
+
+
+def _text(comparison: Comparison, before: Sequence[Comparison], labels: Labels) -> str:
+    """Return a comparison as a part of a sentence; what the ones before said is left out."""
+    condition, value = comparison.condition, comparison.values.get(labels)
+    match condition:
+        case ShareAbove(part=part, whole=whole):
+            same = [
+                each.condition
+                for each in before
+                if isinstance(each.condition, ShareAbove)
+                and (each.condition.part, each.condition.whole) == (part, whole)
+            ]
+            if value is None:
+                return f"none in {comparison.window}"
+            if any(each.share == condition.share for each in same):
+                return f"{share(value)} in {comparison.window}"
+            of = f"{share(value)} {SHARES[part, whole]} in {comparison.window}"
+            return f"{of} (limit {share(comparison.limit)})"
+        case CountAtLeast():
+            number = value or 0.0
+            one, several = NUMBERS[condition.count, condition.without]
+            noun = one if number == 1 else several
+            within = (
+                ""
+                if before and before[0].condition.over == condition.over
+                else (f" in {comparison.window}")
+            )
+            return f"{count(number)} {noun}{within} (at least {count(comparison.limit)})"
+        case _:
+            assert_never(condition)
+
+
+def _short(group: Sequence[Comparison], labels: Labels) -> str:
+    """Return the first share and the first number of a branch, each with its limit."""
+    parts = []
+    shares = [each for each in group if isinstance(each.condition, ShareAbove)]
+    if shares:
+        value = shares[0].values.get(labels)
+        parts.append(f"{share(value)} (limit {share(shares[0].limit)})")
+    for each in group:
+        if isinstance(each.condition, CountAtLeast):
+            number = each.values.get(labels, 0.0)
+            parts.append(f"{count(number)} of {count(each.limit)}")
+            break
+    return " · ".join(parts)
+
+
+# --- Links ----------------------------------------------------------------------------------------
+
+Link = tuple[str, str, Mapping[str, str]]
+
+_UNFINISHED_PAGES: Final[Sequence[Link]] = (
+    ("The unfinished turns", "/turns", {"state": "unfinished"}),
+    ("Who is cut off, and at which limit", "/", {}),
+)
+_REASON_PAGES: Final[Sequence[Link]] = (
+    ("Stop reasons and their numbers", "/reasons", {}),
+    ("Who is cut off, and at which limit", "/", {}),
+)
+PAGES: Final[Mapping[Metric, Sequence[Link]]] = {
+    schema.TRUNCATION_EXITS: _UNFINISHED_PAGES,
+    schema.RESPONSES: _REASON_PAGES,
+    schema.UNMAPPED: _REASON_PAGES[:1],
+    schema.SUSPECTED_METRIC: (
+        ("The turns", "/turns", {}),
+        ("Stop reasons and their numbers", "/reasons", {}),
+    ),
+    schema.REPAIRS: (("The turns, worst first", "/turns", {"sort": "worst"}),),
+    schema.LISTENER_FAILURES: (("The numbers as a table", "/export/numbers.csv", {}),),
+    schema.SERIES_CAPPED: (("The numbers as a table", "/export/numbers.csv", {}),),
+}
+"""Pages to look at, by the metric of an alert's first comparison: name, path, parameters."""
+
+
+def _links(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[tuple[str, str], ...]:
+    if not groups:
+        return ()
+    condition = groups[0][0].condition
+    counted = condition.part if isinstance(condition, ShareAbove) else condition.count
+    return tuple((name, view.link(path, **given)) for name, path, given in PAGES[counted.metric])
+
+
+# --- Conditions -----------------------------------------------------------------------------------
 
 
 def compare(condition: Condition, numbers: Numbers) -> list[list[Comparison]]:
@@ -159,18 +457,12 @@ def _values(condition: ShareAbove | CountAtLeast, numbers: Numbers) -> dict[Labe
 def _turns_link(view: View, comparison: Comparison, labels: Labels) -> str:
     """Return the address of the turns about which a comparison is true."""
     condition = comparison.condition
-    range_ = next(name for name, seconds in RANGES.items() if seconds >= 60 * comparison.minutes)
+    range_ = next(
+        name for name, seconds in RANGES.items() if seconds >= condition.over.total_seconds()
+    )
     count = condition.part if isinstance(condition, ShareAbove) else condition.count
     state = "unfinished" if count.metric == UNFINISHED_TURNS.metric else ""
     columns = (SERVICE if label == JOB else label for label in condition.by)
     of = dict(zip(columns, labels, strict=True))
     chosen = {name: of[label] for name, label in OF_WHOM.items() if label in of}
     return view.link("/turns", range=range_, state=state, **chosen)
-
-
-def _title(count: Count) -> str:
-    """Return an indicator's title for a count; a number's, or else that of the share it is of."""
-    numbers = [each.title for each in INDICATORS.values() if each.count == count and not each.whole]
-    shares = [each.title for each in INDICATORS.values() if each.count == count]
-    turns = [each.title for each in INDICATORS.values() if each.count.metric == count.metric]
-    return next(iter((*numbers, *shares, *turns)))

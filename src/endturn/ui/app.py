@@ -75,6 +75,7 @@ class Page:
             Route("/turns/{turn_id:path}", self._page("turn", turns.shown)),
             Route("/reasons", self._page("reasons", reasons.shown)),
             Route("/alerts", self._page("alerts", alerts.shown)),
+            Route("/alerts/{alert}", self._page("runbook", alerts.runbook)),
             Route("/export/{name}", self.export),
             Route("/live", self.live),
             Route(HEALTH, self.healthz),

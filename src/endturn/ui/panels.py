@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from endturn.telemetry import INDICATORS, Indicator, schema
+from endturn.ui.advice import NOT_CONTINUED, EndedTurns, headline
 from endturn.ui.bounds import finite
 from endturn.ui.charts import Chart, Series
 from endturn.ui.formatting import count, share
+from endturn.ui.limits import (
+    Model,
+    RequestedLimit,
+    TruncatedTurns,
+    needed_limit,
+    requested_limits,
+    truncated_turns,
+)
 from endturn.ui.numbers import BY_MODEL, STEP, Label, Numbers, quantile, step_of
+from endturn.ui.remarks import remarks
 from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
 from endturn.ui.trend import trend
@@ -30,27 +40,58 @@ def overview(view: View, store: Store) -> dict[str, Any]:
     asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     where, parameters = view.where()
     values = {name: asked.value(name) for name in INDICATORS}
-    if not asked.measured:
+    if asked.measured:
+        table = models(asked)
+        not_continued = asked.total(NOT_CONTINUED)
+    else:
         whole, *table = store.read_rows(PANELS["unmeasured"].format(where=where), parameters)
         values |= whole
+        not_continued = whole["not_continued"]
+    waiting = store.read(
+        f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters
+    )[0][0]
+    groups = truncated_turns(view, store)
+    ended = EndedTurns(
+        turns=values["turns"],
+        truncated=max(values["truncated_turns"] or 0, values["unfinished"] or 0),
+        unfinished=values["unfinished"] or 0,
+        not_continued=not_continued,
+        waiting=waiting,
+    )
     return {
         "anything": asked.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "measured": asked.measured,
-        "waiting": store.read(
-            f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters
-        )[0][0],
+        "waiting": waiting,
+        "headline": headline(ended, groups, view),
         "values": values,
         "stats": [_stat(values, **each) for each in PANELS["stats"]],
-        "remarks": [_stat(values, name) for name in PANELS["remarks"] if values[name]],
+        "remarks": remarks(asked),
         "bars": BARS,
         "durations_title": DURATIONS_TITLE,
         "indicators": INDICATORS,
         "level": level,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
         "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
-        "table": models(asked) if asked.measured else table,
+        "table": _with_limits(table, groups, requested_limits(view, store)),
         "charts": charts(view, store, asked),
     }
+
+
+def _with_limits(
+    rows: Sequence[dict[str, Any]],
+    groups: Sequence[TruncatedTurns],
+    requested: Mapping[Model, RequestedLimit],
+) -> list[dict[str, Any]]:
+    """Add to each row of the table the limit of its requests, and the one that would do."""
+    by_model: dict[Model, list[TruncatedTurns]] = {}
+    for group in groups:
+        by_model.setdefault(group.of, []).append(group)
+
+    def limits(row: Mapping[str, Any]) -> dict[str, Any]:
+        of = Model(row["service"], row["provider"] or "", row["model"] or "")
+        return {"requested": requested.get(of), "needed": needed_limit(by_model.get(of, ()))}
+
+    return [row | limits(row) for row in rows]
 
 
 def level(indicator: Indicator, value: float | None) -> str:

@@ -7,8 +7,12 @@ and its exporter write them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from endturn.generate.queries import Matcher, selector
+
+COLLECTOR_METRICS: Final = "the Collectors' own metrics"
+"""What a condition about Collectors needs."""
 
 
 def is_up(collector: str) -> str:

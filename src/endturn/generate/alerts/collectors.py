@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from endturn.generate.alerts.collector_series import is_up
+from endturn.generate.alerts.collector_series import COLLECTOR_METRICS, is_up
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
 from endturn.generate.alerts.model import (
     COUNT,
@@ -43,13 +43,17 @@ def _collectors_down(settings: AlertSettings) -> Condition:
     up = is_up(settings.collector)
     return PrometheusOnly(
         f"sum by (cluster) ({up}) < count by (cluster) ({up}) / 2\n"
-        f"or 0 * count by (cluster) (last_over_time({up}[1d])) unless on (cluster) {up}"
+        f"or 0 * count by (cluster) (last_over_time({up}[1d])) unless on (cluster) {up}",
+        COLLECTOR_METRICS,
     )
 
 
 def _collector_down(settings: AlertSettings) -> Condition:
     up = is_up(settings.collector)
-    return PrometheusOnly(f"last_over_time({up}[1h]) unless {up} == 1\nand on (cluster) {up} == 1")
+    return PrometheusOnly(
+        f"last_over_time({up}[1h]) unless {up} == 1\nand on (cluster) {up} == 1",
+        COLLECTOR_METRICS,
+    )
 
 
 COLLECTORS_DOWN: Final = Alert(

@@ -53,9 +53,14 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusOnly:
-    """A PromQL condition about series that the local page does not store."""
+    """A PromQL condition about series that the local page does not store.
+
+    Attributes:
+        needs: What those series are, as a noun phrase.
+    """
 
     expression: str
+    needs: str
 
 
 Condition = ShareAbove | CountAtLeast | AllOf | AnyOf | PrometheusOnly

@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from endturn.generate.alerts.collector_series import collector_increase, kafka_gauge
+from endturn.generate.alerts.collector_series import (
+    COLLECTOR_METRICS,
+    collector_increase,
+    kafka_gauge,
+)
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
 from endturn.generate.alerts.model import (
     PERCENT,
@@ -42,7 +46,8 @@ def _gateways_behind(settings: AlertSettings) -> Condition:
         f"1 - (\n  {_spans_read(collector, '6h')}\n  or 0 * {_spans_written(collector, '6h')}\n"
         f") / ({_spans_written(collector, '6h')} > 1000) > 0.1\n"
         f"unless on (cluster, receiver) ({waiting} < 1000\n"
-        f"  and {_spans_read(collector, '10m')} >= 0.9 * {_spans_written(collector, '10m')})"
+        f"  and {_spans_read(collector, '10m')} >= 0.9 * {_spans_written(collector, '10m')})",
+        COLLECTOR_METRICS,
     )
 
 
@@ -76,7 +81,8 @@ def _kafka_deleting(settings: AlertSettings) -> Condition:
         f"    {partition} ({offset})\n"
         f"    - {partition} (last_over_time({offset}[2d] offset 6h))\n"
         "  ) > 100\n"
-        ") > 0.05"
+        ") > 0.05",
+        COLLECTOR_METRICS,
     )
 
 

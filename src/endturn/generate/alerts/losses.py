@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from endturn.generate.alerts.collector_series import (
+    COLLECTOR_METRICS,
     collector_counter,
     collectors_down_within,
     is_up,
@@ -51,7 +52,7 @@ def _collector_losing(settings: AlertSettings) -> Condition:
         losses(each, by=COLLECTOR, over="15m", observed=is_up(collector), on=COLLECTOR)
         for each in counters
     )
-    return PrometheusOnly("\nor ".join(f"{each} > 0" for each in lost))
+    return PrometheusOnly("\nor ".join(f"{each} > 0" for each in lost), COLLECTOR_METRICS)
 
 
 def _sdk_dropping(settings: AlertSettings) -> Condition:
@@ -62,7 +63,10 @@ def _sdk_dropping(settings: AlertSettings) -> Condition:
         observed=is_up(settings.collector),
         on=ALL,
     )
-    return PrometheusOnly(f"{drops} > 0\nunless on (cluster) {collectors_down_within('30m')}")
+    return PrometheusOnly(
+        f"{drops} > 0\nunless on (cluster) {collectors_down_within('30m')}",
+        "the metrics of OpenTelemetry SDKs about themselves",
+    )
 
 
 TEMPO: Final = "otlp_grpc/tempo"

@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from endturn.generate.alerts.collector_series import collector_counter, collector_gauge
+from endturn.generate.alerts.collector_series import (
+    COLLECTOR_METRICS,
+    collector_counter,
+    collector_gauge,
+)
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
 from endturn.generate.alerts.model import (
     PERCENT,
@@ -25,11 +29,11 @@ from endturn.generate.queries import CLUSTER
 
 
 def _queue_full(settings: AlertSettings) -> Condition:
-    return PrometheusOnly(f"{_fullness(settings.collector)} > 0.9")
+    return PrometheusOnly(f"{_fullness(settings.collector)} > 0.9", COLLECTOR_METRICS)
 
 
 def _queue_filling(settings: AlertSettings) -> Condition:
-    return PrometheusOnly(f"{_fullness(settings.collector)} > 0.5")
+    return PrometheusOnly(f"{_fullness(settings.collector)} > 0.5", COLLECTOR_METRICS)
 
 
 def _fullness(collector: str) -> str:
@@ -48,7 +52,8 @@ def _export_stalled(settings: AlertSettings) -> Condition:
         f"  sum by ({labels}) ({now})\n"
         f"  != (sum by ({labels}) ({before})\n"
         f"    or 0 * sum by ({labels}) ({now}))\n"
-        ")"
+        ")",
+        COLLECTOR_METRICS,
     )
 
 

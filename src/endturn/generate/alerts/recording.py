@@ -51,7 +51,8 @@ def _telemetry_absent(settings: AlertSettings) -> Condition:
         f"count_over_time((count_over_time({turns}[1d]) > 1300)[1d:3h])\n"
         f"unless last_over_time({turns}[10m])\n"
         f"unless on ({', '.join(SERVICE)}) last_over_time({reports}[10m])\n"
-        f"unless on (cluster) {collectors_down_within('4m')}"
+        f"unless on (cluster) {collectors_down_within('4m')}",
+        "a day of counts that Prometheus recorded",
     )
 
 

@@ -1,0 +1,191 @@
+"""The headline of the overview: what was truncated, what became of it, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from endturn.calls import TurnOutcome
+from endturn.telemetry import UNFINISHED_TURNS, Count, schema
+from endturn.ui.formatting import count
+from endturn.ui.limits import CutCause, NeededLimit, TruncatedTurns, needed_limit
+from endturn.ui.views import View
+
+ENOUGH_TURNS: Final = 20
+"""Only from this many turns on is a good value a verdict, and green."""
+MOST_CHANGES: Final = 3
+"""Causes that the headline names; the others it counts."""
+NOT_CONTINUED: Final = Count(
+    UNFINISHED_TURNS.metric,
+    only=((schema.OUTCOME, frozenset({TurnOutcome.NOT_CONTINUED.value})),),
+)
+"""Unfinished turns in which nothing asked for the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Unfinished turns of one model with one cause, and what to change.
+
+    Attributes:
+        turns: The number of turns.
+        model: The model, with its service if the view has several.
+        text: The rest of the sentence.
+        link: The address of the turns.
+    """
+
+    turns: int
+    model: str
+    text: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The first card of the overview.
+
+    Attributes:
+        share: Share of truncated turns that ended unfinished; None if none was truncated.
+        color: The verdict: `lost` or `good`, or "" without one.
+        sentence: What happened, with the numbers.
+        listed: Unfinished turns in the list of turns, of which the numbers come from elsewhere.
+        link: The address of that list.
+        changes: What to change, most turns first.
+        others: Unfinished turns that no change is about.
+    """
+
+    share: float | None
+    color: str
+    sentence: str
+    listed: int
+    link: str
+    changes: tuple[Change, ...]
+    others: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTurns:
+    """The numbers of turns in a view.
+
+    Attributes:
+        turns: Turns that ended; None if unknown.
+        truncated, unfinished: How many of them were truncated, and ended unfinished.
+        not_continued: Unfinished turns in which nothing asked for the rest.
+        waiting: Truncated turns that have not ended.
+    """
+
+    turns: float | None
+    truncated: float
+    unfinished: float
+    not_continued: float
+    waiting: int
+
+
+def headline(ended: EndedTurns, groups: Sequence[TruncatedTurns], view: View) -> Headline:
+    """Return the headline of a view.
+
+    Args:
+        ended: The numbers of turns.
+        groups: The truncated turns of the view, by model and cause.
+        view: The view, for the addresses.
+    """
+    share = ended.unfinished / ended.truncated if ended.truncated else None
+    is_good = share == 0 and not ended.waiting and ended.truncated >= ENOUGH_TURNS
+    unfinished = sorted(
+        (group for group in groups if group.unfinished),
+        key=lambda group: (-group.unfinished, group.cause is not CutCause.MAX_TOKENS),
+    )
+    changes = tuple(_change(group, groups, view) for group in unfinished[:MOST_CHANGES])
+    return Headline(
+        share=share,
+        color="lost" if share else "good" if is_good else "",
+        sentence=_sentence(ended),
+        listed=sum(group.unfinished for group in unfinished),
+        link=view.link("/turns", state="unfinished"),
+        changes=changes,
+        others=sum(group.unfinished for group in unfinished[MOST_CHANGES:]),
+    )
+
+
+def _sentence(ended: EndedTurns) -> str:
+    truncated, unfinished = count(ended.truncated), count(ended.unfinished)
+    if not ended.truncated:
+        if not ended.turns:
+            return "No turn ended in this time range."
+        if ended.turns == 1:
+            return "The one turn that ended was not truncated."
+        return f"None of the {count(ended.turns)} turns that ended was truncated."
+    if not ended.unfinished:
+        if ended.truncated == 1:
+            return "The one truncated turn was finished."
+        return f"All {truncated} truncated turns were finished."
+    if ended.truncated == 1:
+        fate = "was not continued" if ended.not_continued else "was continued, but not finished"
+        return f"The one truncated turn {fate}."
+    verb = "was" if ended.unfinished == 1 else "were"
+    of = f"{unfinished} of {truncated} truncated turns"
+    if ended.not_continued >= ended.unfinished:
+        return f"{of} {verb} not continued."
+    if not ended.not_continued:
+        return f"{of} {verb} continued, but not finished."
+    first = count(ended.not_continued)
+    rest = count(ended.unfinished - ended.not_continued)
+    were = "was" if ended.not_continued == 1 else "were"
+    return f"{of} stayed unfinished: {first} {were} not continued, {rest} not to the end."
+
+
+def _change(group: TruncatedTurns, groups: Sequence[TruncatedTurns], view: View) -> Change:
+    of = group.of
+    name = of.model or "an unknown model"
+    if len(view.known.get("service", ())) > 1 and not view.scope.only.get("service"):
+        name = f"{name} of {of.service}"
+    chosen = {field: value for field, value in of._asdict().items() if value}
+    return Change(
+        turns=group.unfinished,
+        model=name,
+        text=_text(group, needed_limit(each for each in groups if each.of == of)),
+        link=view.link("/turns", state="unfinished", **chosen),
+    )
+
+
+def _text(group: TruncatedTurns, needed: NeededLimit) -> str:
+    match group.cause:
+        case CutCause.OTHER_LIMIT:
+            return (
+                f"broke off below max_tokens {_limits(group)}, which is not the cause: look for a "
+                "lower limit of a gateway, of the model, or for reasoning."
+            )
+        case CutCause.CONTEXT_WINDOW:
+            return (
+                "filled the context window: a larger max_tokens does not help, a shorter history "
+                "does."
+            )
+        case CutCause.MISSING:
+            return (
+                "broke off before a stop reason arrived: max_tokens is not the cause, timeouts of "
+                "proxies may be."
+            )
+        case CutCause.MAX_TOKENS:
+            at = f"at max_tokens {_limits(group)}" if group.highest else "at an unknown limit"
+            return f"{at}; {_limit_advice(needed)}"
+
+
+def _limits(group: TruncatedTurns) -> str:
+    if group.lowest == group.highest:
+        return count(group.lowest)
+    return f"{count(group.lowest)} to {count(group.highest)}"
+
+
+def _limit_advice(needed: NeededLimit) -> str:
+    if needed.tokens is not None:
+        finished = (
+            "the one that was finished"
+            if needed.answers == 1
+            else f"the {count(needed.answers)} that were finished"
+        )
+        return f"{count(needed.tokens)} would have been enough for {finished}."
+    if needed.above is not None:
+        return f"{count(needed.above)} would not have been enough."
+    if not needed.answers:
+        return "none of its truncated answers was finished, so no limit is known to be enough."
+    return f"{needed.note[:1].lower()}{needed.note[1:]}"
