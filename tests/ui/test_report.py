@@ -16,9 +16,8 @@ import pytest
 
 from endturn._version import __version__
 from endturn.cli import _main
-from endturn.telemetry import INDICATORS, schema
-from endturn.ui.charts import Chart
-from endturn.ui.report_figures import Figures
+from endturn.telemetry import schema
+from endturn.ui.rows import Point
 from endturn.ui.store import Store
 from tests.support.otlp import pairs
 from tests.support.processes import REPOSITORY
@@ -66,7 +65,7 @@ def test_a_condition_fails_a_build(file: Path, report: Report, condition: str, s
     assert returned == status
     assert row in text.splitlines()
     assert "| Truncation without continuation | 2.0% |" in text
-    assert r"| `agent` | ``<b>\|`x`` | 0 |" in text
+    assert r"| `agent` | ``<b>\|`x`` | 0 | – | 100 | 2 | – | – |" in text
 
 
 def test_what_a_file_counted_is_judged_however_old(tmp_path: Path, report: Report) -> None:
@@ -154,45 +153,61 @@ def test_the_head_names_period_files_and_version(tmp_path: Path, report: Report)
     file = traces(tmp_path / "a.jsonl", cut(at=0), cut(at=60, took=30), {"at": 90, "took": 4})
     _, text, _ = report(file)
     assert text.startswith(
-        "# endturn: 2 of 2 truncated turns ended unfinished (100%).\n\n"
-        "All of them: gpt-5 in agent.\n\n"
+        "# endturn: 2 of 2 truncated turns were not continued.\n\n"
+        r"- 2: `gpt-5` at max\_tokens 40; none of its truncated answers was finished, so no limit is known to be"
+        " enough.\n\n"
         f"18 Nov 2026, 12:00:00 – 12:01:34 UTC. endturn {__version__}. File:\n\n"
         f"- `{file}`: 3 spans, 0 events, 0 metric points\n"
     )
     _, page, _ = report(file, "--format", "html")
-    assert "<h1>2 of 2 truncated turns ended unfinished (100%).</h1>" in page
+    assert "<h1>2 of 2 truncated turns were not continued.</h1>" in page
     assert re.search(r"<dd>18 Nov 2026, 12:00:00 – 12:01:34 UTC <span class=\"dim n\">[^<]+</span></dd>", page)
     _, text, _ = report(file, "--format", "json")
     figures = json.loads(text)
     assert figures["period"] == {"start": "2026-11-18T12:00:00.000+00:00", "end": "2026-11-18T12:01:34.000+00:00"}
     assert figures["files"] == [{"name": str(file), "spans": 3, "events": 0, "metric_points": 0}]
-    assert figures["verdict"] == "2 of 2 truncated turns ended unfinished (100%)."
+    assert figures["verdict"] == "2 of 2 truncated turns were not continued."
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict"),
+    ("points", "verdict"),
     [
-        ({}, "No call to a model is recorded."),
-        ({"responses": 5, "truncated_responses": 2},
-         "2 of 5 responses were truncated; which turns they belong to is not recorded."),
-        ({"turns": 1}, "The one turn was not truncated."),
-        ({"turns": 1234}, "None of the 1\u202f234 turns was truncated."),
-        ({"turns": 1, "truncated_turns": 1}, "The one turn was truncated, continued and finished."),
-        ({"turns": 9, "truncated_turns": 1}, "1 of 9 turns was truncated; it was continued and finished."),
-        ({"turns": 9, "truncated_turns": 4},
-         "4 of 9 turns were truncated; all of them were continued and finished."),
-        ({"turns": 9, "truncated_turns": 1, "unfinished": 1}, "The one truncated turn ended unfinished."),
-        ({"turns": 9, "truncated_turns": 4, "unfinished": 1}, "1 of 4 truncated turns ended unfinished (25.0%)."),
-        ({"unfinished": 3}, "3 turns ended unfinished."),  # only a part of the metrics is here
+        ([], "No call to a model is recorded."),
+        ([point(schema.RESPONSES, 5, endturn_stop_reason="max_tokens")],
+         "5 of 5 responses were truncated; which turns they belong to is not recorded."),
+        ([point(schema.TURNS, 9, endturn_turn_truncated="false", endturn_turn_outcome="completed")],
+         "None of the 9 turns that ended was truncated."),
+        ([point(schema.TURNS, 4, **TRUNCATED)], "All 4 truncated turns were finished."),
+        ([point(schema.TURNS, 4, **TRUNCATED), point(schema.TRUNCATION_EXITS, 1, endturn_turn_outcome="retry_limit")],
+         "1 of 4 truncated turns was continued, but not finished."),
     ],
 )  # fmt: skip
-def test_the_verdict_is_a_sentence(values: dict[str, float], verdict: str) -> None:
-    figures = Figures(
-        inputs=(), period=None, measured=True, values=dict.fromkeys(INDICATORS) | values, reasons={}, models=(),
-        unfinished=(), unfinished_total=0, endings=(), waiting=0, limits=(),
-        trend=Chart(id="trend", title="", kind="line", unit="share", start_ns=0, step_ns=1, series=()),
-    )  # fmt: skip
-    assert figures.verdict == verdict
+def test_the_verdict_is_a_sentence(tmp_path: Path, report: Report, points: list[Point], verdict: str) -> None:
+    file = tmp_path / "page.duckdb"
+    store = Store(file)
+    write(store, *points)
+    store.close()
+    _, text, _ = report("--file", file)
+    assert text.splitlines()[0] == f"# endturn: {verdict}"
+
+
+def test_the_report_says_which_limit_to_change(tmp_path: Path, report: Report) -> None:
+    """The limit now, and the one that would do where an answer was finished; for programs too."""
+    whole = {"endturn.turn.id": "turn-01", "endturn.turn.iteration": 2, "endturn.continuation.index": 1, "tokens": 60}
+    file = traces(tmp_path / "a.jsonl", cut(), whole, cut(), cut(), cut(model="other"))
+    change = "at max_tokens 40; 128 would have been enough for the one that was finished."
+    _, page, _ = report(file, "--format", "html")
+    words = " ".join(re.sub("<[^>]+>", " ", page).split())
+    assert f"2 of them: gpt-5 {change}" in words
+    assert "1 more: other at max_tokens 40; none of its truncated answers was finished" in words
+    assert re.search('data-label="Limit now">40</td><td class="n" data-label="Would do"><b>128</b>', page)
+    _, text, _ = report(file)
+    assert "| `agent` | `gpt-5` | 4 | 75.0% | 3 | 2 | 40 | 128 |" in text
+    assert "| `agent` | `other` | 1 | 100% | 1 | 1 | 40 | none finished |" in text
+    _, text, _ = report(file, "--format", "json")
+    row = json.loads(text)["models"][0]
+    limits = {name: row[name] for name in ("model", "limit_lowest", "limit_highest", "limit_needed")}
+    assert limits == {"model": "gpt-5", "limit_lowest": 40, "limit_highest": 40, "limit_needed": 128}
 
 
 def test_the_worst_turns_come_first_and_the_others_are_counted(tmp_path: Path, report: Report) -> None:
@@ -276,7 +291,8 @@ def test_without_metrics_the_figures_are_counted_from_spans(tmp_path: Path, repo
     for row in (
         "| Truncation without continuation | 100% |", "| Turns | 6 |", "| Truncated turns | 2 |",
         "| Unfinished turns | 2 |", "| Responses | 6 |", "| Truncation rate | 40.0% |",
-        "| `agent` | `gpt-5` | 5 | 25.0% | 5 | 1 |", "| `agent` | `other` | 1 | 100% | 1 | 1 |",
+        "| `agent` | `gpt-5` | 5 | 25.0% | 5 | 1 | 40 | none finished |",
+        "| `agent` | `other` | 1 | 100% | 1 | 1 | 40 | none finished |",
     ):  # fmt: skip
         assert row in text.splitlines()
     assert "the figures are counted from spans and events" in text
@@ -313,7 +329,7 @@ def test_unfinished_turns_without_spans_are_said_to_be_missing(file: Path, tmp_p
 def test_a_name_stands_for_itself_in_markdown(tmp_path: Path, report: Report, name: str, markdown: str) -> None:
     """Nobody who chooses a service's name can put a row, a link, a mention or an escape sequence into a report."""
     _, text, _ = report(traces(tmp_path / "a.jsonl", {"service": name}))
-    assert f"| {markdown} | `gpt-5` | 1 | 0% | 1 | 0 |" in text.splitlines()
+    assert f"| {markdown} | `gpt-5` | 1 | 0% | 1 | 0 | – | none cut |" in text.splitlines()
 
 
 def test_a_report_has_no_message_text(tmp_path: Path, report: Report) -> None:

@@ -20,6 +20,7 @@ from endturn.telemetry import INDICATORS, fail_condition
 from endturn.ui import otlp, panels, views
 from endturn.ui.axes import NS
 from endturn.ui.formatting import count
+from endturn.ui.limits import NeededLimit
 from endturn.ui.report_figures import ROWS, Figures, Input, figures
 from endturn.ui.rows import Contents, data
 from endturn.ui.store import Store, opened, unreadable
@@ -108,7 +109,7 @@ def written(report: Figures, format_: str) -> str:
     if format_ == "json":
         return json.dumps(report.as_json(), indent=2, allow_nan=False)
     environment = views.templates(escape=format_ == "html")
-    environment.filters |= {each.__name__: each for each in (moment, code, plain)}
+    environment.filters |= {each.__name__: each for each in (moment, code, plain, needed)}
     return environment.get_template(f"report.{format_}").render(
         report=report,
         version=__version__,
@@ -174,6 +175,13 @@ def moment(ns: int) -> str:
     """A moment in UTC, such as 28 Nov 2026, 09:46:03."""
     time = datetime.fromtimestamp(ns / NS, UTC)
     return f"{time.day} {_MONTHS[time.month - 1]} {time:%Y, %H:%M:%S}"
+
+
+def needed(limit: NeededLimit) -> str:
+    """The limit that would have been enough, or a word that says why none is known."""
+    if limit.tokens is not None:
+        return count(limit.tokens)
+    return limit.word if limit.above is None else f"above {count(limit.above)}"
 
 
 def code(name: str | None) -> str:

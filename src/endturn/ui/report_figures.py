@@ -10,9 +10,11 @@ from typing import Any, Final
 from endturn._version import __version__
 from endturn.telemetry import INDICATORS, FailCondition, schema
 from endturn.ui import panels, turns
+from endturn.ui.advice import NOT_CONTINUED, EndedTurns, Headline, headline
 from endturn.ui.axes import NS
 from endturn.ui.charts import Chart
-from endturn.ui.formatting import count, plural, share
+from endturn.ui.formatting import count, plural
+from endturn.ui.limits import NeededLimit, RequestedLimit, requested_limits, truncated_turns
 from endturn.ui.numbers import Numbers, step_of
 from endturn.ui.rows import MODEL_CALLS, Contents, Row
 from endturn.ui.store import Store
@@ -65,7 +67,9 @@ class Figures:
             no condition is evaluated.
         values: each indicator by its name; None where nothing happened.
         reasons: responses by stop reason, the most frequent first.
-        models: a row for each service and model, the one with most unfinished turns first.
+        models: a row for each service and model, the one with most unfinished turns first; with
+            the limit of its requests and the one that would do.
+        headline: what became of truncated turns, and what to change.
         unfinished: turns that ended unfinished, the worst first: those that spent the most output
             tokens, then those that took longest.
         unfinished_total: how many of them there are.
@@ -81,6 +85,7 @@ class Figures:
     values: Mapping[str, float | None]
     reasons: Mapping[str, float]
     models: Sequence[Row]
+    headline: Headline
     unfinished: Sequence[Row]
     unfinished_total: int
     endings: Sequence[Mapping[str, str]]
@@ -97,19 +102,8 @@ class Figures:
     def verdict(self) -> str:
         """The report in a sentence."""
         number = {name: value or 0.0 for name, value in self.values.items()}
-        all_turns, truncated, unfinished = (
-            number[name] for name in ("turns", "truncated_turns", "unfinished")
-        )
-        if unfinished:
-            return self._unfinished(truncated, unfinished)
-        if truncated:
-            return self._finished(all_turns, truncated)
-        if all_turns:
-            return (
-                "The one turn was not truncated."
-                if all_turns == 1
-                else f"None of the {count(all_turns)} turns was truncated."
-            )
+        if any(number[name] for name in ("turns", "truncated_turns", "unfinished")):
+            return self.headline.sentence
         if number["responses"]:
             return (
                 f"{count(number['truncated_responses'])} of "
@@ -118,36 +112,14 @@ class Figures:
             )
         return "No call to a model is recorded."
 
-    def _finished(self, all_turns: float, truncated: float) -> str:
-        if truncated == 1:
-            return (
-                "The one turn was truncated, continued and finished."
-                if all_turns == 1
-                else f"1 of {count(all_turns)} turns was truncated; it was continued and finished."
-            )
-        return (
-            f"{count(truncated)} of {count(all_turns)} turns were truncated; all of them were "
-            "continued and finished."
-        )
-
-    def _unfinished(self, truncated: float, unfinished: float) -> str:
-        if truncated == 1 == unfinished:
-            return "The one truncated turn ended unfinished."
-        if truncated < unfinished:  # only a part of the metrics is here
-            return f"{plural(unfinished, 'turn')} ended unfinished."
-        return (
-            f"{count(unfinished)} of {count(truncated)} truncated turns ended unfinished "
-            f"({share(unfinished / truncated)})."
-        )
-
     @property
     def most(self) -> str:
-        """The service and model that most of the unfinished turns are of, as a sentence."""
+        """The service and model that most of the unfinished turns are of, if metrics alone know."""
         rows = [row for row in self.models if row["unfinished"]]
-        if not rows or not rows[0]["model"]:
+        if self.headline.changes or not rows or not rows[0]["model"]:
             return ""
         number = "All of them" if len(rows) == 1 else f"{count(rows[0]['unfinished'])} of them"
-        return f"{number}: {rows[0]['model']} in {rows[0]['service']}."
+        return f"{number}: {rows[0]['model']} of {rows[0]['service']}."
 
     def as_json(self) -> dict[str, Any]:
         """The figures for programs: numbers unrounded, no list shortened."""
@@ -170,7 +142,7 @@ class Figures:
             "limits": list(self.limits),
             "values": dict(self.values),
             "reasons": dict(self.reasons),
-            "models": list(self.models),
+            "models": [_model_as_json(row) for row in self.models],
             "waiting": self.waiting,
             "unfinished": [
                 {name: value for name, value in row.items() if not name.endswith("_ns")}
@@ -202,30 +174,48 @@ def figures(
     unfinished = store.read_rows(worst if all_turns else f"{worst} LIMIT {WORST}", parameters)
     ((first, last),) = store.read(_PERIOD)
     measured = numbers.measured
-    values, models = _measured(numbers) if measured else _unmeasured(store, where, parameters)
+    counted = _measured(numbers) if measured else _unmeasured(store, where, parameters)
+    groups = truncated_turns(view, store)
+    ended = EndedTurns(
+        turns=counted.values["turns"],
+        truncated=max(counted.values["truncated_turns"] or 0, counted.values["unfinished"] or 0),
+        unfinished=counted.values["unfinished"] or 0,
+        not_continued=counted.not_continued,
+        waiting=waiting,
+    )
     return Figures(
         inputs=inputs,
         period=None if first is None else (first, last),
         measured=measured,
-        values=values,
+        values=counted.values,
         reasons=_reasons(numbers) if measured else _reasons_of_spans(store, where, parameters),
-        models=models,
+        models=panels.with_limits(counted.models, groups, requested_limits(view, store)),
+        headline=headline(ended, groups, view),
         unfinished=unfinished,
         unfinished_total=total,
         endings=[] if all_turns else [_ending(view, store, row["turn_id"]) for row in unfinished],
         waiting=waiting,
         trend=trend(view, store, numbers),
-        limits=[_result(condition, values if measured else {}) for condition in conditions],
+        limits=[_result(condition, counted.values if measured else {}) for condition in conditions],
     )
 
 
-def _measured(numbers: Numbers) -> tuple[dict[str, float | None], list[Row]]:
-    return {name: numbers.value(name) for name in INDICATORS}, panels.models(numbers)
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The indicators, a row for each model, and the turns in which nothing asked for the rest."""
+
+    values: Mapping[str, float | None]
+    models: Sequence[Row]
+    not_continued: float
 
 
-def _unmeasured(
-    store: Store, where: str, parameters: Mapping[str, Any]
-) -> tuple[dict[str, float | None], list[Row]]:
+def _measured(numbers: Numbers) -> _Counted:
+    """Count by metrics."""
+    values = {name: numbers.value(name) for name in INDICATORS}
+    return _Counted(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
+
+
+def _unmeasured(store: Store, where: str, parameters: Mapping[str, Any]) -> _Counted:
     """Count from turns, and truncated responses from spans, what metrics would have said."""
     total, *rows = store.read_rows(panels.PANELS["unmeasured"].format(where=where), parameters)
     answers = f"count_if(reason <> '{StopReason.ERROR}')"
@@ -242,7 +232,7 @@ def _unmeasured(
     for row in rows:
         row |= by_model.get((row["service"], row["provider"], row["model"]), {})
     values = dict.fromkeys(INDICATORS) | total | of_all
-    return {name: values[name] for name in INDICATORS}, rows
+    return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"] or 0)
 
 
 def _reasons(numbers: Numbers) -> dict[str, float]:
@@ -267,6 +257,17 @@ def _ending(view: View, store: Store, turn_id: str) -> Mapping[str, str]:
     assert page is not None
     ending: Mapping[str, str] = page["ending"]
     return ending
+
+
+def _model_as_json(row: Row) -> Row:
+    requested: RequestedLimit | None = row["requested"]
+    needed: NeededLimit = row["needed"]
+    return {name: value for name, value in row.items() if name not in ("requested", "needed")} | {
+        "limit_lowest": requested and requested.lowest,
+        "limit_highest": requested and requested.highest,
+        "limit_needed": needed.tokens,
+        "limit_needed_note": needed.note if requested else "No span names a limit.",
+    }
 
 
 def _result(condition: FailCondition, values: Mapping[str, float | None]) -> dict[str, Any]:
