@@ -231,6 +231,11 @@ def _unmeasured(store: Store, where: str, parameters: Mapping[str, Any]) -> _Cou
     by_model = {(row["service"], row["provider"], row["model"]): row for row in of_models}
     for row in rows:
         row |= by_model.get((row["service"], row["provider"], row["model"]), {})
+    rows.sort(
+        key=lambda row: (
+            -row["unfinished"], -(row["truncation"] or 0), row["service"] or "", row["model"] or ""
+        )
+    )  # fmt: skip
     values = dict.fromkeys(INDICATORS) | total | of_all
     return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"] or 0)
 
