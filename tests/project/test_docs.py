@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import endturn
+from endturn.cli import _main
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.generate.alerts import ALERTS
 from endturn.instrumentation.sdk_providers import SIGNALS
@@ -119,6 +120,34 @@ def test_every_make_target_that_is_named_exists() -> None:
     named = {name for text in PAGES.values() for name in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)}
     assert {"demo", "test"} <= named
     assert named <= targets
+
+
+COMMAND = re.compile(r"^(?:\w+=\S+ )*endturn ((?:[a-z]+ )?[a-z]+)\b(.*)$")
+
+
+def commands() -> Iterator[tuple[str, str, set[str]]]:
+    """Each `endturn` command of a page that a reader may copy: where, its name, and its options."""
+    for name, text in PAGES.items():
+        shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+        for line in [*re.findall(r"^ {4}(\S.*)$", text, re.M), *shell.splitlines()]:
+            if match := COMMAND.match(line.split(" #")[0].strip()):
+                command = match[1] if match[1].startswith(("dashboards ", "rules ")) else match[1].split()[0]
+                if command != "run":  # what follows is another program's
+                    yield f"{name}: {line.strip()}", command, set(re.findall(r"(?<=\s)--[a-z-]+", line.split(" #")[0]))
+
+
+def test_every_command_that_is_shown_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its options: each is in the help of its command."""
+    helps: dict[str, str] = {}
+    unknown = []
+    for place, command, options in commands():
+        if command not in helps:
+            with pytest.raises(SystemExit):
+                _main.main([*command.split(), "--help"])
+            helps[command] = capsys.readouterr().out
+        unknown += [f"{place}: {option}" for option in options if option not in helps[command]]
+    assert unknown == []
+    assert {"ui", "report", "scan", "plan", "dashboards install", "rules check"} <= helps.keys()
 
 
 # --- Configuration, and the controller's contract -----------------------------------------------------------------

@@ -332,6 +332,14 @@ def test_a_name_stands_for_itself_in_markdown(tmp_path: Path, report: Report, na
     assert f"| {markdown} | `gpt-5` | 1 | 0% | 1 | 0 | – | none cut |" in text.splitlines()
 
 
+def test_a_terminal_without_the_signs_fails_no_build(file: Path) -> None:
+    """The report is UTF-8, as the page says of itself, whatever the locale is."""
+    command = [sys.executable, "-m", "endturn", "report", "--file", str(file), "--fail-on", "unfinished > 2"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "✓ passed" in done.stdout.decode("utf-8")
+
+
 def test_a_report_has_no_message_text(tmp_path: Path, report: Report) -> None:
     message = '[{"role": "user", "parts": [{"type": "text", "content": "my secret question"}]}]'
     file = traces(tmp_path / "a.jsonl", cut(**{"gen_ai.input.messages": message, "gen_ai.output.messages": message}))
