@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from endturn.telemetry import schema
-from endturn.ui import alerts, limits, panels, reasons, turns
+from endturn.ui import alerts, charts, limits, panels, reasons, turns
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey
 from endturn.ui.store import DAY_NS, Store
 from endturn.ui.views import View
@@ -183,7 +183,21 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
             each.append((time.perf_counter() - began) * 1000)
         took[name] = statistics.median(each)
     store.read, store.read_rows, store.connection = read, read_rows, connection  # type: ignore[method-assign]
+    took["drawing the overview's charts, 24 h"] = drawing(store)
     return took, sorted(((statistics.median(each), query) for query, each in queries.items()), reverse=True)
+
+
+def drawing(store: Store) -> float:
+    """The median milliseconds in which the charts of the overview become SVG, without their queries."""
+    view = View.of(store, {"range": "24h"}, time.time_ns())
+    drawn = panels.overview(view, store)["charts"].values()
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        text = "".join(charts.figure(chart) for chart in drawn)
+        times.append((time.perf_counter() - began) * 1000)
+    print(f"the charts of the overview have {len(text) / 1000:.0f} kB")
+    return statistics.median(times)
 
 
 def main() -> int:
@@ -202,7 +216,7 @@ def main() -> int:
         took, queries = measure(store)
         store.close()
     for name, milliseconds in took.items():
-        print(f"{name:<30} {milliseconds:7.0f} ms")
+        print(f"{name:<36} {milliseconds:7.0f} ms")
     print(f"the slowest of {len(queries)} queries: {queries[0][0]:.0f} ms\n  {queries[0][1][:400]}")
     return int(queries[0][0] > LIMIT_MS)
 

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -244,6 +244,79 @@ def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page, wid
     since, until = (int(each) for each in re.findall(r"\d{13}", tab.url))
     assert until - since == pytest.approx(200 / box["width"] * 900_000, rel=0.03)
     expect(tab.get_by_role("link", name="chosen")).to_be_visible()
+
+
+def test_a_chart_shows_the_values_under_the_pointer(page: Served, tab: Page) -> None:
+    """Those of the table, at a line through every chart; they stay while the page is updated."""
+    fill(page)
+    tab.goto(f"{page.url}/?range=all")
+    step = tab.locator("#chart-reasons tbody tr").first.get_attribute("data-step")
+    steps = tab.locator("#chart-reasons .chart").get_attribute("data-steps")
+    layer = tab.locator("#chart-reasons .hover")
+    layer.scroll_into_view_if_needed()
+    box = layer.bounding_box()
+    assert box
+    assert step
+    assert steps
+    tab.mouse.move(box["x"] + (int(step) + 0.5) / int(steps) * box["width"], box["y"] + 20)
+    readout = layer.locator(".readout")
+    expect(readout).to_contain_text(re.compile(r"\d\d:\d\d:\d\d.*max tokens5"))
+    assert tab.locator(".cross").count() == tab.locator(".chart").count() > 1
+    page.store.write(Batch(points=[point(schema.TURNS, 4, instance="two", **TRUNCATED)]))
+    seen(tab, page)
+    expect(readout).to_contain_text("max tokens5")
+    tab.mouse.move(0, 0)
+    expect(tab.locator(".cross")).to_have_count(0)
+
+
+def test_charts_need_no_scripts(browser: Browser, page: Served) -> None:
+    """They are drawn, and their tables open."""
+    fill(page)
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(f"{page.url}/?range=all")
+    box = tab.locator("#chart-reasons .layers path").first.bounding_box()
+    assert box
+    assert min(box["width"], box["height"]) > 0
+    tab.locator("#chart-reasons summary").click()
+    expect(tab.locator("#chart-reasons tbody td").first).to_have_text("5")
+    expect(tab.locator("#chart-reasons .zone").first).to_be_visible()
+    context.close()
+
+
+HARD_TO_READ = """() => {
+    const parse = (text) => {
+        const [, kind, inner] = text.match(/^(rgba?|color)\\((.*)\\)$/);
+        const numbers = inner.replace("srgb ", "").split(/[\\s,/]+/).map(Number);
+        return [...numbers.slice(0, 3).map(n => (kind === "color" ? n : n / 255)), numbers[3] ?? 1];
+    };
+    const over = ([r, g, b, a], below) => [r, g, b].map((n, i) => n * a + below[i] * (1 - a));
+    const paint = (e) => parse(getComputedStyle(e).backgroundColor);
+    const background = (e) => e ? over(paint(e), background(e.parentElement)) : [1, 1, 1];
+    const light = (c) => c.map(n => n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, n, i) => sum + n * [0.2126, 0.7152, 0.0722][i], 0);
+    const wrong = [];
+    for (const e of document.querySelectorAll("body *")) {
+        if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || !e.getClientRects().length) continue;
+        const below = background(e), style = getComputedStyle(e);
+        const color = over(parse(e instanceof SVGElement ? style.fill : style.color), below);
+        const [a, b] = [light(color), light(below)].sort((x, y) => y - x);
+        const text = `${e.getAttribute("class")}: ${e.textContent.trim().slice(0, 40)}`;
+        if ((a + 0.05) / (b + 0.05) < 4.5) wrong.push(text);
+    }
+    return wrong;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(page: Served, tab: Page, scheme: Literal["light", "dark"]) -> None:
+    """Each word that is shown has a contrast of 4.5 with what is behind it."""
+    fill(page)
+    tab.emulate_media(color_scheme=scheme)
+    for path in ("/", "/turns", "/turns/t1", "/turns/t2", "/reasons", "/alerts"):
+        tab.goto(f"{page.url}{path}")
+        tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert tab.evaluate(HARD_TO_READ) == [], path
 
 
 def test_a_turn_is_opened_by_key_and_by_click(page: Served, tab: Page) -> None:

@@ -103,7 +103,7 @@ def send(page: Served, value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def check_pages(page: Served, most: int = 1_000_000) -> dict[str, str]:
-    """Ask for every page, that of every turn included: each is there, of bounded length, its charts within their bounds."""
+    """Ask for every page, that of every turn included: each is there, of bounded length, its charts too."""
     texts = {}
     links = {link for link in page.ask("/turns?range=all").links() if link.startswith("/turns/")}
     links |= {link for link in page.ask("/turns?range=all&page=1").links() if link.startswith("/turns/")}
@@ -115,7 +115,7 @@ def check_pages(page: Served, most: int = 1_000_000) -> dict[str, str]:
         texts[path] = answer.text
         for figure in re.findall(r'(?s)<figure class="plot.*?</figure>', answer.text):
             drawn = re.findall(r' (?:d|x|y|x1|x2|y1|y2|width|height)="([^"]*)"', figure)
-            assert not [text for text in drawn if not re.fullmatch(r"[MLHVhz\d. ]+%?", text)]
+            assert not [text for text in drawn if not re.fullmatch(r"[MLHVhvz\d. ]+%?", text)]
     assert page.ask("/export/turns.parquet?range=all").status == 200
     return texts
 

@@ -22,8 +22,8 @@ TINTS = {
 }  # fmt: skip
 """Mixed backgrounds: the one below, the colour above, and its part."""
 ON_TINTS = {
-    "a row under the pointer": ("ink", "dim", "cut-text", "lost-text", "accent"), "the current page": ("ink", "accent"),
-    "the part after a seam": ("ink",),
+    "a row under the pointer": ("ink", "dim", "cut-text", "lost-text", "accent"),
+    "the current page": ("ink", "dim", "accent"), "the part after a seam": ("ink",),
 }  # fmt: skip
 READABLE = 4.5
 """WCAG 2.2, criterion 1.4.3, for text of any size."""

@@ -16,7 +16,7 @@ from endturn.ui.trend import trend
 from endturn.ui.views import View
 from tests.ui.support import SECOND, TRUNCATED, batch, point, said, span
 
-START = 1_796_027_400 * SECOND
+START = 4_102_444_800 * SECOND  # 2100-01-01: no turn has waited too long
 MINUTE = 60 * SECOND
 STEPS = 10
 
