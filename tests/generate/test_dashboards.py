@@ -356,11 +356,99 @@ def test_a_tables_columns_fit(panel: Panel) -> None:
     assert sum(widths) <= COLUMN * panel["gridPos"]["w"] - 10
 
 
+# --- Nothing is not health ----------------------------------------------------------------------------------------
+
+NEUTRAL = {"text", "transparent", "blue", panels.GREY}
+"""Colors that judge nothing."""
+JUDGED = {"Not continued", "Truncated", "Unfinished", "Incomplete turns"}
+"""Tiles that are green at zero. *Budget left* is green at the other end, and has a minimum of its own."""
+
+
+def colorings(panel: Panel) -> Iterator[tuple[str, str, Any]]:
+    """What colors the values of a panel, or of a column: its name, the kind, and the thresholds or mappings."""
+    config = panel["fieldConfig"]
+    properties = [("", each, config["defaults"].get(each)) for each in ("thresholds", "mappings", "color")]
+    for override in config["overrides"]:
+        name = override["matcher"]["options"]
+        properties += [(name, each["id"], each["value"]) for each in override["properties"]]
+    for name, kind, value in properties:
+        if kind in ("thresholds", "mappings", "color") and value:
+            yield name, kind, value
+
+
+def colors_of_nothing(panel: Panel) -> Iterator[str]:
+    """The colors that a panel may give to what has no value: the lowest step, and mappings of null."""
+    for _, kind, value in colorings(panel):
+        if kind == "thresholds":
+            assert value["steps"][0]["value"] is None, panel["title"]
+            yield value["steps"][0]["color"]
+        elif kind == "mappings":
+            for mapping in value:
+                if mapping["type"] == "special" and "null" in mapping["options"]["match"]:
+                    yield mapping["options"]["result"]["color"]
+                if mapping["type"] == "value":
+                    yield from (each["color"] for text, each in mapping["options"].items() if text in ("", "null"))
+
+
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_what_has_no_value_is_grey(panel: Panel) -> None:
-    """The first step is the color of the words for nothing; green needs a value."""
-    steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])
-    assert [each["color"] for each in steps if each["value"] is None] in ([], ["text"], ["transparent"], ["blue"])
+def test_what_has_no_value_is_no_verdict(panel: Panel) -> None:
+    """Neither green nor orange nor red, in the panel and in each column; a tile's words for nothing are grey."""
+    assert set(colors_of_nothing(panel)) <= NEUTRAL
+    if panel["type"] == "stat":
+        [nothing] = panel["fieldConfig"]["defaults"]["mappings"]
+        assert nothing["options"]["match"] == "null+nan"
+        assert nothing["options"]["result"]["color"] == panels.GREY == "#8e8e8e"
+    if panel["type"] in ("stat", "gauge", "bargauge", "table"):  # Grafana's own default is green from the lowest value
+        assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"], panel["title"]
+
+
+def test_green_needs_enough_turns() -> None:
+    """Each tile or column with a green step asks for a least number, and its words for nothing name it."""
+    green = set()
+    for panel in PANELS:
+        for name, kind, value in colorings(panel):
+            if kind != "thresholds" or not any(each["color"] == "green" for each in value["steps"]):
+                continue
+            green.add(name or panel["title"])
+            if panel["type"] == "stat":
+                [target] = targets(panel)
+                least = re.search(r"^below (\d+) ", panel["fieldConfig"]["defaults"]["noValue"])
+                assert least, panel["title"]
+                assert f">= {least[1]}" in target["expr"], panel["title"]
+            else:
+                asked = [each["expr"] for each in targets(panel) if "endturn:service_turns" in each["expr"]]
+                assert [">= 100" in expr for expr in asked] == [True], panel["title"]
+    assert green == {*JUDGED, "Budget left"}
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("title", sorted(JUDGED))
+def test_a_zero_of_few_turns_is_not_shown(tmp_path: Path, title: str) -> None:
+    """Nothing of no turns and of 19, zero of 20; one bad turn of two is shown as what it is."""
+    [panel] = [each for each in PANELS if each["title"] == title]
+    [target] = targets(panel)
+    calls = 'gen_ai_provider_name="openai",gen_ai_request_model="m",job="a"'
+    cut = f'{calls},endturn_turn_truncated="true"'
+    wholes = {
+        "Not continued": f'endturn_turns_total{{{cut},endturn_turn_outcome="completed"}}',
+        "Truncated": f'endturn_responses_total{{{calls},endturn_stop_reason="end_turn"}}',
+        "Unfinished": f'endturn_turns_total{{{calls},endturn_turn_outcome="completed"}}',
+        "Incomplete turns": f'endturn_turn_output_count{{{calls},endturn_turn_complete="true"}}',
+    }
+    bads = {
+        "Not continued": f'endturn_truncation_exits_total{{{calls},endturn_turn_outcome="not_continued"}}',
+        "Truncated": f'endturn_responses_total{{{calls},endturn_stop_reason="max_tokens"}}',
+        "Unfinished": f'endturn_truncation_exits_total{{{calls},endturn_turn_outcome="not_continued"}}',
+        "Incomplete turns": f'endturn_turn_output_count{{{calls},endturn_turn_complete="false"}}',
+    }
+    expr = filled(target["expr"])
+    share = {"Unfinished": 1.0, "Not continued": 0.5, "Truncated": 1 / 3, "Incomplete turns": 1 / 3}
+    for number, bad, value in ((0, 0, None), (19, 0, None), (20, 0, 0.0), (2, 1, share[title])):
+        folder = tmp_path / f"{number}-{bad}"
+        folder.mkdir()
+        series = {wholes[title]: f"0 {number}x20"} if number else {"up": "1x20"}
+        series |= {bads[title]: f"0 {bad}x20"} if bad else {}
+        evaluate(folder, series, [(expr, "4m", {} if value is None else {"{}": value})])
 
 
 def test_numbers_of_things_have_one_style() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.telemetry import schema
-from endturn.ui import advice, panels
+from endturn.telemetry import ENOUGH_EVENTS, schema
+from endturn.ui import panels
 from endturn.ui.advice import EndedTurns, headline
 from endturn.ui.limits import (
     CutCause,
@@ -323,7 +323,7 @@ def test_a_good_number_of_few_turns_is_no_verdict(store: Store, name: str) -> No
     zero: dict[str, Any] = {"turns": 90, "truncated": 0, "unfinished": 0, "not_continued": 0, "waiting": 0}
     shown = headline(EndedTurns(**zero | numbers), [], view(store))
     assert (shown.sentence, shown.color) == (sentence, color)
-    assert advice.ENOUGH_TURNS == 20
+    assert ENOUGH_EVENTS == 20
 
 
 # --- On the page --------------------------------------------------------------------------------------------------

@@ -164,6 +164,20 @@ def or_zero(events: str, traffic: str) -> str:
     return f"{events} or {traffic} * 0"
 
 
+def bad_or_enough(expression: str, *, part: str, whole: str, at_least: int) -> str:
+    """Return a single value if something bad happened, or if enough happened at all.
+
+    Without this, a zero of no or few events would look like a verdict.
+
+    Args:
+        expression: The value.
+        part: The number of bad events.
+        whole: The number of all events.
+        at_least: How many of them are enough.
+    """
+    return f"({expression})\nand on () ({whole} >= {at_least} or {part} > 0)"
+
+
 def divide(part: str, whole: str) -> str:
     """Return part / whole: zero without a part, no series (never NaN) without traffic."""
     return f"({or_zero(part, whole)})\n/ ({whole} > 0)"
@@ -294,6 +308,15 @@ class Queries:
         return divide(
             self.events(indicator.count, by=by, over=over),
             self.events(whole(indicator), by=by, over=over),
+        )
+
+    def verdict(self, indicator: Indicator, *, at_least: int) -> str:
+        """Return an indicator's share; a zero only if it is of enough events."""
+        return bad_or_enough(
+            self.ratio(indicator),
+            part=self.events(indicator.count),
+            whole=self.events(whole(indicator)),
+            at_least=at_least,
         )
 
     def increase(self, count: Count, *, by: Labels = ALL, over: str, offset: str = "") -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from endturn.telemetry.foreign_spans import AdoptedSpan as AdoptedSpan
     from endturn.telemetry.indicators import (
+        ENOUGH_EVENTS as ENOUGH_EVENTS,
         INDICATORS as INDICATORS,
         TRUNCATED_TURNS as TRUNCATED_TURNS,
         TURNS as TURNS,
@@ -63,6 +64,7 @@ else:
             "indicators": (
                 "Condition",
                 "Count",
+                "ENOUGH_EVENTS",
                 "INDICATORS",
                 "Indicator",
                 "TRUNCATED_TURNS",

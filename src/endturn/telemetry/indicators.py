@@ -35,6 +35,10 @@ class Count:
     never: tuple[Condition, ...] = ()
 
 
+ENOUGH_EVENTS: Final = 20
+"""From so many events on a good value is a verdict. Of fewer, and of none, it is only a number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
     """From where a value deserves a look, and from where somebody should act.

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from endturn.calls import TurnOutcome
-from endturn.telemetry import UNFINISHED_TURNS, Count, schema
+from endturn.telemetry import ENOUGH_EVENTS, UNFINISHED_TURNS, Count, schema
 from endturn.ui.formatting import count
 from endturn.ui.limits import CutCause, NeededLimit, TruncatedTurns, needed_limit
 from endturn.ui.views import View
 
-ENOUGH_TURNS: Final = 20
-"""Only from this many turns on is a good value a verdict, and green."""
 MOST_CHANGES: Final = 3
 """Causes that the headline names; the others it counts."""
 NOT_CONTINUED: Final = Count(
@@ -90,7 +88,7 @@ def headline(ended: EndedTurns, groups: Sequence[TruncatedTurns], view: View) ->
         view: The view, for the addresses.
     """
     share = ended.unfinished / ended.truncated if ended.truncated else None
-    is_good = share == 0 and not ended.waiting and ended.truncated >= ENOUGH_TURNS
+    is_good = share == 0 and not ended.waiting and ended.truncated >= ENOUGH_EVENTS
     unfinished = sorted(
         (group for group in groups if group.unfinished),
         key=lambda group: (-group.unfinished, group.cause is not CutCause.MAX_TOKENS),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from endturn.calls import REPLACING_STRATEGIES, Strategy
+from endturn.calls import FINISHED_REASONS, REPLACING_STRATEGIES, Strategy
 from endturn.telemetry import schema
 from endturn.ui.formatting import count
 from endturn.ui.rows import MODEL_CALLS
@@ -205,61 +205,64 @@ def _words(values: Iterable[str]) -> str:
 
 
 _TRUNCATED_TURNS: Final = f"""
-WITH cut AS (
-    SELECT turn_id, state, service, coalesce(provider, '') AS provider, coalesce(model, '') AS model
+WITH cut AS MATERIALIZED (
+    SELECT
+        rowid AS turn, turn_id, state, service,
+        coalesce(provider, '') AS provider, coalesce(model, '') AS model
     FROM turns WHERE {{where}} AND truncated AND state IN ('finished', 'unfinished')
 ),
 asked AS (
     SELECT
-        turn_id,
+        turn,
         try_cast(attributes ->> '$."{schema.CONTINUATION_INDEX.key}"' AS BIGINT) AS continuation,
         any_value(attributes ->> '$."{schema.STRATEGY.key}"') AS strategy
-    FROM events SEMI JOIN cut USING (turn_id)
+    FROM events JOIN cut USING (turn_id)
     WHERE name = '{schema.CONTINUATION_ATTEMPT.name}'
     GROUP BY ALL
 ),
-calls AS (
-    SELECT
-        turn_id, start_ns, reason, max_tokens, output_tokens, strategy,
-        coalesce(truncated, false) AS truncated,
-        count_if(coalesce(continuation, 0) = 0) OVER in_order AS answer,
-        lead(strategy) OVER in_order AS next_strategy
-    FROM spans SEMI JOIN cut USING (turn_id) LEFT JOIN asked USING (turn_id, continuation)
-    WHERE operation IN ({_words(MODEL_CALLS)})
-    WINDOW in_order AS (PARTITION BY turn_id ORDER BY start_ns, span_id)
-),
+-- A truncated answer is a call that was truncated, and its continuations: no other call matters.
 pieces AS (
     SELECT
-        *,
-        coalesce(next_strategy IN ({_words(REPLACING_STRATEGIES)})
-            OR (next_strategy = '{Strategy.RESEND}' AND truncated), false) AS replaced
-    FROM calls
+        turn, start_ns, reason, max_tokens, output_tokens AS tokens, truncated, strategy,
+        coalesce(continuation, 0) = 0 AS is_first,
+        count_if(coalesce(continuation, 0) = 0) OVER in_order AS answer,
+        lead(strategy) OVER in_order AS next_strategy
+    FROM spans JOIN cut USING (turn_id) LEFT JOIN asked USING (turn, continuation)
+    WHERE spans.start_ns >= $start AND (spans.truncated OR continuation >= 1)
+        AND operation IN ({_words(MODEL_CALLS)})
+    WINDOW in_order AS (PARTITION BY turn ORDER BY start_ns, continuation NULLS FIRST)
 ),
 answers AS (
     SELECT
-        turn_id,
+        turn,
         answer,
-        arg_min_null(coalesce(reason, '{StopReason.MAX_TOKENS}'), start_ns)
-            FILTER (truncated) AS reason,
-        arg_min_null(max_tokens, start_ns) FILTER (truncated) AS max_tokens,
-        arg_min_null(output_tokens, start_ns) FILTER (truncated) AS used,
-        sum(output_tokens) FILTER (NOT replaced) AS tokens,
-        count_if(NOT replaced AND output_tokens IS NULL) = 0 AS counted,
-        coalesce(arg_max_null(reason, start_ns)
-            IN ('{StopReason.END_TURN}', '{StopReason.TOOL_CALL}'), false) AS whole
-    FROM pieces GROUP BY turn_id, answer HAVING bool_or(truncated)
+        coalesce(any_value(reason) FILTER (is_first), min(reason) FILTER (truncated),
+            '{StopReason.MAX_TOKENS}') AS reason,
+        any_value(max_tokens) FILTER (is_first) AS max_tokens,
+        any_value(tokens) FILTER (is_first) AS used,
+        sum(tokens) FILTER (NOT is_replaced) AS tokens,
+        count_if(NOT is_replaced AND tokens IS NULL) = 0 AS is_counted,
+        coalesce(arg_max_null(reason, start_ns) IN ({_words(FINISHED_REASONS)}), false) AS is_whole
+    FROM (
+        SELECT
+            *,
+            coalesce(next_strategy IN ({_words(REPLACING_STRATEGIES)})
+                OR (next_strategy = '{Strategy.RESEND}' AND truncated), false) AS is_replaced
+        FROM pieces
+    )
+    GROUP BY turn, answer
 ),
 by_turn AS (
     SELECT
-        turn_id,
+        turn,
         arg_min(
             CASE WHEN reason = '{StopReason.MAX_TOKENS}' AND used < {USED_SHARE} * max_tokens
                 THEN '{CutCause.OTHER_LIMIT}' ELSE reason END, answer) AS cause,
         arg_min_null(max_tokens, answer) AS max_tokens,
-        count_if(whole AND counted) AS whole_answers,
-        max(tokens) FILTER (whole AND counted) AS longest_whole,
-        max(tokens) FILTER (NOT whole) AS longest_open
-    FROM answers GROUP BY turn_id
+        count_if(is_whole AND is_counted) AS whole_answers,
+        max(tokens) FILTER (is_whole AND is_counted) AS longest_whole,
+        max(tokens) FILTER (NOT is_whole) AS longest_open
+    FROM answers GROUP BY turn
 )
 SELECT
     service, provider, model, cause,
@@ -269,7 +272,7 @@ SELECT
     sum(whole_answers)::BIGINT AS whole_answers,
     max(longest_whole)::BIGINT AS longest_whole,
     max(longest_open)::BIGINT AS longest_open
-FROM cut JOIN by_turn USING (turn_id)
+FROM cut JOIN by_turn USING (turn)
 GROUP BY ALL
 ORDER BY unfinished DESC, service, provider, model, cause
 """

@@ -18,6 +18,7 @@ from endturn.generate.queries import (
     Queries,
     Window,
     has_value,
+    or_zero,
     variable_matchers,
 )
 from endturn.telemetry import INDICATORS, Attribute, Indicator, schema
@@ -79,11 +80,10 @@ def continuations(config: RuleConfig) -> dashboard.Dashboard:
 
 
 def total(panel_id: int, indicator: Indicator) -> stat.Panel:
-    """Show the number of an indicator's events in the time range."""
-    return (
-        panels.indicator_stat(panel_id, indicator)
-        .no_value("none")
-        .with_target(panels.latest(QUERIES.events(indicator.count)))
+    """Show the number of an indicator's events in the time range; zero if only turns came."""
+    turns = QUERIES.events(INDICATORS["turns"].count)
+    return panels.indicator_stat(panel_id, indicator).with_target(
+        panels.latest(or_zero(QUERIES.events(indicator.count), turns))
     )
 
 
@@ -106,12 +106,14 @@ def tokens_spent() -> stat.Panel:
 
 def money_spent() -> stat.Panel:
     """Show the cost of continuation calls."""
+    cost = INDICATORS["continuation_cost"]
     return (
-        total(16, INDICATORS["continuation_cost"])
+        panels.indicator_stat(16, cost)
         .title("Money spent")
         .unit(units.Dollars)
         .decimals(2)
         .no_value("no prices")
+        .with_target(panels.latest(QUERIES.events(cost.count)))
     )
 
 
@@ -197,7 +199,7 @@ def unfinished_share_by_model() -> timeseries.Panel:
             scope="over the chosen window, by provider and model",
             legend=panels.BOTTOM,
         )
-        .no_value("nothing truncated")
+        .no_value("no truncated turns")
         .data_links(panels.data_links(links.model_links()))
         .with_target(panels.over_time(trend).legend_format(series_name(*CALL)))
     )
@@ -226,7 +228,7 @@ def continuations_per_turn() -> bargauge.Panel:
                 source=panels.FROM_TURNS,
             )
         )
-        .no_value("nothing truncated")
+        .no_value("no truncated turns")
         .with_target(panels.buckets(values).legend_format(series_name(BUCKET_BOUND)))
     )
     for bound, name in BUCKET_NAMES.items():

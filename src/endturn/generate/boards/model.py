@@ -8,28 +8,20 @@ from grafana_foundation_sdk.builders import dashboard, stat, timeseries
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import GridPos
 
-from endturn.generate.boards import frame, palettes, panels
+from endturn.generate.boards import frame, limits, palettes, panels
 from endturn.generate.boards.panels import description, series_name
 from endturn.generate.config import RuleConfig
 from endturn.generate.queries import (
-    ALL,
     HistogramPart,
     Matcher,
     Queries,
     Window,
-    has_value,
     is_set,
-    sum_by,
     variable_matchers,
 )
-from endturn.telemetry import INDICATORS, Metric, schema
+from endturn.telemetry import ENOUGH_EVENTS, INDICATORS, Metric, schema
 
 QUERIES: Final = Queries(variable_matchers())
-COMPLETE: Final = has_value(schema.COMPLETE, "true")
-LIMIT_MIN_TURNS: Final = 100
-"""No limit is recommended below this many turns: a 99th percentile needs them."""
-LIMITED_SHARE: Final = 0.95
-"""The limit of requests is derived if this share of the calls sets one."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 TOKEN_TYPE: Final = schema.TOKEN_TYPE.label
 
@@ -67,8 +59,6 @@ def model(config: RuleConfig) -> dashboard.Dashboard:
 
 def recommended_limit() -> stat.Panel:
     """Show the limit that would have let answers finish."""
-    longest = QUERIES.quantile(0.99, schema.TURN_OUTPUT, COMPLETE, over=Window.DASHBOARD)
-    turns = QUERIES.histogram(schema.TURN_OUTPUT, HistogramPart.COUNT, COMPLETE)
     return (
         panels.stat_panel(13, "Limit needed")
         .description(
@@ -76,7 +66,7 @@ def recommended_limit() -> stat.Panel:
                 question="Which max_tokens would let answers finish?",
                 formula=(
                     "99th percentile of the output tokens of each complete turn's longest answer, "
-                    f"continuations included, in the time range, from {LIMIT_MIN_TURNS} turns"
+                    f"continuations included, in the time range, from {limits.MIN_TURNS} turns"
                 ),
                 advice=(
                     "Set max_tokens to at least this value; reasoning tokens are included. If more "
@@ -88,34 +78,13 @@ def recommended_limit() -> stat.Panel:
         )
         .unit(units.NoUnit)
         .decimals(0)
-        .no_value(f"below {LIMIT_MIN_TURNS} turns")
-        .with_target(
-            panels.latest(
-                f"{longest}\n"
-                f"and on () sum(increase({turns}[{Window.DASHBOARD}])) >= {LIMIT_MIN_TURNS}"
-            )
-        )
+        .no_value(f"below {limits.MIN_TURNS} turns")
+        .with_target(panels.latest(limits.needed_limit()))
     )
 
 
 def present_limit() -> stat.Panel:
     """Show the limit that requests set."""
-    tokens = QUERIES.rate(
-        schema.TOKEN_USAGE,
-        HistogramPart.SUM,
-        has_value(schema.TOKEN_TYPE, "output"),
-        over=Window.DASHBOARD,
-    )
-    calls = QUERIES.rate(
-        schema.TOKEN_USAGE,
-        HistogramPart.COUNT,
-        has_value(schema.TOKEN_TYPE, "output"),
-        over=Window.DASHBOARD,
-    )
-    used, limited_calls = (
-        sum_by(ALL, f"rate({QUERIES.histogram(schema.BUDGET_USED, part)}[{Window.DASHBOARD}])")
-        for part in (HistogramPart.SUM, HistogramPart.COUNT)
-    )
     return (
         panels.stat_panel(15, "Limit now")
         .description(
@@ -123,7 +92,8 @@ def present_limit() -> stat.Panel:
                 question="Which max_tokens do requests set?",
                 formula=(
                     "output tokens ÷ token budget used, in the time range: a mean if requests set "
-                    f"different limits. Shown if at least {LIMITED_SHARE:.0%} of the calls set one"
+                    f"different limits. Shown if at least {limits.LIMITED_SHARE:.0%} of the calls "
+                    "set one"
                 ),
                 advice="Below *Limit needed*: raise max_tokens.",
                 source=panels.FROM_PROCESS,
@@ -132,19 +102,15 @@ def present_limit() -> stat.Panel:
         .unit(units.NoUnit)
         .decimals(0)
         .no_value("not set by all")
-        .with_target(
-            panels.latest(
-                f"{tokens} / ({used} > 0)\nand {limited_calls} >= {LIMITED_SHARE} * {calls}"
-            )
-        )
+        .with_target(panels.latest(limits.present_limit()))
     )
 
 
 def incomplete_turns() -> stat.Panel:
     """Show the share of turns whose answer is incomplete."""
     incomplete = INDICATORS["incomplete"]
-    return panels.indicator_stat(14, incomplete).with_target(
-        panels.latest(QUERIES.ratio(incomplete))
+    return panels.verdict_stat(14, incomplete, events="turns").with_target(
+        panels.latest(QUERIES.verdict(incomplete, at_least=ENOUGH_EVENTS))
     )
 
 
@@ -208,7 +174,7 @@ def output_tokens() -> timeseries.Panel:
         .unit(panels.COUNT)
         .axis_label("tokens")
     )
-    return _quantiles(panel, schema.TURN_OUTPUT, COMPLETE)
+    return _quantiles(panel, schema.TURN_OUTPUT, limits.COMPLETE)
 
 
 def _tokens(part: HistogramPart) -> str:

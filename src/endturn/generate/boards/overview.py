@@ -9,7 +9,7 @@ from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.common import BigValueTextMode
 from grafana_foundation_sdk.models.dashboard import GridPos
 
-from endturn.generate.boards import error_budget, frame, links, palettes, panels
+from endturn.generate.boards import error_budget, frame, limits, links, palettes, panels
 from endturn.generate.boards.links import cell, dashboard_link
 from endturn.generate.boards.panels import Step, description
 from endturn.generate.boards.tables import Column, table_panel
@@ -23,13 +23,14 @@ from endturn.generate.queries import (
     HistogramPart,
     Queries,
     Window,
+    bad_or_enough,
     duration,
     has_value,
     is_set,
     or_zero,
     variable_matchers,
 )
-from endturn.telemetry import INDICATORS, schema
+from endturn.telemetry import ENOUGH_EVENTS, INDICATORS, schema
 
 QUERIES: Final = Queries(variable_matchers())
 UNFINISHED_SHARE: Final = INDICATORS["unfinished_share"]
@@ -77,6 +78,7 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
 
     board.with_row(dashboard.Row("Models").id(40))
     board.with_panel(models().span(24).height(8))
+    board.with_panel(limits_table().span(24).height(9))
     return board
 
 
@@ -85,11 +87,13 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
 
 def unfinished_share() -> stat.Panel:
     """Show the share of truncated turns that nobody finished."""
-    return (
-        panels.indicator_stat(11, UNFINISHED_SHARE, title="Not continued")
-        .no_value("nothing truncated")
-        .with_target(panels.latest(QUERIES.ratio(UNFINISHED_SHARE)))
-    )
+    return panels.verdict_stat(
+        11,
+        UNFINISHED_SHARE,
+        title="Not continued",
+        events="truncated turns",
+        short="truncated",
+    ).with_target(panels.latest(QUERIES.verdict(UNFINISHED_SHARE, at_least=ENOUGH_EVENTS)))
 
 
 def unfinished_share_trend() -> timeseries.Panel:
@@ -103,7 +107,7 @@ def unfinished_share_trend() -> timeseries.Panel:
             scope="over the chosen window",
             legend=None,
         )
-        .no_value("nothing truncated")
+        .no_value("no truncated turns")
         .color_scheme(panels.shades("orange"))
         .with_target(panels.over_time(trend).legend_format("all services"))
     )
@@ -111,17 +115,19 @@ def unfinished_share_trend() -> timeseries.Panel:
 
 def truncation_rate() -> stat.Panel:
     """Show the share of responses that were truncated."""
-    return panels.indicator_stat(12, TRUNCATION, title="Truncated").with_target(
-        panels.latest(QUERIES.ratio(TRUNCATION))
-    )
+    return panels.verdict_stat(
+        12, TRUNCATION, title="Truncated", events="responses", short="calls"
+    ).with_target(panels.latest(QUERIES.verdict(TRUNCATION, at_least=ENOUGH_EVENTS)))
 
 
 def unfinished_turns() -> stat.Panel:
-    """Show the number of unfinished turns; without any turn there is no number."""
-    turns = QUERIES.events(TURNS.count)
-    unfinished = or_zero(QUERIES.events(UNFINISHED.count), turns)
-    return panels.indicator_stat(13, UNFINISHED, title="Unfinished").with_target(
-        panels.latest(f"({unfinished})\nand on () {turns} > 0")
+    """Show the number of unfinished turns."""
+    turns, unfinished = QUERIES.events(TURNS.count), QUERIES.events(UNFINISHED.count)
+    number = bad_or_enough(
+        or_zero(unfinished, turns), part=unfinished, whole=turns, at_least=ENOUGH_EVENTS
+    )
+    return panels.verdict_stat(13, UNFINISHED, title="Unfinished", events="turns").with_target(
+        panels.latest(number)
     )
 
 
@@ -365,6 +371,75 @@ def models() -> table.Panel:
                 "limit. Click its name for the limit that it needs."
             ),
             source=panels.FROM_CALLS,
+        )
+    )
+
+
+def limits_table() -> table.Panel:
+    """List the limits of each service and model, most unfinished turns first."""
+    by = (*SERVICE, *CALL)
+    columns = [
+        Column(title="Service", label=JOB),
+        Column(title="Environment", label=ENVIRONMENT, width=110),
+        Column(title="Cluster", label=CLUSTER, is_hidden=True),
+        Column(title="Provider", label=schema.PROVIDER.label, width=100),
+        Column(
+            title="Model",
+            label=schema.REQUEST_MODEL.label,
+            link=dashboard_link(
+                "This model",
+                "endturn-model",
+                sets=links.ROW_SERVICE | links.ROW_MODEL,
+                keeps=links.SOURCE,
+            ),
+        ),
+        Column(
+            title="Truncated",
+            query=QUERIES.ratio(TRUNCATION, by=by),
+            unit=units.PercentUnit,
+            decimals=1,
+            width=100,
+            steps=TRUNCATION_STEPS,
+        ),
+        Column(
+            title="Unfinished",
+            query=or_zero(
+                QUERIES.events(UNFINISHED.count, by=by), QUERIES.events(TURNS.count, by=by)
+            ),
+            width=110,
+            steps=UNFINISHED_STEPS,
+        ),
+        Column(
+            title="Limit now",
+            query=limits.present_limit(by=by),
+            unit=units.NoUnit,
+            decimals=0,
+            width=100,
+        ),
+        Column(
+            title="Limit needed",
+            query=limits.needed_limit(by=by),
+            unit=units.NoUnit,
+            decimals=0,
+            width=115,
+        ),
+    ]
+    return table_panel(
+        42, "Limits, most unfinished first", columns=columns, sort_by="Unfinished"
+    ).description(
+        description(
+            question="Which max_tokens must be raised, and to what?",
+            formula=(
+                "one row per service and model, over the time range. The limit now: output tokens "
+                f"÷ token budget used, if at least {limits.LIMITED_SHARE:.0%} of the calls set "
+                "one. The limit needed: 99th percentile of the output tokens of complete turns' "
+                f"longest answers, from {limits.MIN_TURNS} turns"
+            ),
+            advice=(
+                "The limit needed is above the limit now: raise max_tokens. A cell without a "
+                "number: no limit is set, or there are too few complete turns to tell."
+            ),
+            source=panels.FROM_PROCESS,
         )
     )
 

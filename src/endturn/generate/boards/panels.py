@@ -44,10 +44,14 @@ from grafana_foundation_sdk.models.common import (
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardLink,
+    DashboardSpecialValueMapOptions,
     DataTransformerConfig,
     DynamicConfigValue,
     FieldColorModeId,
+    SpecialValueMap,
+    SpecialValueMatch,
     Threshold,
+    ValueMappingResult,
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
 
@@ -59,7 +63,7 @@ from endturn.generate.boards.palettes import (
     Color,
     Palette,
 )
-from endturn.telemetry import Count, Indicator, schema
+from endturn.telemetry import ENOUGH_EVENTS, Count, Indicator, schema
 
 Step = tuple[float | None, Color]
 """A threshold: from this value on (None: without a lower bound) a color."""
@@ -67,6 +71,9 @@ Step = tuple[float | None, Color]
 PROMETHEUS: Final = DataSourceRef(type_val="prometheus", uid="${prometheus_datasource}")
 TEMPO: Final = DataSourceRef(type_val="tempo", uid="${tempo_datasource}")
 LOKI: Final = DataSourceRef(type_val="loki", uid="${loki_datasource}")
+
+GREY: Final[Color] = "#8e8e8e"
+"""The color of words for nothing: neither a number's, nor a verdict's."""
 
 RIGHT: Final = LegendPlacement.RIGHT
 BOTTOM: Final = LegendPlacement.BOTTOM
@@ -169,7 +176,10 @@ def warning_steps(look: float, act: float, *, base: Color) -> tuple[Step, ...]:
 
 
 def indicator_steps(indicator: Indicator) -> tuple[Step, ...]:
-    """Return the steps of an indicator: grey without data, green from zero, orange, red."""
+    """Return the steps of an indicator: no verdict without data, green from zero, orange, red.
+
+    Its query gives a zero only if it is of enough events.
+    """
     if (limits := indicator.thresholds) is None:
         return ((None, "text"),)
     return (None, "text"), (0, "green"), (limits.look, "orange"), (limits.act, "red")
@@ -278,17 +288,43 @@ def stat_panel(panel_id: int, title: str) -> stat.Panel:
         .text_mode(BigValueTextMode.VALUE)
         .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
         .thresholds(thresholds((None, "text")))
+        .mappings([_grey_nothing()])
     )
+
+
+def _grey_nothing() -> SpecialValueMap:
+    """Return the mapping that paints a panel's words for nothing grey."""
+    result = ValueMappingResult(color=GREY, index=0)
+    options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL_AND_NAN, result=result)
+    return SpecialValueMap(options=options)
 
 
 def indicator_stat(panel_id: int, indicator: Indicator, *, title: str = "") -> stat.Panel:
-    """Start a stat of an indicator over the time range: its title, text, unit and thresholds."""
-    panel = (
-        stat_panel(panel_id, title or indicator.title)
-        .description(indicator_description(indicator))
-        .thresholds(thresholds(*indicator_steps(indicator)))
+    """Start a stat of an indicator over the time range: its title, text and unit."""
+    panel = stat_panel(panel_id, title or indicator.title).description(
+        indicator_description(indicator)
     )
     return panel.unit(units.PercentUnit).decimals(1) if indicator.whole else panel.unit(COUNT)
+
+
+def verdict_stat(
+    panel_id: int, indicator: Indicator, *, title: str = "", events: str, short: str = ""
+) -> stat.Panel:
+    """Start a stat of an indicator whose value is a verdict: green, orange or red.
+
+    Its query must give a zero only if it is of `ENOUGH_EVENTS`.
+
+    Args:
+        events: What the indicator is about, in the plural.
+        short: The same, where there is no room for more. Defaults to `events`.
+    """
+    scope = f"Zero is shown from {ENOUGH_EVENTS} {events}. In the time range"
+    return (
+        indicator_stat(panel_id, indicator, title=title)
+        .description(indicator_description(indicator, scope=scope))
+        .no_value(f"below {ENOUGH_EVENTS} {short or events}")
+        .thresholds(thresholds(*indicator_steps(indicator)))
+    )
 
 
 # --- Charts over time -----------------------------------------------------------------------------
@@ -476,7 +512,7 @@ def share_bars(panel_id: int, title: str, *, category: str) -> barchart.Panel:
         .datasource(PROMETHEUS)
         .no_value("no traffic")
         .unit(COUNT)
-        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.FIXED).fixed_color("#8e8e8e"))
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.FIXED).fixed_color(GREY))
         .thresholds(thresholds((None, "text")))
         .orientation(VizOrientation.HORIZONTAL)
         .stacking(StackingMode.PERCENT)
