@@ -8,7 +8,7 @@ INSTALL := $(PY) -m uv pip install --quiet --python $(PY) -c constraints.txt
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fleet check generate docs stack up down bench fuzz lock clean
+.PHONY: help demo test test-all test-fleet check generate docs pictures stack up down bench fuzz lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference doc
 
 docs: $(VENV)/.dev  ## the documentation as a site, in `site/` (ARGS=--open: serve it while it is edited)
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs $(if $(filter --open,$(ARGS)),serve,build)
+
+pictures: $(VENV)/.dev  ## draw the pictures of the documentation anew, in Chromium and Graphviz (ARGS=page: one of them; ARGS=--help: which there are)
+	@command -v dot >/dev/null || { apt-get -qq update && apt-get -qq install -y graphviz; }
+	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium; }
+	$(PY) docs/pictures.py $(ARGS)
 
 stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager, Thanos and Kafka natively, at the versions that compose pins
 	$(PY) stack/build.py $(ARGS)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from endturn.continuation import machine
 from endturn.errors import UsageError
-from endturn.generate import docs, files
+from endturn.generate import files
 from endturn.telemetry import schema
 from tests.support.processes import REPOSITORY
 
@@ -56,12 +55,3 @@ def test_the_reference_names_everything() -> None:
     names += [event.name for event in schema.EVENTS] + [span.name for span in schema.SPANS]
     names += [metric.prometheus for metric in schema.METRICS] + [attribute.key for attribute in schema.ATTRIBUTES]
     assert [name for name in names if f"`{name}`" not in text] == []
-
-
-def test_the_diagram_has_every_row_of_the_table() -> None:
-    """Each transition is an arrow with its signal; the diagram begins in the first state and ends in the final ones."""
-    arrows = dict(line.strip().partition(": ")[::2] for line in docs.state_diagram().splitlines())
-    for (state, signal), leads_to in machine.TRANSITIONS.items():
-        assert signal.value in arrows[f"{state.value} --> {leads_to.value}"].split(", ")
-    assert f"[*] --> {machine.INITIAL.value}" in arrows
-    assert all(f"{state.value} --> [*]" in arrows for state in machine.FINAL)

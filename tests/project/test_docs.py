@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import endturn
+from endturn.cli import _main
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.generate.alerts import ALERTS
 from endturn.instrumentation.sdk_providers import SIGNALS
@@ -115,21 +114,40 @@ def test_operations_has_a_row_for_each_alert_of_the_pipeline() -> None:
     assert rows == {alert.name for alert in ALERTS if alert.dashboard == "endturn-pipeline"}
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Every page has its place, and every link and anchor on it leads somewhere: mkdocs is strict."""
-    build = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]
-    done = subprocess.run(build, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert 'href="../design/"' in (tmp_path / "contributing" / "index.html").read_text()
-
-
 def test_every_make_target_that_is_named_exists() -> None:
     """`make demo` and the others stand in the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     named = {name for text in PAGES.values() for name in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)}
     assert {"demo", "test"} <= named
     assert named <= targets
+
+
+COMMAND = re.compile(r"^(?:\w+=\S+ )*endturn ((?:[a-z]+ )?[a-z]+)\b(.*)$")
+
+
+def commands() -> Iterator[tuple[str, str, set[str]]]:
+    """Each `endturn` command of a page that a reader may copy: where, its name, and its options."""
+    for name, text in PAGES.items():
+        shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+        for line in [*re.findall(r"^ {4}(\S.*)$", text, re.M), *shell.splitlines()]:
+            if match := COMMAND.match(line.split(" #")[0].strip()):
+                command = match[1] if match[1].startswith(("dashboards ", "rules ")) else match[1].split()[0]
+                if command != "run":  # what follows is another program's
+                    yield f"{name}: {line.strip()}", command, set(re.findall(r"(?<=\s)--[a-z-]+", line.split(" #")[0]))
+
+
+def test_every_command_that_is_shown_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its options: each is in the help of its command."""
+    helps: dict[str, str] = {}
+    unknown = []
+    for place, command, options in commands():
+        if command not in helps:
+            with pytest.raises(SystemExit):
+                _main.main([*command.split(), "--help"])
+            helps[command] = capsys.readouterr().out
+        unknown += [f"{place}: {option}" for option in options if option not in helps[command]]
+    assert unknown == []
+    assert {"ui", "report", "scan", "plan", "dashboards install", "rules check"} <= helps.keys()
 
 
 # --- Configuration, and the controller's contract -----------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
-from endturn.ui import bounds, otlp, report
+from endturn.ui import bounds, otlp, report, report_figures
 from endturn.ui.rows import METRICS, Batch
 from endturn.ui.store import Store
 from tests.support.otlp import pairs
@@ -238,8 +238,8 @@ def test_sums_stay_finite(page: Served) -> None:
         points = [point(metric, values, NOW, instance=str(n), **carried) for n in range(20)]
         page.store.write(Batch(points=points))
     check_pages(page)
-    found = report._found(page.store, [])
-    json.loads(report._written(found, "json"), parse_constant=pytest.fail)
+    figures = report_figures.figures(page.store, [], [], all_turns=True)
+    json.loads(report.written(figures, "json"), parse_constant=pytest.fail)
     assert numbers(page.store).number(INDICATORS["turns"].count)
 
 

@@ -265,8 +265,8 @@ def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
     lines, whole, cut = tmp_path / "traces.jsonl", tmp_path / "one.json.gz", tmp_path / "cut.json.gz"
     lines.write_text("\n".join(json.dumps(span(spanId=f"{n:016x}")) for n in range(3)) + "\n\n")
     whole.write_bytes(gzip.compress(json.dumps(span(spanId="ff" * 8), indent=1).encode()))
-    assert otlp.load(page.store, lines) == "3 spans, 0 events, 0 metric points"
-    assert otlp.load(page.store, whole) == "1 spans, 0 events, 0 metric points"
+    assert str(otlp.load(page.store, lines)) == "3 spans, 0 events, 0 metric points"
+    assert str(otlp.load(page.store, whole)) == "1 spans, 0 events, 0 metric points"
     cut.write_bytes(whole.read_bytes()[:-20])
     lines.write_text(json.dumps(span()) + '\n{"a": 1}\n')
     for file, says in (

@@ -1,6 +1,6 @@
 """The generated documents.
 
-The telemetry reference, the state diagram, one runbook page for each alert, and others.
+The telemetry reference, the states of the controllers, one runbook page for each alert, and others.
 
 Their words and tables stand in `pages/*.md`, which are templates of Jinja over what the tree
 declares.
@@ -22,8 +22,6 @@ from endturn.generate.templates import page
 from endturn.telemetry import INDICATORS, schema, series
 from endturn.vocabulary import PROVIDERS, TRUNCATED, Auth, apis
 
-OUTSIDE: Final = "[*]"
-"""Mermaid's mark for where a diagram begins and ends."""
 SENT_AS: Final = {auth: f"`{auth.value}`" for auth in Auth} | {
     Auth.BEARER: "bearer token",
     Auth.SIGV4: "AWS signature, or a bearer token where there is a key",
@@ -43,7 +41,7 @@ def files(config: RuleConfig) -> dict[str, str]:
         "cardinality": page("cardinality", schema=schema, labels=series, cardinality=cardinality),
         "plan": page("plan", plan=plan),
         "providers": providers(),
-        "state-diagram": page("state-diagram", diagram=state_diagram(), machine=machine),
+        "state-diagram": page("state-diagram", machine=machine),
         "stop-reasons": stop_reasons(),
         "runbooks/README": page("runbooks", alerts=[rules[0].alert for rules in rules_of.values()]),
         "alert-configuration": configuration(),
@@ -54,24 +52,6 @@ def files(config: RuleConfig) -> dict[str, str]:
         for name, rules in rules_of.items()
     }
     return {f"docs/{name}.md": text for name, text in pages.items()}
-
-
-def state_diagram() -> str:
-    """The continuation machine's table as a Mermaid state diagram.
-
-    One arrow for all signals between two states.
-    """
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, signal), leads_to in machine.TRANSITIONS.items():
-        arrows.setdefault((state.value, leads_to.value), []).append(signal.value)
-    lines = ["stateDiagram-v2", f"    {OUTSIDE} --> {machine.INITIAL.value}"]
-    lines += [
-        f"    {start} --> {end}: {', '.join(signals)}" for (start, end), signals in arrows.items()
-    ]
-    lines += [
-        f"    {state.value} --> {OUTSIDE}" for state in machine.State if state in machine.FINAL
-    ]
-    return "\n".join(lines)
 
 
 def configuration() -> str:

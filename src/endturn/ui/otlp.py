@@ -38,7 +38,7 @@ from endturn.scan.sources import otlp as otlp_lines
 from endturn.telemetry import Kind, schema, span_conventions as conventions
 from endturn.ui import bounds
 from endturn.ui.bounds import word, word_or_none
-from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Point, Row, SeriesKey
+from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Contents, Point, Row, SeriesKey
 from endturn.ui.store import Store
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -444,10 +444,11 @@ def _with_base64(members: dict[str, Any]) -> dict[str, Any]:
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def load(store: Store, path: Path) -> str:
-    """Read a file into the store, and say what was in it.
+def load(store: Store, path: Path) -> Contents:
+    """Read a file into the store, and return how much it contains.
 
-    Raises UsageError for one that holds no OTLP JSON.
+    Raises:
+        UsageError: it contains no OTLP JSON.
     """
     # All of it is read before any is written, so that none is stored by half.
     found = [(len(batch.spans), len(batch.events), len(batch.points)) for batch in _batches(path)]
@@ -458,8 +459,7 @@ def load(store: Store, path: Path) -> str:
             store.write(total)
             total = Batch(from_file=True)
     store.write(total)
-    spans, events, points = map(sum, zip((0, 0, 0), *found, strict=True))
-    return f"{spans} spans, {events} events, {points} metric points"
+    return Contents(*map(sum, zip((0, 0, 0), *found, strict=True)))
 
 
 def _batches(path: Path) -> Iterator[Batch]:

@@ -72,12 +72,12 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         "level": level,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
         "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
-        "table": _with_limits(table, groups, requested_limits(view, store)),
+        "table": with_limits(table, groups, requested_limits(view, store)),
         "charts": charts(view, store, asked),
     }
 
 
-def _with_limits(
+def with_limits(
     rows: Sequence[dict[str, Any]],
     groups: Sequence[TruncatedTurns],
     requested: Mapping[Model, RequestedLimit],

@@ -17,7 +17,8 @@ from endturn.scan import EndedTurn, Evidence, PastCall, Summary, text_of
 from endturn.telemetry import schema
 from endturn.ui import server, views
 from endturn.ui.bounds import attributes, word, word_or_none
-from endturn.ui.rows import Batch, Row, data
+from endturn.ui.report import style
+from endturn.ui.rows import Batch, Row
 from endturn.ui.store import Store
 
 AT_ONCE: Final = 2000
@@ -39,7 +40,7 @@ class HtmlReport:
         if any(each.source and _is_same_file(self.path, each.name) for each in summary.results):
             raise UsageError(f"--report {str(self.path)!r} is one of the files that were read")
         template = views.templates().get_template("scan.html")
-        page = template.render(figures, style=data("static/page.css"))
+        page = template.render(figures, style=style())
         try:
             # the name of a file may hold bytes that are no text
             self.path.write_text(page, encoding="utf-8", errors="replace")

@@ -1,30 +1,46 @@
-"""`endturn report`.
-
-The indicators of what is stored, as HTML, Markdown or JSON, and whether a build may pass.
-"""
+"""`endturn report`: what is stored, as a page to send to others, and whether a build may pass."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
-import time
+import sys
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
 from endturn._version import __version__
 from endturn.errors import UsageError
-from endturn.telemetry import INDICATORS, FailCondition, fail_condition
+from endturn.telemetry import INDICATORS, fail_condition
 from endturn.ui import otlp, panels, views
-from endturn.ui.numbers import Numbers
-from endturn.ui.rows import data
+from endturn.ui.axes import NS
+from endturn.ui.formatting import count
+from endturn.ui.limits import NeededLimit
+from endturn.ui.report_figures import ROWS, Figures, Input, figures
+from endturn.ui.rows import Contents, data
 from endturn.ui.store import Store, opened, unreadable
-from endturn.ui.views import View
+
+HEAD: Final = [
+    "unfinished_share", "turns", "truncated_turns", "unfinished", "responses", "truncation",
+    "continuations",
+]  # fmt: skip
+"""The indicators that each report shows; the others are shown where they are not zero."""
+ORDER: Final = (
+    "Unfinished: a response was truncated and nothing completed it. First the turns that spent "
+    "the most output tokens, then those that took longest."
+)
+_MONTHS: Final = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip
+"""In English whatever the locale."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> int:
@@ -37,7 +53,7 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
     Raises:
         UsageError: a condition or a file cannot be read, or there is nothing to report on.
     """
-    limits = [fail_condition(text) for text in fail_on]
+    conditions = [fail_condition(text) for text in fail_on]
     if not inputs and file is None:
         raise UsageError(
             "no input: pass OTLP JSON files, or with --file the database of `endturn ui --file`"
@@ -46,24 +62,21 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
         raise UsageError(f"--file {str(file)!r} does not exist")
     with TemporaryDirectory() as folder, closing(_opened(file, Path(folder))) as store:
         try:
-            for path in inputs:
-                otlp.load(store, path)
-            found = _found(store, limits)
+            read = [] if file is None else [Input(_name(file), _contents(store))]
+            read += [Input(_name(path), otlp.load(store, path)) for path in inputs]
+            report = figures(store, read, conditions, all_turns=format_ == "json")
         except duckdb.Error as error:
             raise unreadable(file, error) from None
-    status = (
-        1
-        if any(each["met"] for each in found["limits"])
-        else 3
-        if limits and not found["measured"]
-        else 0
-    )
-    print(_written(found, format_))
-    return status
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale that lacks ✓ must not fail a build
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    print(written(report, format_))
+    if any(limit["met"] for limit in report.limits):
+        return 1
+    return 3 if conditions and not report.measured else 0
 
 
 def _opened(file: Path | None, folder: Path) -> Store:
-    """A store of what a file keeps, or an empty one."""
+    """Open a copy of a file, or an empty store."""
     if file is None:
         return Store()
     copy = _copied(file, folder)
@@ -74,50 +87,117 @@ def _opened(file: Path | None, folder: Path) -> Store:
 
 
 def _copied(file: Path, folder: Path) -> Path:
-    """A copy of a kept file.
-
-    What else is reported on is read into it, and never into what is kept.
-    """
+    """Copy a database: the other inputs are read into the copy, never into the file itself."""
     with closing(opened(file, read_only=True)):  # nobody writes meanwhile
-        for each in (file, file.with_name(f"{file.name}.wal")):
-            if each.exists():
-                shutil.copy(each, folder)
+        for path in (file, file.with_name(f"{file.name}.wal")):
+            if path.exists():
+                shutil.copy(path, folder)
     return folder / file.name
 
 
-def _found(store: Store, limits: Sequence[FailCondition]) -> dict[str, Any]:
-    view = View.of(store, {"range": "all"}, time.time_ns())
-    asked = Numbers(store, view.scope)
-    values = {name: asked.value(name) for name in INDICATORS}
-    where, parameters = view.where()
-    left = (
-        f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
+def _name(path: Path) -> str:
+    """The name of a file, which may hold bytes that are no text."""
+    return str(path).encode("utf-8", "replace").decode()
+
+
+def _contents(store: Store) -> Contents:
+    spans, events, points = (
+        store.read(f"SELECT count(*) FROM {table}")[0][0]
+        for table in ("spans", "events", "(SELECT DISTINCT series, at_ns FROM increments)")
     )
-    return {
-        "version": __version__,
-        "measured": asked.measured,
-        "values": values,
-        "models": panels.models(asked),
-        "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
-        "limits": [
-            {"text": each.text, "value": values[each.name], "met": each.is_met(values[each.name])}
-            for each in limits
-        ],
-    }  # fmt: skip
+    return Contents(spans, events, points)
 
 
-def _written(found: dict[str, Any], format_: str) -> str:
+def written(report: Figures, format_: str) -> str:
+    """The report in a format: html, md or json."""
     if format_ == "json":
-        return json.dumps(found, indent=2, allow_nan=False)
-    shown = {name: panels.shown(INDICATORS[name], value) for name, value in found["values"].items()}
+        return json.dumps(report.as_json(), indent=2, allow_nan=False)
     environment = views.templates(escape=format_ == "html")
-    environment.filters["cell"] = _cell
-    template = environment.get_template(f"report.{format_}")
-    return template.render(
-        found, indicators=INDICATORS, shown=shown, level=panels.level, style=data("static/page.css")
+    environment.filters |= {each.__name__: each for each in (moment, code, plain, needed)}
+    return environment.get_template(f"report.{format_}").render(
+        report=report,
+        version=__version__,
+        indicators=INDICATORS,
+        shown={
+            name: panels.shown(INDICATORS[name], value) for name, value in report.values.items()
+        },
+        level=panels.level,
+        period=period,
+        most_rows=ROWS,
+        reasons=_reasons(report),
+        head=HEAD,
+        others=[name for name in INDICATORS if name not in HEAD and report.values[name]],
+        listed_title=_listed_title(report),
+        order=ORDER,
+        missing=_missing(report),
+        style=style(),
     )
 
 
-def _cell(text: str | None) -> str:
-    """A name in a Markdown table: anybody may have chosen it."""
-    return re.sub(r"([\\|`<>*_\[\]])", r"\\\1", re.sub(r"\s", " ", text or "–"))
+def _reasons(report: Figures) -> list[dict[str, Any]]:
+    """Responses by stop reason with their shares; beyond `ROWS` reasons the rest is one row."""
+    whole = sum(report.reasons.values())
+    numbers = list(report.reasons.items())
+    if rest := numbers[ROWS:]:
+        numbers[ROWS:] = [(f"{len(rest)} other reasons", sum(number for _, number in rest))]
+    return [{"name": name, "number": number, "share": number / whole} for name, number in numbers]
+
+
+def _listed_title(report: Figures) -> str:
+    listed, total = len(report.unfinished), report.unfinished_total
+    if listed < total:
+        return f"The {listed} worst of {count(total)} unfinished turns"
+    return "The unfinished turn" if total == 1 else f"All {total} unfinished turns, worst first"
+
+
+def _missing(report: Figures) -> str:
+    """Unfinished turns that metrics count and whose spans are in no file, as a sentence."""
+    counted = round(report.values["unfinished"] or 0)
+    if counted <= report.unfinished_total:
+        return ""
+    if not report.unfinished_total:
+        return "The unfinished turns cannot be listed: no spans or events of them were passed."
+    return (
+        f"The metrics count {count(counted)} unfinished turns; spans or events of "
+        f"{count(report.unfinished_total)} were passed."
+    )
+
+
+def style() -> str:
+    """The style sheet of a page that stands alone."""
+    return f"{data('static/page.css')}\n{data('static/report.css')}"
+
+
+def period(start_ns: int, end_ns: int) -> str:
+    """A period in UTC, its date once where it is one day."""
+    start, end = (datetime.fromtimestamp(ns / NS, UTC) for ns in (start_ns, end_ns))
+    until = f"{end:%H:%M:%S}" if start.date() == end.date() else moment(end_ns)
+    return f"{moment(start_ns)} – {until} UTC"
+
+
+def moment(ns: int) -> str:
+    """A moment in UTC, such as 28 Nov 2026, 09:46:03."""
+    time = datetime.fromtimestamp(ns / NS, UTC)
+    return f"{time.day} {_MONTHS[time.month - 1]} {time:%Y, %H:%M:%S}"
+
+
+def needed(limit: NeededLimit) -> str:
+    """The limit that would have been enough, or a word that says why none is known."""
+    if limit.tokens is not None:
+        return count(limit.tokens)
+    return limit.word if limit.above is None else f"above {count(limit.above)}"
+
+
+def code(name: str | None) -> str:
+    """A name as code in a Markdown table: nothing in it is markup, a link or a mention."""
+    if not name:
+        return "–"
+    text = _CONTROL.sub(" ", name)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if "`" in text[:1] + text[-1:] else ""
+    return f"{fence}{space}{text}{space}{fence}".replace("|", r"\|")
+
+
+def plain(text: str) -> str:
+    """A sentence in Markdown whose characters all stand for themselves."""
+    return re.sub(r"([\\|`<>*_\[\]~$&@#])", r"\\\1", _CONTROL.sub(" ", text))

@@ -98,3 +98,15 @@ class Batch:
         self.spans += other.spans
         self.events += other.events
         self.points += other.points
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """How many records of each kind a file contains."""
+
+    spans: int
+    events: int
+    points: int
+
+    def __str__(self) -> str:
+        return f"{self.spans} spans, {self.events} events, {self.points} metric points"

@@ -65,7 +65,7 @@ test_figures = figures_of(
         "Microsoft Agent Framework": (agents.agent_framework_chat, LOOP),
         "OpenAI Agents": (agents.openai_agents, LOOP),
         "LangChain, with structured output": (structured_agent, [*STEPS, call("Forecast", {"text": "It rains."})]),
-        "OpenAI Agents, which hand over without what tools said": (
+        "OpenAI Agents, whose handover leaves the results of tools out": (
             handing_over,
             [*STEPS, call("transfer_to_other"), say("It rains.")],
         ),

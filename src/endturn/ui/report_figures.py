@@ -1,0 +1,286 @@
+"""The figures of a report: what is stored, read once, for every format that it is written in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from endturn._version import __version__
+from endturn.telemetry import INDICATORS, FailCondition, schema
+from endturn.ui import panels, turns
+from endturn.ui.advice import NOT_CONTINUED, EndedTurns, Headline, headline
+from endturn.ui.axes import NS
+from endturn.ui.charts import Chart
+from endturn.ui.formatting import count, plural
+from endturn.ui.limits import NeededLimit, RequestedLimit, requested_limits, truncated_turns
+from endturn.ui.numbers import Numbers, step_of
+from endturn.ui.rows import MODEL_CALLS, Contents, Row
+from endturn.ui.store import Store
+from endturn.ui.trend import trend
+from endturn.ui.views import View, clock
+from endturn.vocabulary import TRUNCATED, StopReason
+
+WORST: Final = 20
+"""Unfinished turns that a report for people lists."""
+ROWS: Final = 50
+"""Services and models, files, or stop reasons that a report for people lists."""
+_ORDER: Final = "coalesce(output_tokens, 0) DESC, end_ns - start_ns DESC, start_ns DESC, turn_id"
+_UNFINISHED: Final = """
+    SELECT turn_id, trace_id, service, provider, model, reason, outcome, calls, continuations,
+    output_tokens, start_ns, end_ns FROM turns WHERE {where} AND state = 'unfinished' ORDER BY
+"""
+_PERIOD: Final = """
+    SELECT min(since), max(until) FROM (
+        SELECT start_ns AS since, end_ns AS until FROM spans
+        UNION ALL SELECT at_ns, at_ns FROM events
+        UNION ALL SELECT at_ns, at_ns FROM increments
+    ) WHERE since > 0
+"""
+
+
+def _quoted(words: Iterable[str]) -> str:
+    """Words of the schema as a list in SQL."""
+    return ", ".join(f"'{word}'" for word in words)
+
+
+_CALLS: Final = f"operation IN ({_quoted(MODEL_CALLS)}) AND reason IS NOT NULL"
+_CUT: Final = f"reason IN ({_quoted(sorted(TRUNCATED))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file that a report is about, and what it contains."""
+
+    name: str
+    contents: Contents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Everything that a report says.
+
+    Attributes:
+        period: when the first and the last record were made, in nanoseconds; None without records.
+        measured: there are metrics. Without them `values` and `models` are counted from spans, and
+            no condition is evaluated.
+        values: each indicator by its name; None where nothing happened.
+        reasons: responses by stop reason, the most frequent first.
+        models: a row for each service and model, the one with most unfinished turns first; with
+            the limit of its requests and the one that would do.
+        headline: what became of truncated turns, and what to change.
+        unfinished: turns that ended unfinished, the worst first: those that spent the most output
+            tokens, then those that took longest.
+        unfinished_total: how many of them there are.
+        endings: for the first of `unfinished`, why it ended and what to change.
+        waiting: turns that have not ended.
+        trend: the headline over time.
+        limits: a row for each condition of `--fail-on`.
+    """
+
+    inputs: Sequence[Input]
+    period: tuple[int, int] | None
+    measured: bool
+    values: Mapping[str, float | None]
+    reasons: Mapping[str, float]
+    models: Sequence[Row]
+    headline: Headline
+    unfinished: Sequence[Row]
+    unfinished_total: int
+    endings: Sequence[Mapping[str, str]]
+    waiting: int
+    trend: Chart
+    limits: Sequence[Mapping[str, Any]]
+
+    @property
+    def level(self) -> str:
+        """How bad the headline is: `act`, `look` or nothing."""
+        return panels.level(INDICATORS["unfinished_share"], self.values["unfinished_share"])
+
+    @property
+    def verdict(self) -> str:
+        """The report in a sentence."""
+        number = {name: value or 0.0 for name, value in self.values.items()}
+        if any(number[name] for name in ("turns", "truncated_turns", "unfinished")):
+            return self.headline.sentence
+        if number["responses"]:
+            return (
+                f"{count(number['truncated_responses'])} of "
+                f"{plural(number['responses'], 'response')} were truncated; which turns "
+                "they belong to is not recorded."
+            )
+        return "No call to a model is recorded."
+
+    @property
+    def most(self) -> str:
+        """The service and model that most of the unfinished turns are of, if metrics alone know."""
+        rows = [row for row in self.models if row["unfinished"]]
+        if self.headline.changes or not rows or not rows[0]["model"]:
+            return ""
+        number = "All of them" if len(rows) == 1 else f"{count(rows[0]['unfinished'])} of them"
+        return f"{number}: {rows[0]['model']} of {rows[0]['service']}."
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures for programs: numbers unrounded, no list shortened."""
+        return {
+            "version": __version__,
+            "files": [
+                {
+                    "name": each.name,
+                    "spans": each.contents.spans,
+                    "events": each.contents.events,
+                    "metric_points": each.contents.points,
+                }
+                for each in self.inputs
+            ],
+            "period": None
+            if self.period is None
+            else dict(zip(("start", "end"), map(clock, self.period), strict=True)),
+            "measured": self.measured,
+            "verdict": self.verdict,
+            "limits": list(self.limits),
+            "values": dict(self.values),
+            "reasons": dict(self.reasons),
+            "models": [_model_as_json(row) for row in self.models],
+            "waiting": self.waiting,
+            "unfinished": [
+                {name: value for name, value in row.items() if not name.endswith("_ns")}
+                | {
+                    "start": clock(row["start_ns"]),
+                    "duration_seconds": (row["end_ns"] - row["start_ns"]) / NS,
+                }
+                for row in self.unfinished
+            ],
+        }
+
+
+def figures(
+    store: Store, inputs: Sequence[Input], conditions: Sequence[FailCondition], *, all_turns: bool
+) -> Figures:
+    """Read the figures of everything that is stored.
+
+    Args:
+        all_turns: read every unfinished turn instead of the worst ones, and no endings.
+    """
+    view = View.of(store, {"range": "all"}, time.time_ns())
+    numbers = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
+    where, parameters = view.where()
+    ((total, waiting),) = store.read(
+        "SELECT count(*) FILTER (state = 'unfinished'), count(*) FILTER (state = 'open')"
+        f" FROM turns WHERE {where}", parameters
+    )  # fmt: skip
+    worst = f"{_UNFINISHED.format(where=where)} {_ORDER}"
+    unfinished = store.read_rows(worst if all_turns else f"{worst} LIMIT {WORST}", parameters)
+    ((first, last),) = store.read(_PERIOD)
+    measured = numbers.measured
+    counted = _measured(numbers) if measured else _unmeasured(store, where, parameters)
+    groups = truncated_turns(view, store)
+    ended = EndedTurns(
+        turns=counted.values["turns"],
+        truncated=max(counted.values["truncated_turns"] or 0, counted.values["unfinished"] or 0),
+        unfinished=counted.values["unfinished"] or 0,
+        not_continued=counted.not_continued,
+        waiting=waiting,
+    )
+    return Figures(
+        inputs=inputs,
+        period=None if first is None else (first, last),
+        measured=measured,
+        values=counted.values,
+        reasons=_reasons(numbers) if measured else _reasons_of_spans(store, where, parameters),
+        models=panels.with_limits(counted.models, groups, requested_limits(view, store)),
+        headline=headline(ended, groups, view),
+        unfinished=unfinished,
+        unfinished_total=total,
+        endings=[] if all_turns else [_ending(view, store, row["turn_id"]) for row in unfinished],
+        waiting=waiting,
+        trend=trend(view, store, numbers),
+        limits=[_result(condition, counted.values if measured else {}) for condition in conditions],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The indicators, a row for each model, and the turns in which nothing asked for the rest."""
+
+    values: Mapping[str, float | None]
+    models: Sequence[Row]
+    not_continued: float
+
+
+def _measured(numbers: Numbers) -> _Counted:
+    """Count by metrics."""
+    values = {name: numbers.value(name) for name in INDICATORS}
+    return _Counted(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
+
+
+def _unmeasured(store: Store, where: str, parameters: Mapping[str, Any]) -> _Counted:
+    """Count from turns, and truncated responses from spans, what metrics would have said."""
+    total, *rows = store.read_rows(panels.PANELS["unmeasured"].format(where=where), parameters)
+    answers = f"count_if(reason <> '{StopReason.ERROR}')"
+    responses = store.read_rows(
+        "SELECT service, provider, model, count(*) AS responses,"
+        f" count_if({_CUT}) AS truncated_responses, count_if({_CUT}) / nullif({answers}, 0)"
+        f" AS truncation FROM spans WHERE {_CALLS} AND {where}"
+        " GROUP BY GROUPING SETS ((), (service, provider, model))"
+        " ORDER BY grouping(service) DESC",
+        parameters,
+    )
+    of_all, *of_models = responses
+    by_model = {(row["service"], row["provider"], row["model"]): row for row in of_models}
+    for row in rows:
+        row |= by_model.get((row["service"], row["provider"], row["model"]), {})
+    rows.sort(
+        key=lambda row: (
+            -row["unfinished"], -(row["truncation"] or 0), row["service"] or "", row["model"] or ""
+        )
+    )  # fmt: skip
+    values = dict.fromkeys(INDICATORS) | total | of_all
+    return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"] or 0)
+
+
+def _reasons(numbers: Numbers) -> dict[str, float]:
+    found = numbers.number(INDICATORS["responses"].count, (schema.REASON.label,))
+    return dict(sorted(((name, number) for (name,), number in found.items()), key=_most_first))
+
+
+def _reasons_of_spans(store: Store, where: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+    rows = store.read(
+        f"SELECT reason, count(*) FROM spans WHERE {_CALLS} AND {where} GROUP BY reason", parameters
+    )
+    return dict(sorted(rows, key=_most_first))
+
+
+def _most_first(row: tuple[str, float]) -> tuple[float, str]:
+    return -row[1], row[0]
+
+
+def _ending(view: View, store: Store, turn_id: str) -> Mapping[str, str]:
+    """Return why a turn ended and what to change, as its own page says it."""
+    page = turns.shown(replace(view, given={"turn_id": turn_id}), store)
+    assert page is not None
+    ending: Mapping[str, str] = page["ending"]
+    return ending
+
+
+def _model_as_json(row: Row) -> Row:
+    requested: RequestedLimit | None = row["requested"]
+    needed: NeededLimit = row["needed"]
+    return {name: value for name, value in row.items() if name not in ("requested", "needed")} | {
+        "limit_lowest": requested and requested.lowest,
+        "limit_highest": requested and requested.highest,
+        "limit_needed": needed.tokens,
+        "limit_needed_note": needed.note if requested else "No span names a limit.",
+    }
+
+
+def _result(condition: FailCondition, values: Mapping[str, float | None]) -> dict[str, Any]:
+    value = values.get(condition.name)
+    return {
+        "text": condition.text,
+        "indicator": condition.name,
+        "limit": condition.limit,
+        "value": value,
+        "met": condition.is_met(value),
+    }
