@@ -257,7 +257,7 @@ def _time_axis(chart: Chart, height: int) -> list[Markup]:
                     " spare" if number % 2 else "", _number(part * 100), height + 18,
                     tick.at_ns // 1_000_000, tick.precision, tick.label)
             )  # fmt: skip
-    zone = Markup('<text class="axis zone" x="100%" y="{}" text-anchor="end">UTC</text>')
+    zone = Markup('<text class="axis zone" dx="-8" y="{}" text-anchor="end">UTC</text>')
     return [*labels, zone.format(height + 18)]
 
 
