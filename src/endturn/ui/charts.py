@@ -303,9 +303,9 @@ def _hatching(chart: Chart, undecided: Undecided, top: float, height: int) -> It
         ' patternTransform="rotate(45)"><path class="hatch" d="M0 0v6"/></pattern></defs>'
     ).format(name)
     width = 100 / chart.number_of_steps
-    for step, bounds in enumerate(zip(undecided.lowest, undecided.highest, strict=True)):
-        lower, upper = (None if each is None else height * (1 - each / top) for each in bounds)
-        if lower is not None and upper is not None:
+    for step, (lowest, highest) in enumerate(zip(undecided.lowest, undecided.highest, strict=True)):
+        if lowest is not None and highest is not None:
+            lower, upper = (height * (1 - value / top) for value in (lowest, highest))
             yield Markup(
                 '<rect fill="url(#{})" x="{}%" y="{}" width="{}%" height="{}"/>'
             ).format(
