@@ -219,3 +219,5 @@ def test_a_figure_stays_small() -> None:
         chart(series=(Series(name="a", colour="tool", values=(1,) * 1001),))
     with pytest.raises(ValueError, match="series have different lengths: \\[1, 4\\]"):
         chart(series=(*chart().series, Series(name="a", colour="tool", values=(1,))))
+    with pytest.raises(ValueError, match="has no steps"):
+        chart(series=(Series(name="a", colour="tool", values=()),))

@@ -94,7 +94,7 @@ class Chart:
         undecided: what is hatched in a chart of lines.
 
     Raises:
-        ValueError: series of different lengths, or more steps or series than a figure can hold.
+        ValueError: series without steps or of different lengths, or more steps or series than a figure can hold.
     """
 
     id: str
@@ -111,6 +111,8 @@ class Chart:
         lengths = {len(values) for values in self.columns()}
         if len(lengths) > 1:
             raise ValueError(f"chart {self.id!r}: series have different lengths: {sorted(lengths)}")
+        if lengths == {0}:
+            raise ValueError(f"chart {self.id!r} has no steps: a chart without data has no series")
         if max(lengths, default=0) > MOST_STEPS or len(self.series) > MOST_SERIES:
             raise ValueError(
                 f"chart {self.id!r}: {max(lengths)} steps of {len(self.series)} series; at most "
