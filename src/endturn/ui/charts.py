@@ -94,7 +94,8 @@ class Chart:
         undecided: what is hatched in a chart of lines.
 
     Raises:
-        ValueError: series without steps or of different lengths, or more steps or series than a figure can hold.
+        ValueError: series without steps or of different lengths, or more steps or series than a
+            figure can hold.
     """
 
     id: str
