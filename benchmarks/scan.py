@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from endturn.scan import ScannedFile, ended_turns, read_file
-from endturn.scan.scanned_file import contains
+from endturn.scan.json_values import contains
 from endturn.scan.sources.claude_code import NEEDLES
 
 GOALS: Final = {"test": 300.0, "scan": 60.0}

@@ -99,11 +99,18 @@ def _ended(past: PastTurn) -> EndedTurn:
             turn=turn,
             outcome=turn.outcome,
             complete=turn.outcome in COMPLETE and not turn.unfinished,
-            duration_s=(last_ns - started_ns) / 1e9 if started_ns and last_ns else nan,
+            duration_s=_seconds(started_ns or None, last_ns or None),
             tools_unanswered=last is not None and last.stop.reason is StopReason.TOOL_CALL,
         )
     )
     return EndedTurn(past, turn, tuple(records))
+
+
+def _seconds(started_ns: int | None, ended_ns: int | None) -> float:
+    """Return a duration; NaN where the file lacks a time, or has them in the wrong order."""
+    if started_ns is None or ended_ns is None or ended_ns < started_ns:
+        return nan
+    return (ended_ns - started_ns) / 1e9
 
 
 def _call_ended(call: PastCall, turn: Turn, numbers: dict[str, int]) -> CallEnded:
@@ -121,11 +128,10 @@ def _call_ended(call: PastCall, turn: Turn, numbers: dict[str, int]) -> CallEnde
         identity=ResponseIdentity(call.response.id, call.response.model),
         continuation=_continuation(call, turn, numbers),
     )
-    has_times = call.started_ns is not None and call.ended_ns is not None
     ended = CallEnded(
         started=started,
         response=call.response,
-        duration_s=((call.ended_ns or 0) - (call.started_ns or 0)) / 1e9 if has_times else nan,
+        duration_s=_seconds(call.started_ns, call.ended_ns),
         error=None if call.error is None else ProviderError(call.error),
     )
     add_call(turn, ended)
@@ -156,6 +162,8 @@ def _outcome(past: PastTurn, turn: Turn, last: CallEnded | None) -> TurnOutcome:
         return TurnOutcome.CANCELLED
     if turn.unfinished:
         return TurnOutcome.NOT_CONTINUED
-    if past.error is not None or last is None or last.error is not None:
+    if past.error is not None or (last is not None and last.error is not None):
         return TurnOutcome.PROVIDER_ERROR
+    if last is None or (past.runs_tools and last.stop.reason is StopReason.TOOL_CALL):
+        return TurnOutcome.UNKNOWN_REASON
     return OUTCOMES[last.stop.reason]

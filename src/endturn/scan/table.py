@@ -36,13 +36,21 @@ def text_of(figures: Row) -> str:
         _evidence(figures["evidence"]),
         _files(figures),
         "\n".join(f"To change: {line}" for line in figures["advice"]),
-        "\n".join(
-            f"{'FAILED' if limit['met'] else 'passed'}: {limit['text']} (it is"
-            f" {'unknown' if limit['value'] is None else format(limit['value'], '.4g')})"
-            for limit in figures["limits"]
-        ),
+        _limits(figures),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _limits(figures: Row) -> str:
+    is_complete = figures["files"]["complete"]
+    lines = []
+    for limit in figures["limits"]:
+        state = "FAILED" if limit["met"] else "passed" if is_complete else "UNCERTAIN"
+        value = "unknown" if limit["value"] is None else format(limit["value"], ".4g")
+        lines.append(f"{state}: {limit['text']} (it is {value})")
+    if not is_complete and not all(limit["met"] for limit in figures["limits"]):
+        lines.append("UNCERTAIN: a part of the files could not be read, see above.")
+    return "\n".join(lines)
 
 
 def _printable(value: Any) -> Any:
@@ -140,7 +148,11 @@ def _finished(rows: Sequence[Row]) -> str:
 def _totals(figures: Row) -> str:
     total = figures["total"]
     responses = sum(total["responses"].values())
-    if not responses and not total["failed_attempts"]:
+    if not responses and not total["failed_attempts"] and not total["turns"]:
+        if figures["older_calls"]:
+            return (
+                f"No model calls since then: all {figures['older_calls']:,} began before --since."
+            )
         return "No model calls were found."
     text = (
         f"{_plural(total['turns'], 'turn')} with {_plural(responses, 'response')}."
@@ -177,6 +189,8 @@ def _files(figures: Row) -> str:
         lines.append("Interrupted: the figures are of the files read until then.")
     if figures["copies_removed"]:
         lines.append(f"{_plural(figures['copies_removed'], 'copied response')} counted once.")
+    if figures["older_turns"]:
+        lines.append(f"{_plural(figures['older_turns'], 'older turn')} left out by --since.")
     if figures["turns_without_time"]:
         lines.append(
             f"{_plural(figures['turns_without_time'], 'turn')} without a time left out by --since."

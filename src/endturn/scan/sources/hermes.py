@@ -110,6 +110,7 @@ class _Database:
             project=text(session.get("cwd")),
             started_ns=time_ns(row.get("timestamp")),
             parent_session=self._parent_of(session),
+            runs_tools=True,
         )
         place.last, place.asked = None, None
         self.turns.append(place.turn)

@@ -113,7 +113,7 @@ def _body(response: Any) -> Mapping[str, Any]:
     return mapping(response)
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     body = _body(next(iter(records), {}).get("response"))
     choice = next(iter(objects(body.get("choices"))), {})

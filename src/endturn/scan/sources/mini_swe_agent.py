@@ -61,6 +61,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         calls=calls,
         outcome=outcome,
         is_interrupted=outcome is TurnOutcome.CANCELLED,
+        runs_tools=not info.get("exit_status"),
     )
 
 

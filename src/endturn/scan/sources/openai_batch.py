@@ -84,7 +84,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall | None:
     return call
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     body = mapping(mapping(next(iter(records), {}).get("response")).get("body"))
     choice = next(iter(objects(body.get("choices"))), {})

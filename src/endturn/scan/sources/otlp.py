@@ -7,7 +7,8 @@ events of continuations are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -253,9 +254,42 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from spans.turns()
 
 
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return what a span says of an answer, if the instrumentation recorded it."""
+    for resource in objects(next(iter(records), {}).get("resourceSpans")):
+        for scope in objects(resource.get("scopeSpans")):
+            for span in objects(scope.get("spans")):
+                if _key(span) == key:
+                    return _recorded_text(_attributes(span.get("attributes")))
+    return ""
+
+
+def _recorded_text(attributes: Mapping[str, Any]) -> str:
+    """Return the text of an answer from its span's attributes, as the conventions have them."""
+    messages = attributes.get(schema.OUTPUT_MESSAGES.key)
+    if isinstance(messages, str):
+        try:
+            messages = json.loads(messages)
+        except (ValueError, RecursionError):
+            messages = None
+    first = next(iter(objects(messages)), None)
+    if first is not None:
+        parts = objects(first.get("parts"))
+        return "".join(text(part.get("content")) for part in parts if part.get("type") == "text")
+    return next((text(attributes[name]) for name in _TEXTS if text(attributes.get(name))), "")
+
+
+_TEXTS: Final = (
+    "gen_ai.completion.0.content",
+    "llm.output_messages.0.message.content",
+    "llm.output_messages.0.message.contents.0.message_content.text",
+)
+"""Attributes of OpenLLMetry and OpenInference that hold the text of an answer."""
+
+
 def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the JSON objects of a file, each with its offset: one to a line, or one in all."""
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is Shape.LINES or file.head.is_list:
         yield from file.records()
     elif isinstance(value := file.value(), dict):
         yield 0, value
@@ -267,4 +301,5 @@ SOURCE: Final = Source(
     shapes=(Shape.LINES, Shape.VALUE),
     recognises=recognises,
     read=read,
+    text=answer_text,
 )
