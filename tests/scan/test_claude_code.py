@@ -162,7 +162,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         },
     ),
     "a turn that failed before any answer": (
-        [user("go"), synthetic("API Error: 401", error="authentication_failed"), user("again"), answer("m1", "end_turn")],
+        [user("go"), synthetic("API Error: 401", error="no_key"), user("again"), answer("m1", "end_turn")],
         {
             "turns": 2, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
             "output_tokens": [7], "outcomes": ["provider_error", "completed"],
@@ -200,8 +200,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         [user("go"), request("r1"), answer("m1", "tool_use", TOOL, requestRef="r1"), result("t1"), request("r2"),
          request("r3", source="generate_session_title")],
         {
-            "turns": 1, "responses": {"tool_call": 1, "not recorded": 1}, "evidence": {"recorded": 1, "not_recorded": 1},
-            "limits": [64_000, 64_000], "output_tokens": [7, None], "outcomes": ["unknown_reason"],
+            "turns": 1, "responses": {"tool_call": 1, "not recorded": 1},
+            "evidence": {"recorded": 1, "not_recorded": 1}, "limits": [64_000, 64_000], "output_tokens": [7, None], "outcomes": ["unknown_reason"],
         },
     ),
     "a request that the user interrupted before it had an answer": (

@@ -216,7 +216,7 @@ def test_a_condition_decides_the_exit_status(condition: str, status: int, capsys
 @pytest.mark.parametrize(
     "damaged",
     [
-        b'{"type": "user", "sessionId": "s", "uuid": "u", "parentUuid": null}\n{"type": "user", half\n{"type": "user"}\n',
+        b'{"type": "user", "sessionId": "s", "uuid": "u", "parentUuid": null}\n{"type": "user", half\n{}\n',
         b'{"type": "user", "message',
         zipfile.ZIP_DEFLATED.to_bytes() + b"PK\x03\x04",
     ],

@@ -29,15 +29,15 @@ SESSIONS: dict[str, tuple[list[str], list[str]]] = {
 
 
 def message(number: int, kind: str) -> dict[str, Any]:
-    members: dict[str, Any] = {
+    members: dict[str, dict[str, Any]] = {
         "user": {"type": "user", "content": "go"},
         "answer": {"type": "gemini", "content": "words", "tokens": TOKENS},
         "half": {"type": "gemini", "content": "wor", "tokens": None},
         "tools": {"type": "gemini", "content": "", "tokens": TOKENS, "toolCalls": [{"id": "t", "status": "success"}]},
         "cut": {"type": "info", "content": f"⚠️  {TRUNCATED}"},
         "cancelled": {"type": "info", "content": "Request cancelled."},
-    }[kind]
-    return {"id": str(number)} | members
+    }
+    return {"id": str(number)} | members[kind]
 
 
 @pytest.mark.parametrize("name", SESSIONS)

@@ -9,6 +9,7 @@ import json
 import sqlite3
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def answers(path: Path) -> list[str]:
     return [text_of(ended.past, call) for ended in scan([path]).turns for call in ended.past.calls]
 
 
-ENCODINGS = {
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
     "utf-8 with a mark": lambda data: codecs.BOM_UTF8 + data,
     "utf-16": lambda data: codecs.BOM_UTF16_LE + data.decode().encode("utf-16-le"),
     "utf-16, big-endian": lambda data: codecs.BOM_UTF16_BE + data.decode().encode("utf-16-be"),
