@@ -201,7 +201,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
          request("r3", source="generate_session_title")],
         {
             "turns": 1, "responses": {"tool_call": 1, "not recorded": 1},
-            "evidence": {"recorded": 1, "not_recorded": 1}, "limits": [64_000, 64_000], "output_tokens": [7, None], "outcomes": ["unknown_reason"],
+            "evidence": {"recorded": 1, "not_recorded": 1}, "limits": [64_000, 64_000], "output_tokens": [7, None],
+            "outcomes": ["unknown_reason"],
         },
     ),
     "a request that the user interrupted before it had an answer": (

@@ -5,17 +5,25 @@ Each is read by its format's summarizer, which keeps no content, as live instrum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
-from endturn.formats import Context, RequestSummary, dialect_in, format_of, summarize
+from endturn.calls import EndpointFacts, RequestedCall, RequestFacts, ResponseFacts
+from endturn.formats import (
+    Context,
+    Format,
+    RequestSummary,
+    dialect_in,
+    format_of,
+    plain_facts,
+    summarize,
+)
 from endturn.scan.fields import count, mapping, objects, text
 from endturn.scan.past_calls import FAILED, UNRECORDED, Evidence, PastCall
-from endturn.vocabulary import StopReason
+from endturn.vocabulary import Row, StopReason
 
 _NO_CHAT: Final = frozenset({"list", "embedding", "moderation", "transcription"})
 """Values of `object` in bodies that are no model's answer."""
@@ -65,14 +73,7 @@ def call_of_body(
             model=asked.facts.model, max_tokens=asked.facts.max_tokens, stream=asked.facts.stream
         )
         context = replace(context, request=asked)
-    if isinstance(body, list):
-        fold = speaks.summarizer(context)
-        for event in objects(body):
-            fold.feed(event)
-        summary = fold.close()
-    else:
-        summary = summarize(speaks, context, mapping(body))
-    facts = summary.facts
+    facts, tool_calls = _facts_of(body, speaks, context)
     # a missing reason in a file may be one that was not written
     is_recorded = facts.stop.reason is not StopReason.MISSING and bool(body)
     call = PastCall(
@@ -81,11 +82,35 @@ def call_of_body(
         endpoint=_endpoint(provider),
         response=facts if is_recorded else replace(facts, stop=UNRECORDED),
         evidence=Evidence.RECORDED if is_recorded else Evidence.NOT_RECORDED,
-        tool_calls=tuple([each.id for each in summary.tool_calls]),
+        tool_calls=tuple([tool_call.id for tool_call in tool_calls]),
     )
     if facts.stop.reason is StopReason.ERROR:
         call.error = "error"
     return call
+
+
+def _facts_of(
+    body: Any, format: Format, context: Context
+) -> tuple[ResponseFacts, Sequence[RequestedCall]]:
+    if isinstance(body, list):
+        fold = format.summarizer(context)
+        for event in objects(body):
+            fold.feed(event)
+        summary = fold.close()
+    else:
+        body = mapping(body)
+        rows = _rows(format.name, context.provider)
+        if (plain := plain_facts(format.name, context, rows, body)) is not None:
+            return plain
+        summary = summarize(format, context, body)
+    return summary.facts, summary.tool_calls
+
+
+@lru_cache(maxsize=256)
+def _rows(format_name: str, provider: str) -> Mapping[str, Row]:
+    """Return the stop reasons of a provider's responses."""
+    context = _context(format_name, provider)
+    return format_of(format_name).summarizer(context).rows
 
 
 def _identity(response_id: str | None, body: Any) -> str:
