@@ -65,20 +65,22 @@ def call_of_body(
         request: the body of the request, or an SDK's arguments, where the file has it.
         key: the identity of the call where the body has no id.
     """
-    speaks = format_of(format_name)
-    context, facts_asked = _context(format_name, provider), _NOTHING_ASKED
+    format = format_of(format_name)
+    context, request_facts = _context(format_name, provider), _NO_REQUEST
     if request is not None:
-        asked = speaks.request_summary(request)
-        facts_asked = RequestFacts(
-            model=asked.facts.model, max_tokens=asked.facts.max_tokens, stream=asked.facts.stream
+        summary = format.request_summary(request)
+        request_facts = RequestFacts(
+            model=summary.facts.model,
+            max_tokens=summary.facts.max_tokens,
+            stream=summary.facts.stream,
         )
-        context = replace(context, request=asked)
-    facts, tool_calls = _facts_of(body, speaks, context)
+        context = replace(context, request=summary)
+    facts, tool_calls = _facts_of(body, format, context)
     # a missing reason in a file may be one that was not written
     is_recorded = facts.stop.reason is not StopReason.MISSING and bool(body)
     call = PastCall(
         key=_identity(facts.id, body) or key,
-        request=facts_asked,
+        request=request_facts,
         endpoint=_endpoint(provider),
         response=facts if is_recorded else replace(facts, stop=UNRECORDED),
         evidence=Evidence.RECORDED if is_recorded else Evidence.NOT_RECORDED,
@@ -128,7 +130,7 @@ def _identity(response_id: str | None, body: Any) -> str:
 
 _SHORT: Final = 15
 """Characters of an id that another response may have, too."""
-_NOTHING_ASKED: Final = RequestFacts()
+_NO_REQUEST: Final = RequestFacts()
 
 
 @lru_cache(maxsize=256)
@@ -158,14 +160,14 @@ def failed_call(key: str, error: str, *, model: str = "", provider: str = "") ->
     )
 
 
-def kind_of_error(error: Any, *beside: Any) -> str:
+def kind_of_error(error: Any, *alternatives: Any) -> str:
     """Return the kind of an error from its code, type or status; "error" where it has none.
 
     Args:
         error: the error's object. beside: what else may be its kind, such as a status.
     """
-    about = mapping(error)
-    for value in (about.get("type"), about.get("code"), about.get("status"), *beside):
+    details = mapping(error)
+    for value in (details.get("type"), details.get("code"), details.get("status"), *alternatives):
         if isinstance(value, str) and value and len(value) <= _LONGEST and value.isprintable():
             return value
         if (number := count(value)) is not None:
@@ -189,23 +191,23 @@ def turn_id(session: str, messages: Any) -> str | None:
     Returns:
         A digest of the session and of the user's messages; None where there is neither.
     """
-    said = [
+    prompts = [
         message
         for message in objects(messages)
         if message.get("role") == "user"
-        if _speaks(message)
+        if _is_prompt(message)
     ]
-    if not session or not said:
+    if not session or not prompts:
         return None
     digest = blake2b(session.encode("utf-8", "replace"), digest_size=16)
-    for message in said:
+    for message in prompts:
         content = message.get("content")
         parts = [text(part.get("text")) for part in objects(content)] or [text(content)]
         digest.update("\0".join(["", *parts]).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
-def _speaks(message: Mapping[str, Any]) -> bool:
+def _is_prompt(message: Mapping[str, Any]) -> bool:
     """Return whether a message of a user is more than results of tools."""
     parts = objects(message.get("content"))
     return not parts or any(part.get("type") != "tool_result" for part in parts)

@@ -109,8 +109,8 @@ def scan(
     is_interrupted = False
     try:
         paths = list(discovery.files(inputs))
-        for number, found in enumerate(read_files(paths, format_, processes=processes), 1):
-            results += found
+        for number, file_results in enumerate(read_files(paths, format_, processes=processes), 1):
+            results += file_results
             if progress is not None:
                 progress(number, len(paths))
     except KeyboardInterrupt:

@@ -210,15 +210,15 @@ class ScannedFile:
         if not is_json and b"\n{" not in beginning:
             return Head(Shape.LINES, text=beginning[: 1 << 16], path=self.path)
         lines = _lines(chain([beginning], self._blocks), self.damage)
-        kept, records, size = [], [], 0
+        lines_so_far, records, size = [], [], 0
         for offset, line in lines:
-            kept.append((offset, line))
+            lines_so_far.append((offset, line))
             size += len(line)
             if (parsed := object_of(line)) is not None:
                 records.append(parsed)
             if len(records) >= HEAD_RECORDS or size > HEAD_BYTES:
                 break
-        self._lines = chain(kept, lines)
+        self._lines = chain(lines_so_far, lines)
         return Head(Shape.LINES, records, beginning[: 1 << 16], path=self.path)
 
     def _tables(self) -> list[str]:

@@ -433,12 +433,12 @@ def _parent_tool_call(path: Path | None) -> str | None:
     """Return the tool call that started a sub-agent, from the file beside its session."""
     if path is None or not path.name.startswith("agent-"):
         return None
-    beside = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
+    description_path = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
     try:
-        described = json.loads(beside.read_bytes())
+        description = json.loads(description_path.read_bytes())
     except (OSError, ValueError):
         return None
-    return text(mapping(described).get("toolUseId")) or None
+    return text(mapping(description).get("toolUseId")) or None
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:

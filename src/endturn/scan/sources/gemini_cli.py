@@ -73,8 +73,8 @@ class _Session:
         """Read one line."""
         if "sessionId" in record and "projectHash" in record:
             self._about.update(record)
-        changed = mapping(record.get("$set"))
-        for message in objects(record.get("messages")) + objects(changed.get("messages")):
+        changes = mapping(record.get("$set"))
+        for message in objects(record.get("messages")) + objects(changes.get("messages")):
             self._add_message(message, offset)
         if "type" in record:
             self._add_message(record, offset)
@@ -126,11 +126,11 @@ def _words(message: Mapping[str, Any]) -> str:
 
 def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
     tokens = mapping(message.get("tokens"))
-    generated = [count(tokens.get(name)) for name in ("output", "thoughts")]
+    output_counts = [count(tokens.get(name)) for name in ("output", "thoughts")]
     usage = Usage(
         input_tokens=count(tokens.get("input")),
-        output_tokens=sum(filter(None, generated)) if generated[0] is not None else None,
-        reasoning_tokens=generated[1],
+        output_tokens=sum(filter(None, output_counts)) if output_counts[0] is not None else None,
+        reasoning_tokens=output_counts[1],
         cache_read_tokens=count(tokens.get("cached")),
     )
     model = text(message.get("model"))
@@ -204,12 +204,12 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says: the last of the lines with its id."""
-    said, identity = "", None
+    words, identity = "", None
     for record in records:
         identity = identity or record.get("id")
         if identity and record.get("id") == identity:
-            said = _words(record)
-    return said
+            words = _words(record)
+    return words
 
 
 SOURCE: Final = Source(

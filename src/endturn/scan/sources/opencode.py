@@ -170,18 +170,18 @@ def _call_of(identity: str, data: Mapping[str, Any], finish: str, error: str) ->
 def _usage(tokens: Mapping[str, Any]) -> Usage | None:
     """Return the tokens of a message; zeros stand where none were counted."""
     cache = mapping(tokens.get("cache"))
-    read, written = count(cache.get("read")), count(cache.get("write"))
-    prompt = [count(tokens.get("input")), read, written]
+    cache_read, cache_write = count(cache.get("read")), count(cache.get("write"))
+    prompt = [count(tokens.get("input")), cache_read, cache_write]
     reasoning = count(tokens.get("reasoning"))
-    generated = [count(tokens.get("output")), reasoning]
-    if not any(prompt) and not any(generated):
+    output_counts = [count(tokens.get("output")), reasoning]
+    if not any(prompt) and not any(output_counts):
         return None
     return Usage(
         input_tokens=sum(filter(None, prompt)),
-        output_tokens=sum(filter(None, generated)),
+        output_tokens=sum(filter(None, output_counts)),
         reasoning_tokens=reasoning,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
     )
 
 
@@ -283,7 +283,7 @@ def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -
     if file.path is None or len(file.path.parents) < 3:
         return []
     storage, identity = file.path.parents[2], text(session.get("id"))
-    about = {
+    session_row = {
         "directory": session.get("directory"),
         "version": session.get("version"),
         "parent_id": session.get("parentID"),
@@ -299,7 +299,7 @@ def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -
             text(message.get("id")),
         )
     )
-    database = _Database(agent, {identity: about}, parts_of)
+    database = _Database(agent, {identity: session_row}, parts_of)
     for message in messages:
         database.add(text(message.get("id")), identity, message)
     return list(database.turns())

@@ -208,13 +208,13 @@ def _completions(llm: Mapping[str, Any], persistence: str, folder: Path) -> dict
         if not parts or base.parts[-len(parts) :] != parts:
             return {}
         base = base.parents[len(parts) - 1]
-    found = {}
+    calls = {}
     for path in sorted((base / logs).glob("*.json")):
         record = _value_of(path)
         if _is_completion(record):
             call = _call_of(record)
-            found[call.key] = call
-    return found
+            calls[call.key] = call
+    return calls
 
 
 def _value_of(path: Path) -> Mapping[str, Any]:
