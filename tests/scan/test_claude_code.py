@@ -51,6 +51,10 @@ def request(identity: str, *, source: str = "sdk") -> dict[str, Any]:
     return {"type": "api-request", "sessionId": "s1", "id": identity, "querySource": source, "params": params}
 
 
+def failed(identity: str) -> dict[str, Any]:
+    return ABOUT | {"type": "system", "subtype": "api_error", "uuid": identity, "error": {"status": 529}}
+
+
 TOOL = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"path": "x"}}
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "a group of lines, its continuation, and an error after another reason": (
@@ -164,8 +168,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "a turn that failed before any answer": (
         [user("go"), synthetic("API Error: 401", error="no_key"), user("again"), answer("m1", "end_turn")],
         {
-            "turns": 2, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
-            "output_tokens": [7], "outcomes": ["provider_error", "completed"],
+            "turns": 2, "responses": {"end_turn": 1}, "failed_attempts": 1, "evidence": {"recorded": 1},
+            "limits": [None], "output_tokens": [7], "outcomes": ["provider_error", "completed"],
         },
     ),
     "a turn that was interrupted before any answer": (
@@ -217,11 +221,23 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         [user("go"), request("r1"), synthetic("API Error: 400", error="invalid_request", apiErrorStatus=400)],
         {"turns": 1, "failed_attempts": 1, "outcomes": ["provider_error"]},
     ),
+    # as 2.1.332 writes of a request that is refused: six requests, and one line
+    "a request that was sent again without a line of its own": (
+        [user("go"), request("r1"), request("r2"), request("r3"),
+         synthetic("API Error: 400", error="unknown", apiErrorStatus=400)],
+        {"turns": 1, "failed_attempts": 3, "outcomes": ["provider_error"]},
+    ),
+    # as 2.1.332 writes of an overloaded server: a line for each attempt but the last one
+    "attempts that failed, until the client gave up": (
+        [user("go"), request("r1"), failed("f1"), request("r2"), failed("f2"), request("r3"),
+         synthetic("API Error: Repeated 529 Overloaded errors.", error="server_error", apiErrorStatus=529)],
+        {"turns": 1, "failed_attempts": 3, "outcomes": ["provider_error"]},
+    ),
     "an error that is not the limit's": (
         [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic("API Error: 429", error="rate_limit")],
         {
-            "turns": 1, "responses": {"tool_call": 1}, "evidence": {"recorded": 1}, "limits": [None],
-            "output_tokens": [7], "outcomes": ["provider_error"],
+            "turns": 1, "responses": {"tool_call": 1}, "failed_attempts": 1, "evidence": {"recorded": 1},
+            "limits": [None], "output_tokens": [7], "outcomes": ["provider_error"],
         },
     ),
 }  # fmt: skip

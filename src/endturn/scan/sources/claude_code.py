@@ -43,6 +43,8 @@ ANEW: Final = "Your caller does not receive an answer in pieces"
 """A sub-agent is asked for its whole answer again."""
 INTERRUPTED: Final = "[Request interrupted by user"
 OUTPUT_LIMIT: Final = re.compile(r"exceeded the (\d+) output token maximum")
+API_ERROR: Final = "API Error"
+"""How the line begins that stands for an attempt that failed."""
 UNPARSED: Final = "__unparsedToolInput"
 _OF_AGENTS: Final = ("sdk", "repl", "agent:")
 """How `querySource` begins of requests whose answers are in the session; of others, such as those
@@ -272,7 +274,8 @@ class _Session:
         if line.get("apiError") != "max_output_tokens" and limit is None:
             if stream.turn is not None:
                 stream.turn.error = text(line.get("error")) or "api_error"
-            if stream.pending is not None:
+            is_answer = stream.pending is not None or count(line.get("apiErrorStatus")) is not None
+            if is_answer or words.startswith(API_ERROR):
                 self._add_failed_attempt(line, offset)
             return
         last = stream.last
@@ -303,9 +306,8 @@ class _Session:
             ended_ns=time_ns(line.get("timestamp")), version=text(line.get("version")),
             error=str(status or text(line.get("error")) or "connection"), offset=offset,
         )  # fmt: skip
-        if (request := stream.pending) is not None:
-            call.request = RequestFacts(model=request.model, max_tokens=request.max_tokens)
-            call.started_ns = request.at_ns
+        if stream.pending is not None:
+            _add_request_facts(call, stream.pending)
         stream.pending = None
         self._turn(stream, line, key).calls.append(call)
 
@@ -316,8 +318,18 @@ class _Session:
             time_ns(line.get("timestamp")), offset, text(line.get("version")),
         )  # fmt: skip
         self._requests[request.id] = request
-        if text(line.get("querySource")).startswith(_OF_AGENTS):
-            self._stream(line).pending = request
+        if not text(line.get("querySource")).startswith(_OF_AGENTS):
+            return
+        stream = self._stream(line)
+        if (before := stream.pending) is not None and stream.turn is not None:
+            # it was sent again: what came in between has left no line
+            call = PastCall(
+                key=f"request {before.id}", response=ResponseFacts(stop=FAILED), error="no_answer",
+                evidence=Evidence.OTHER_RECORD, version=before.version, offset=before.offset,
+            )  # fmt: skip
+            _add_request_facts(call, before)
+            stream.turn.calls.append(call)
+        stream.pending = request
 
     def _abandon_request(self, stream: _Stream) -> _Response | None:
         """Return the response to a request that no line answers; None if there is no such request.
@@ -379,6 +391,11 @@ class _Session:
             and response.last_block_is_tool
             and response.results.get(response.tools[-1], False)
         )
+
+
+def _add_request_facts(call: PastCall, request: _Request) -> None:
+    call.request = RequestFacts(model=request.model, max_tokens=request.max_tokens)
+    call.started_ns = request.at_ns
 
 
 _PROMPT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
