@@ -46,6 +46,15 @@ def result(call_id: str, *, is_error: bool = False) -> dict[str, Any]:
     return ABOUT | {"type": "user", "uuid": f"result {call_id}", "message": {"role": "user", "content": content}}
 
 
+def request(identity: str, *, source: str = "sdk") -> dict[str, Any]:
+    params = {"model": "claude-x", "max_tokens": 64_000}
+    return {"type": "api-request", "sessionId": "s1", "id": identity, "querySource": source, "params": params}
+
+
+def failed(identity: str) -> dict[str, Any]:
+    return ABOUT | {"type": "system", "subtype": "api_error", "uuid": identity, "error": {"status": 529}}
+
+
 TOOL = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"path": "x"}}
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "a group of lines, its continuation, and an error after another reason": (
@@ -156,11 +165,79 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             "output_tokens": [7], "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["not_continued"],
         },
     ),
+    "a turn that failed before any answer": (
+        [user("go"), synthetic("API Error: 401", error="no_key"), user("again"), answer("m1", "end_turn")],
+        {
+            "turns": 2, "responses": {"end_turn": 1}, "failed_attempts": 1, "evidence": {"recorded": 1},
+            "limits": [None], "output_tokens": [7], "outcomes": ["provider_error", "completed"],
+        },
+    ),
+    "a turn that was interrupted before any answer": (
+        [user("go"), user("[Request interrupted by user]"), user("again"), answer("m1", "end_turn")],
+        {
+            "turns": 2, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "outcomes": ["cancelled", "completed"],
+        },
+    ),
+    "a message that asked no model is no turn": (
+        [user("<command-name>/model</command-name>"), user("go"), answer("m1", "end_turn")],
+        {
+            "turns": 1, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "outcomes": ["completed"],
+        },
+    ),
+    "an agent that was killed while a tool ran": (
+        [user("go"), answer("m1", "tool_use", TOOL)],
+        {
+            "turns": 1, "responses": {"tool_call": 1}, "evidence": {"recorded": 1}, "limits": [None],
+            "output_tokens": [7], "outcomes": ["unknown_reason"],
+        },
+    ),
+    "an agent that was killed after a tool's result": (
+        [user("go"), answer("m1", "tool_use", TOOL), result("t1"), user("again"), answer("m2", "end_turn")],
+        {
+            "turns": 2, "responses": {"tool_call": 1, "end_turn": 1}, "evidence": {"recorded": 2},
+            "limits": [None, None], "output_tokens": [7, 7], "outcomes": ["unknown_reason", "completed"],
+        },
+    ),
+    "an agent that was killed while it waited for an answer": (
+        [user("go"), request("r1"), answer("m1", "tool_use", TOOL, requestRef="r1"), result("t1"), request("r2"),
+         request("r3", source="generate_session_title")],
+        {
+            "turns": 1, "responses": {"tool_call": 1, "not recorded": 1},
+            "evidence": {"recorded": 1, "not_recorded": 1}, "limits": [64_000, 64_000], "output_tokens": [7, None],
+            "outcomes": ["unknown_reason"],
+        },
+    ),
+    "a request that the user interrupted before it had an answer": (
+        [user("go"), request("r1"), user("[Request interrupted by user]"), user("again"), request("r2"),
+         answer("m1", "end_turn", requestRef="r2")],
+        {
+            "turns": 2, "responses": {"cancelled": 1, "end_turn": 1}, "evidence": {"recorded": 1, "other_record": 1},
+            "limits": [64_000, 64_000], "output_tokens": [None, 7], "outcomes": ["cancelled", "completed"],
+        },
+    ),
+    "a request that an error answers": (
+        [user("go"), request("r1"), synthetic("API Error: 400", error="invalid_request", apiErrorStatus=400)],
+        {"turns": 1, "failed_attempts": 1, "outcomes": ["provider_error"]},
+    ),
+    # as 2.1.332 writes of a request that is refused: six requests, and one line
+    "a request that was sent again without a line of its own": (
+        [user("go"), request("r1"), request("r2"), request("r3"),
+         synthetic("API Error: 400", error="unknown", apiErrorStatus=400)],
+        {"turns": 1, "failed_attempts": 3, "outcomes": ["provider_error"]},
+    ),
+    # as 2.1.332 writes of an overloaded server: a line for each attempt but the last one
+    "attempts that failed, until the client gave up": (
+        [user("go"), request("r1"), failed("f1"), request("r2"), failed("f2"), request("r3"),
+         synthetic("API Error: Repeated 529 Overloaded errors.", error="server_error", apiErrorStatus=529)],
+        {"turns": 1, "failed_attempts": 3, "outcomes": ["provider_error"]},
+    ),
     "an error that is not the limit's": (
         [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic("API Error: 429", error="rate_limit")],
         {
-            "turns": 1, "responses": {"tool_call": 1}, "evidence": {"recorded": 1}, "limits": [None],
-            "output_tokens": [7], "outcomes": ["provider_error"],
+            "turns": 1, "responses": {"tool_call": 1}, "failed_attempts": 1, "evidence": {"recorded": 1},
+            "limits": [None], "output_tokens": [7], "outcomes": ["provider_error"],
         },
     ),
 }  # fmt: skip

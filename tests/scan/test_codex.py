@@ -85,6 +85,22 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         {"turns": 1, "responses": {"max_tokens": 1}, "evidence": {"other_record": 1}, "limits": [None],
          "output_tokens": [None], "truncated_turns": 1, "unfinished_turns": 1, "outcomes": ["not_continued"]},
     ),
+    "a turn that failed before any answer": (
+        [META, STARTED, PROMPT,
+         event("task_complete", turn_id="a", error={"message": "limit", "codex_error_info": "usage_limit_exceeded"}),
+         event("task_started", turn_id="b"), PROMPT, event("turn_aborted", turn_id="b", reason="interrupted"),
+         event("task_started", turn_id="c"), PROMPT, event("task_complete", turn_id="c", last_agent_message=None)],
+        {"turns": 3, "outcomes": ["provider_error", "cancelled", "unknown_reason"]},
+    ),
+    "a turn whose agent was killed before any answer is not over": (
+        [META, STARTED, PROMPT], {},
+    ),
+    "a turn whose agent was killed after a tool's result": (
+        [META, STARTED, PROMPT, item("function_call", call_id="c1", name="shell", arguments="{}", status="completed"),
+         OUTPUT],
+        {"turns": 1, "responses": {"tool_call": 1}, "evidence": {"recorded": 1}, "limits": [None],
+         "output_tokens": [None], "outcomes": ["unknown_reason"]},
+    ),
     "an answer after half an answer": (
         [META, STARTED, PROMPT, item("message", role="assistant", id="m1", status="incomplete"),
          item("message", role="assistant", id="m2", status="completed"),

@@ -213,6 +213,31 @@ def test_a_condition_decides_the_exit_status(condition: str, status: int, capsys
     assert ("FAILED" if status else "passed") in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"type": "user", "sessionId": "s", "uuid": "u", "parentUuid": null}\n{"type": "user", half\n{}\n',
+        b'{"type": "user", "message',
+        zipfile.ZIP_DEFLATED.to_bytes() + b"PK\x03\x04",
+    ],
+    ids=["a damaged line", "half a record", "an unknown file"],
+)
+def test_a_condition_does_not_pass_on_a_part_of_the_files(
+    damaged: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "damaged").write_bytes(damaged)
+    is_unknown = b"{" not in damaged  # what is no session is no part of the sessions
+    assert run([SESSION, tmp_path], fail_on=["withheld > 0"]) == (0 if is_unknown else 3)
+    assert ("UNCERTAIN: withheld > 0" in capsys.readouterr().out) is not is_unknown
+    assert run([SESSION, tmp_path], fail_on=["withheld > 0", "truncation > 1%"]) == 1
+    assert run([SESSION, tmp_path]) == 0
+
+
+def test_a_session_that_is_being_written_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "session").write_bytes(SESSION.read_bytes() + b'{"type": "assis')
+    assert run([tmp_path], fail_on=["withheld > 0"]) == 0
+
+
 def test_without_a_recorded_reason_a_condition_is_not_passed() -> None:
     assert run([HERE / "codex" / "version-0.100.0-whole"], fail_on=["truncation > 1%"]) == 3
 
@@ -235,6 +260,46 @@ def test_older_turns_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert scan([CASE], since_ns=time_ns("2026-11-28T11:43:00Z")).as_json()["total"]["turns"] == 0
     assert run([CASE], since="50w", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["files"]["read"] == 1
+
+
+def test_what_since_leaves_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([CASE], since="1m") == 0
+    printed = capsys.readouterr().out
+    assert "No model calls since then: all 4 began before --since." in printed
+    assert "1 older turn left out by --since." in printed
+    found = scan([CASE], since_ns=time_ns("2026-11-28T11:43:00Z")).as_json()
+    assert (found["older_turns"], found["older_calls"]) == (1, 4)
+
+
+@pytest.mark.parametrize("arguments", [[""], ["sessions", ""]])
+def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    from endturn.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["scan", *arguments])
+    assert ended.value.code == 2
+    assert "a path is empty; pass '.' for the current folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "has_text"), [([], False), (["--content"], True), (["--no-content"], False)])
+def test_a_report_has_what_answers_say_only_if_it_is_asked_to(
+    options: list[str], has_text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2")
+    from endturn.cli import main
+
+    message = {"id": "m1", "model": "m", "stop_reason": "max_tokens", "content": [{"type": "text", "text": "<i>deep"}]}
+    about = {"sessionId": "s", "parentUuid": None}
+    lines = [
+        {"type": "user", "uuid": "u", "message": {"role": "user", "content": "secret"}} | about,
+        {"type": "assistant", "uuid": "a", "message": message} | about,
+    ]
+    (tmp_path / "session").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert main(["scan", str(tmp_path), "--report", str(tmp_path / "past.html"), *options]) == 0
+    page = (tmp_path / "past.html").read_text(encoding="utf-8")
+    assert ("&lt;i&gt;deep" in page) is has_text
+    assert "deep" not in capsys.readouterr().out
+    assert "secret" not in page
 
 
 def test_the_text_says_first_what_to_look_at(capsys: pytest.CaptureFixture[str]) -> None:

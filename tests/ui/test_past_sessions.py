@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from endturn.errors import UsageError
 from endturn.scan import Summary, scan
+from endturn.telemetry import fail_condition
 from endturn.ui import turns
 from endturn.ui.past_sessions import HtmlReport, fill
 from endturn.ui.store import Store
@@ -93,3 +95,18 @@ def test_the_report_has_the_figures_and_no_text(tmp_path: Path, past: Summary) -
     assert "http://" not in page
     with pytest.raises(UsageError, match="cannot be written"):
         HtmlReport(tmp_path / "no" / "report.html")(past, past.as_json())
+
+
+def test_the_report_shortens_no_list_silently(tmp_path: Path, past: Summary) -> None:
+    """Files that could not be read, and conditions that are therefore uncertain."""
+    figures = past.as_json([fail_condition("truncation > 99%"), fail_condition("unfinished > 0")])
+    unreadable = {f"file-{number:02}": "permission denied" for number in range(23)}
+    figures |= {"files": figures["files"] | {"complete": False, "damaged": {}, "unreadable": unreadable}}
+    HtmlReport(tmp_path / "report.html")(past, figures)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    words = " ".join(re.sub("<[^>]+>", " ", page).split())
+    assert "file-19 : permission denied and 3 more files: endturn scan --json lists all of them" in words
+    assert "file-20" not in words
+    assert "? Uncertain truncation &gt; 99% it is" in words
+    assert "✗ Failed unfinished &gt; 0 it is" in words
+    assert re.search(r"<h1>\d+ of \d+ truncated turns were left unfinished\.", page)

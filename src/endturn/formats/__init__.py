@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         text_of as text_of,
         tool_results as tool_results,
     )
+    from endturn.formats.plain_bodies import PlainFacts as PlainFacts, plain_facts as plain_facts
     from endturn.formats.read_reply import begins_stream as begins_stream, read as read
     from endturn.formats.reading import (
         PLAIN as PLAIN,
@@ -134,6 +135,7 @@ else:
                 "tool_results",
                 "json_fallback",
             ),
+            "plain_bodies": ("PlainFacts", "plain_facts"),
             "read_reply": ("begins_stream", "read"),
             "reading": (
                 "PLAIN",

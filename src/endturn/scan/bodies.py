@@ -5,17 +5,25 @@ Each is read by its format's summarizer, which keeps no content, as live instrum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
-from endturn.formats import Context, RequestSummary, dialect_in, format_of, summarize
+from endturn.calls import EndpointFacts, RequestedCall, RequestFacts, ResponseFacts
+from endturn.formats import (
+    Context,
+    Format,
+    RequestSummary,
+    dialect_in,
+    format_of,
+    plain_facts,
+    summarize,
+)
 from endturn.scan.fields import count, mapping, objects, text
 from endturn.scan.past_calls import FAILED, UNRECORDED, Evidence, PastCall
-from endturn.vocabulary import StopReason
+from endturn.vocabulary import Row, StopReason
 
 _NO_CHAT: Final = frozenset({"list", "embedding", "moderation", "transcription"})
 """Values of `object` in bodies that are no model's answer."""
@@ -57,35 +65,54 @@ def call_of_body(
         request: the body of the request, or an SDK's arguments, where the file has it.
         key: the identity of the call where the body has no id.
     """
-    speaks = format_of(format_name)
-    context, facts_asked = _context(format_name, provider), _NOTHING_ASKED
+    format = format_of(format_name)
+    context, request_facts = _context(format_name, provider), _NO_REQUEST
     if request is not None:
-        asked = speaks.request_summary(request)
-        facts_asked = RequestFacts(
-            model=asked.facts.model, max_tokens=asked.facts.max_tokens, stream=asked.facts.stream
+        summary = format.request_summary(request)
+        request_facts = RequestFacts(
+            model=summary.facts.model,
+            max_tokens=summary.facts.max_tokens,
+            stream=summary.facts.stream,
         )
-        context = replace(context, request=asked)
-    if isinstance(body, list):
-        fold = speaks.summarizer(context)
-        for event in objects(body):
-            fold.feed(event)
-        summary = fold.close()
-    else:
-        summary = summarize(speaks, context, mapping(body))
-    facts = summary.facts
+        context = replace(context, request=summary)
+    facts, tool_calls = _facts_of(body, format, context)
     # a missing reason in a file may be one that was not written
     is_recorded = facts.stop.reason is not StopReason.MISSING and bool(body)
     call = PastCall(
         key=_identity(facts.id, body) or key,
-        request=facts_asked,
+        request=request_facts,
         endpoint=_endpoint(provider),
         response=facts if is_recorded else replace(facts, stop=UNRECORDED),
         evidence=Evidence.RECORDED if is_recorded else Evidence.NOT_RECORDED,
-        tool_calls=tuple([each.id for each in summary.tool_calls]),
+        tool_calls=tuple([tool_call.id for tool_call in tool_calls]),
     )
     if facts.stop.reason is StopReason.ERROR:
         call.error = "error"
     return call
+
+
+def _facts_of(
+    body: Any, format: Format, context: Context
+) -> tuple[ResponseFacts, Sequence[RequestedCall]]:
+    if isinstance(body, list):
+        fold = format.summarizer(context)
+        for event in objects(body):
+            fold.feed(event)
+        summary = fold.close()
+    else:
+        body = mapping(body)
+        rows = _rows(format.name, context.provider)
+        if (plain := plain_facts(format.name, context, rows, body)) is not None:
+            return plain
+        summary = summarize(format, context, body)
+    return summary.facts, summary.tool_calls
+
+
+@lru_cache(maxsize=256)
+def _rows(format_name: str, provider: str) -> Mapping[str, Row]:
+    """Return the stop reasons of a provider's responses."""
+    context = _context(format_name, provider)
+    return format_of(format_name).summarizer(context).rows
 
 
 def _identity(response_id: str | None, body: Any) -> str:
@@ -103,7 +130,7 @@ def _identity(response_id: str | None, body: Any) -> str:
 
 _SHORT: Final = 15
 """Characters of an id that another response may have, too."""
-_NOTHING_ASKED: Final = RequestFacts()
+_NO_REQUEST: Final = RequestFacts()
 
 
 @lru_cache(maxsize=256)
@@ -133,14 +160,14 @@ def failed_call(key: str, error: str, *, model: str = "", provider: str = "") ->
     )
 
 
-def kind_of_error(error: Any, *beside: Any) -> str:
+def kind_of_error(error: Any, *alternatives: Any) -> str:
     """Return the kind of an error from its code, type or status; "error" where it has none.
 
     Args:
         error: the error's object. beside: what else may be its kind, such as a status.
     """
-    about = mapping(error)
-    for value in (about.get("type"), about.get("code"), about.get("status"), *beside):
+    details = mapping(error)
+    for value in (details.get("type"), details.get("code"), details.get("status"), *alternatives):
         if isinstance(value, str) and value and len(value) <= _LONGEST and value.isprintable():
             return value
         if (number := count(value)) is not None:
@@ -164,23 +191,23 @@ def turn_id(session: str, messages: Any) -> str | None:
     Returns:
         A digest of the session and of the user's messages; None where there is neither.
     """
-    said = [
+    prompts = [
         message
         for message in objects(messages)
         if message.get("role") == "user"
-        if _speaks(message)
+        if _is_prompt(message)
     ]
-    if not session or not said:
+    if not session or not prompts:
         return None
     digest = blake2b(session.encode("utf-8", "replace"), digest_size=16)
-    for message in said:
+    for message in prompts:
         content = message.get("content")
         parts = [text(part.get("text")) for part in objects(content)] or [text(content)]
         digest.update("\0".join(["", *parts]).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
-def _speaks(message: Mapping[str, Any]) -> bool:
+def _is_prompt(message: Mapping[str, Any]) -> bool:
     """Return whether a message of a user is more than results of tools."""
     parts = objects(message.get("content"))
     return not parts or any(part.get("type") != "tool_result" for part in parts)

@@ -51,7 +51,7 @@ def run(
 
     Returns:
         The exit status: 1 where a condition is met, 3 where there are conditions but no recorded
-        stop reason to look at, 130 after Ctrl-C, else 0.
+        stop reason to look at, or a part of the files could not be read, 130 after Ctrl-C, else 0.
 
     Raises:
         UsageError: an argument is wrong, or there is nothing to scan.
@@ -79,7 +79,8 @@ def run(
     if any(limit["met"] for limit in result["limits"]):
         return 1
     has_reasons = any(row["recorded"] or row["other_record"] for row in result["evidence"])
-    return 3 if conditions and not has_reasons else 0
+    is_certain = has_reasons and result["files"]["complete"]
+    return 3 if conditions and not is_certain else 0
 
 
 def scan(
@@ -108,8 +109,8 @@ def scan(
     is_interrupted = False
     try:
         paths = list(discovery.files(inputs))
-        for number, found in enumerate(read_files(paths, format_, processes=processes), 1):
-            results += found
+        for number, file_results in enumerate(read_files(paths, format_, processes=processes), 1):
+            results += file_results
             if progress is not None:
                 progress(number, len(paths))
     except KeyboardInterrupt:
@@ -117,13 +118,23 @@ def scan(
     if progress is not None:
         progress(0, 0)
     turns, copies = without_copies(turn for result in results for turn in result.turns)
-    untimed = 0
+    untimed = older_turns = older_calls = 0
     if since_ns is not None:
         untimed = sum(_began_ns(turn) is None for turn in turns)
+        older = [turn for turn in turns if (_began_ns(turn) or since_ns) < since_ns]
+        older_turns = sum(turn.has_user_message for turn in older)
+        older_calls = sum(len(turn.calls) for turn in older)
         turns = [turn for turn in turns if (_began_ns(turn) or 0) >= since_ns]
     results.sort(key=lambda result: result.name)
     return Summary(
-        ended_turns(turns), results, copies, untimed, discovery.unreadable, is_interrupted
+        turns=ended_turns(turns),
+        results=results,
+        copies=copies,
+        untimed=untimed,
+        older_turns=older_turns,
+        older_calls=older_calls,
+        unreadable=discovery.unreadable,
+        is_interrupted=is_interrupted,
     )
 
 

@@ -21,27 +21,27 @@ def without_copies(turns: Iterable[PastTurn]) -> tuple[list[PastTurn], int]:
     by_id: dict[tuple[str, str], list[PastTurn]] = {}
     for turn in turns:
         by_id.setdefault((turn.source, turn.id), []).append(turn)
-    merged = [_merged(copies) for copies in by_id.values()]
+    unique = [_merged(copies) for copies in by_id.values()]
     copies = sum(len(turn.calls) for copies in by_id.values() for turn in copies) - sum(
-        len(turn.calls) for turn in merged
+        len(turn.calls) for turn in unique
     )
-    merged.sort(key=_turn_rank)
+    unique.sort(key=_turn_rank)
     # A call may stand in turns of different ids: it stays where its record says most.
     owners: dict[tuple[str, str], tuple[PastTurn, PastCall]] = {}
-    for turn in merged:
+    for turn in unique:
         for call in turn.calls:
             key = turn.source, call.key
             if key not in owners or _call_rank(call) < _call_rank(owners[key][1]):
                 owners[key] = turn, call
-    kept = []
-    for turn in merged:
-        own = [call for call in turn.calls if owners[turn.source, call.key][0] is turn]
-        copies += len(turn.calls) - len(own)
-        if own or not turn.calls:
-            turn.calls = own
-            kept.append(turn)
-    kept.sort(key=_order)
-    return kept, copies
+    unique_turns = []
+    for turn in unique:
+        own_calls = [call for call in turn.calls if owners[turn.source, call.key][0] is turn]
+        copies += len(turn.calls) - len(own_calls)
+        if own_calls or not turn.calls:
+            turn.calls = own_calls
+            unique_turns.append(turn)
+    unique_turns.sort(key=_order)
+    return unique_turns, copies
 
 
 def _merged(copies: Sequence[PastTurn]) -> PastTurn:
@@ -51,8 +51,8 @@ def _merged(copies: Sequence[PastTurn]) -> PastTurn:
     calls: dict[str, PastCall] = {}
     for turn in (base, *others):
         for call in turn.calls:
-            known = calls.get(call.key)
-            if known is None or _call_rank(call) < _call_rank(known):
+            earlier = calls.get(call.key)
+            if earlier is None or _call_rank(call) < _call_rank(earlier):
                 calls[call.key] = call
     return replace(
         base,

@@ -56,12 +56,12 @@ class Discovery:
             folder = folders.pop()
             try:
                 with os.scandir(folder) as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
+                    children = sorted(entries, key=lambda entry: entry.name)
             except OSError as error:
                 self._note(folder, error)
                 continue
-            below = []
-            for entry in found:
+            subfolders = []
+            for entry in children:
                 path = Path(entry.path)
                 try:
                     status = entry.stat()
@@ -71,10 +71,10 @@ class Discovery:
                     continue
                 if stat.S_ISDIR(status.st_mode):
                     if self._is_new(path.stat()):
-                        below.append(path)
+                        subfolders.append(path)
                 elif stat.S_ISREG(status.st_mode) and self._is_new(path.stat()):
                     yield path
-            folders += reversed(below)
+            folders += reversed(subfolders)
 
     def _is_new(self, status: os.stat_result) -> bool:
         identity = status.st_dev, status.st_ino

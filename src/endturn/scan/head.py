@@ -28,11 +28,13 @@ class Head:
 
     Attributes:
         shape: LINES also for a file that is one JSON value on one line.
-        records: the first JSON objects of LINES, at most 16; of a VALUE that is short enough to be
-            read whole, that value if it is an object, or the objects of its list.
+        records: the first JSON objects of LINES, at most 16; of a VALUE the first objects of its
+            list, or, if it is short enough to be read whole, the object that it is.
         text: the first bytes, at most 64 KiB, for a VALUE that is longer.
         names: of a DATABASE its tables, of an ARCHIVE its members.
         path: the file, for sources that need the folder around it; None for standard input.
+        is_list: a VALUE is a list.
+        is_damaged: a VALUE is cut or damaged, as far as its beginning shows.
     """
 
     shape: Shape
@@ -40,3 +42,5 @@ class Head:
     text: bytes = b""
     names: Sequence[str] = ()
     path: Path | None = None
+    is_list: bool = False
+    is_damaged: bool = False

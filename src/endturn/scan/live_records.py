@@ -53,21 +53,21 @@ def ended_turns(turns: Iterable[PastTurn]) -> list[EndedTurn]:
     Args:
         turns: without copies.
     """
-    ended = [_ended(past) for past in turns]
+    turns_with_records = [_ended_turn(past) for past in turns]
     by_tool_call = {
-        (each.past.source, tool_call): each.turn
-        for each in ended
-        for call in each.past.calls
+        (ended_turn.past.source, tool_call): ended_turn.turn
+        for ended_turn in turns_with_records
+        for call in ended_turn.past.calls
         for tool_call in call.tool_calls
     }
-    for each in ended:
-        if each.past.parent_tool_call is not None:
-            parent = by_tool_call.get((each.past.source, each.past.parent_tool_call))
-            each.turn.around = None if parent is each.turn else parent
-    return ended
+    for ended_turn in turns_with_records:
+        if ended_turn.past.parent_tool_call is not None:
+            parent = by_tool_call.get((ended_turn.past.source, ended_turn.past.parent_tool_call))
+            ended_turn.turn.around = None if parent is ended_turn.turn else parent
+    return turns_with_records
 
 
-def _ended(past: PastTurn) -> EndedTurn:
+def _ended_turn(past: PastTurn) -> EndedTurn:
     times = [time for call in past.calls for time in (call.started_ns, call.ended_ns) if time]
     started_ns = past.started_ns or min(times, default=0)
     turn = Turn(
@@ -99,11 +99,18 @@ def _ended(past: PastTurn) -> EndedTurn:
             turn=turn,
             outcome=turn.outcome,
             complete=turn.outcome in COMPLETE and not turn.unfinished,
-            duration_s=(last_ns - started_ns) / 1e9 if started_ns and last_ns else nan,
+            duration_s=_seconds(started_ns or None, last_ns or None),
             tools_unanswered=last is not None and last.stop.reason is StopReason.TOOL_CALL,
         )
     )
     return EndedTurn(past, turn, tuple(records))
+
+
+def _seconds(started_ns: int | None, ended_ns: int | None) -> float:
+    """Return a duration; NaN where the file lacks a time, or has them in the wrong order."""
+    if started_ns is None or ended_ns is None or ended_ns < started_ns:
+        return nan
+    return (ended_ns - started_ns) / 1e9
 
 
 def _call_ended(call: PastCall, turn: Turn, numbers: dict[str, int]) -> CallEnded:
@@ -121,15 +128,14 @@ def _call_ended(call: PastCall, turn: Turn, numbers: dict[str, int]) -> CallEnde
         identity=ResponseIdentity(call.response.id, call.response.model),
         continuation=_continuation(call, turn, numbers),
     )
-    has_times = call.started_ns is not None and call.ended_ns is not None
-    ended = CallEnded(
+    record = CallEnded(
         started=started,
         response=call.response,
-        duration_s=((call.ended_ns or 0) - (call.started_ns or 0)) / 1e9 if has_times else nan,
+        duration_s=_seconds(call.started_ns, call.ended_ns),
         error=None if call.error is None else ProviderError(call.error),
     )
-    add_call(turn, ended)
-    return ended
+    add_call(turn, record)
+    return record
 
 
 def _continuation(call: PastCall, turn: Turn, numbers: dict[str, int]) -> Continuation | None:
@@ -156,6 +162,8 @@ def _outcome(past: PastTurn, turn: Turn, last: CallEnded | None) -> TurnOutcome:
         return TurnOutcome.CANCELLED
     if turn.unfinished:
         return TurnOutcome.NOT_CONTINUED
-    if past.error is not None or last is None or last.error is not None:
+    if past.error is not None or (last is not None and last.error is not None):
         return TurnOutcome.PROVIDER_ERROR
+    if last is None or (past.runs_tools and last.stop.reason is StopReason.TOOL_CALL):
+        return TurnOutcome.UNKNOWN_REASON
     return OUTCOMES[last.stop.reason]

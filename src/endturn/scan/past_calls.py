@@ -90,6 +90,9 @@ class PastTurn:
         is_interrupted: the user stopped it.
         error: the turn ended with this error.
         outcome: how the turn ended, where the file says it.
+        runs_tools: the agent runs the tools that a response asks for and gives the results back, so
+            a turn that ends with such a response did not end as far as the file says: its agent
+            was killed, or still works. False where the response itself may be the answer.
         has_user_message: False for calls that no message of a user began (a warm-up, a title):
             they count as calls, and are no turn.
         parent_tool_call: the id of the tool call that started this turn, of a sub-agent.
@@ -107,6 +110,7 @@ class PastTurn:
     is_interrupted: bool = False
     error: str | None = None
     outcome: TurnOutcome | None = None
+    runs_tools: bool = False
     has_user_message: bool = True
     parent_tool_call: str | None = None
     parent_session: str | None = None

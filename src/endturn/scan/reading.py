@@ -12,6 +12,7 @@ from typing import BinaryIO
 from endturn.errors import UsageError
 from endturn.scan.files import STDIN
 from endturn.scan.head import Head, Shape
+from endturn.scan.json_values import begins_like_object
 from endturn.scan.past_calls import PastTurn
 from endturn.scan.registry import is_companion, recognise, source_named
 from endturn.scan.scanned_file import Damage, ScannedFile
@@ -50,28 +51,39 @@ def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
     if path == STDIN:
         if sys.stdin is None:  # such as after `<&-`
             return [FileResult(STDIN_NAME, unreadable="it is closed")]
-        return [read_bytes(sys.stdin.buffer, STDIN_NAME, forced)]
+        return _results(sys.stdin.buffer, STDIN_NAME, None, forced)
     name = str(path)
     try:
         with path.open("rb") as stream:
-            file = ScannedFile(stream, name, path)
-            source = forced or _source_of(file.head)
-            if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
-                return list(_members(file, forced))
-            result = _read(file, source)
-            result.size = path.stat().st_size
-            return [result]
+            results = _results(stream, name, path, forced)
+            if len(results) == 1:
+                results[0].size = path.stat().st_size
+            return results
     except OSError as error:
         return [FileResult(name, unreadable=error.strerror or str(error))]
+
+
+def _results(
+    stream: BinaryIO, name: str, path: Path | None, forced: str | None
+) -> list[FileResult]:
+    try:
+        file = ScannedFile(stream, name, path)
+        source = forced or _source_of(file.head)
+        if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+            return list(_members(file, forced))
+        return [_read(file, source)]
     except UsageError as error:  # what decompresses it is not installed
         return [FileResult(name, unreadable=str(error))]
 
 
-def read_bytes(data: bytes | BinaryIO, name: str, forced: str | None = None) -> FileResult:
-    """Read what is not a file of its own, such as a member of an archive."""
-    stream = io.BytesIO(data) if isinstance(data, bytes) else data
+def _member_result(data: bytes, name: str, forced: str | None) -> FileResult:
+    """Read a member of an archive; another archive in it only if a source reads that."""
     try:
-        return _read(ScannedFile(stream, name), forced)
+        file = ScannedFile(io.BytesIO(data), name)
+        source = forced or _source_of(file.head)
+        if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+            return FileResult(name, unreadable="it is an archive within an archive: unpack it")
+        return _read(file, source)
     except UsageError as error:  # what decompresses it is not installed
         return FileResult(name, unreadable=str(error))
 
@@ -83,7 +95,7 @@ def _reads_archives(source: str | None) -> bool:
 def _members(file: ScannedFile, forced: str | None) -> Iterator[FileResult]:
     before = file.damage.problem
     for member, data in file.members():
-        yield read_bytes(data, f"{file.name}!{member}", forced)
+        yield _member_result(data, f"{file.name}!{member}", forced)
     if file.damage.problem or before:
         yield FileResult(file.name, source="zip", damage=file.damage)
 
@@ -97,7 +109,7 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
     name = name or _source_of(file.head)
     if name is None:
         if file.damage.problem == "" and _is_broken_json(file.head):
-            file.damage.problem = "it begins like JSON, and holds no whole record"
+            file.damage.problem = "it begins like JSON, and is damaged"
         return FileResult(file.name, damage=file.damage, is_companion=is_companion(file.head))
     source = source_named(name)
     result = FileResult(file.name, name, damage=file.damage)
@@ -112,5 +124,6 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
 
 
 def _is_broken_json(head: Head) -> bool:
-    is_json = head.text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
-    return is_json and not head.records and head.shape is not Shape.ARCHIVE
+    if head.shape is Shape.LINES:
+        return begins_like_object(head.text) and not head.records
+    return head.is_damaged

@@ -46,6 +46,8 @@ def recognise(head: Head) -> Source | None:
     shapes = {head.shape}
     if head.shape is Shape.LINES and len(head.records) == 1:
         shapes.add(Shape.VALUE)
+    if head.is_list:  # of what would else be lines
+        shapes.add(Shape.LINES)
     return next(
         (
             source

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shutil
+import io
 import sqlite3
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -14,31 +13,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final
 
-from pydantic_core import from_json
-
-from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks, zstd_decompressor
+from endturn.scan.archives import read_member
+from endturn.scan.databases import SQLITE, connect, connect_to
+from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks
 from endturn.scan.head import Head, Shape
+from endturn.scan.json_values import (
+    HEAD_RECORDS,
+    contains,
+    first_objects,
+    is_cut_value,
+    is_list,
+    is_value,
+    object_of,
+    value_of,
+)
+from endturn.scan.text_encoding import utf8_blocks
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read; a longer one is skipped and counted."""
 LARGEST_VALUE: Final = 512 * 1024 * 1024
-"""Bytes of a file that is one JSON value; a larger one is skipped."""
-HEAD_RECORDS: Final = 16
+"""Bytes of a file that is one JSON value, or that is held in memory; a larger one is skipped."""
 HEAD_BYTES: Final = 1 << 20
-"""Lines, and bytes in whole lines, from which a file is recognised."""
-SQLITE: Final = b"SQLite format 3\0"
-_COPY_ATTEMPTS: Final = 5
-"""Copies of a database that is being written, until one is of a single moment."""
-_ZSTD: Final = 93
-"""The compression method of zip members that zipfile knows since Python 3.14."""
-_ESCAPED_LETTERS: Final = (b"\\u004", b"\\u005", b"\\u006", b"\\u007")
-_BOM: Final = b"\xef\xbb\xbf"
-_ESCAPES: Final = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
-    re.DOTALL,
-)
-"""Escapes of JSON; those in the group are half a character."""
+"""Bytes of whole lines from which a file is recognised."""
 
 
 @dataclass(slots=True)
@@ -79,7 +75,7 @@ class ScannedFile:
         self.name, self.path = name, path
         self.damage = Damage()
         self._blocks = self._safe_blocks(stream)
-        self._first = next(self._blocks, b"")
+        self._first = self._beginning()
         self._lines: Iterator[tuple[int, bytes]] = iter(())
         self.head = self._read_head()
 
@@ -88,18 +84,23 @@ class ScannedFile:
     def records(self, *needles: bytes) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield the JSON objects of the lines, each with the offset of its line in bytes.
 
+        Of a file that is a list, its objects, each with its place in the list.
+
         Args:
             needles: a line is parsed only if it contains one of them. This is a test for speed that
                 may let any line through: check what it means after parsing. A line in which an
                 ASCII letter is escaped passes always. None: each line is parsed.
         """
         damage = self.damage
+        if self.head.is_list:
+            yield from self._items()
+            return
         last: tuple[int, bytes] | None = None
         for item in self._lines:
             if last is not None:
                 line = last[1]
                 if not needles or contains(line, needles):
-                    parsed = _parsed(line)
+                    parsed = object_of(line)
                     if parsed is not None:
                         yield last[0], parsed
                     elif line.strip(b" \t\r\0"):
@@ -108,11 +109,20 @@ class ScannedFile:
         if last is None:
             return
         # the last line, which may be half a record
-        parsed = _parsed(last[1])
+        parsed = object_of(last[1])
         if parsed is not None:
             yield last[0], parsed
         elif last[1].strip(b" \t\r\n\0"):
             damage.is_last_line_incomplete = True
+
+    def _items(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield the objects of the list that the file is, each with its place in the list."""
+        items = self.value()
+        for place, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, dict):
+                yield place, item
+            else:
+                self.damage.damaged_lines += 1
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the offset and the bytes of each line, without its end."""
@@ -122,20 +132,11 @@ class ScannedFile:
         """Return the JSON value that the file is; None where it is damaged or too large."""
         if self.head.shape is Shape.LINES:
             return next((record for _, record in self.records()), None)
-        pieces, size = [], 0
-        for piece in chain([self._first], self._blocks):
-            size += len(piece)
-            if size > LARGEST_VALUE:
-                self.damage.problem = (
-                    f"it is one JSON value of more than {LARGEST_VALUE >> 20} MiB, which would not"
-                    " fit into memory: it was skipped"
-                )
-                return None
-            pieces.append(piece)
-        if self.damage.problem:
+        data = self._data()
+        if data is None or self.damage.problem:
             return None
         try:
-            return _from_json(b"".join(pieces))
+            return value_of(data)
         except ValueError as error:
             self.damage.problem = f"it is damaged JSON: {_first_line(error)}"
             return None
@@ -152,16 +153,18 @@ class ScannedFile:
             The connection; None where it cannot be opened. Errors of SQLite within the block end
             it, and are noted as damage.
         """
-        if self.path is None:
-            self.damage.problem = "a database must be given by its path"
-            yield None
-            return
         try:
-            with (
-                TemporaryDirectory(prefix="endturn-scan-") as folder,
-                closing(_opened_database(self.path, Path(folder))) as connection,
-            ):
-                yield connection
+            if self._is_on_disk() and self.path is not None:
+                with (
+                    TemporaryDirectory(prefix="endturn-scan-") as folder,
+                    closing(connect(self.path, Path(folder))) as connection,
+                ):
+                    yield connection
+            elif (data := self._data()) is None:
+                yield None
+            else:
+                with closing(connect_to(data)) as connection:
+                    yield connection
         except (sqlite3.Error, OSError) as error:
             self.damage.problem = f"the database is damaged: {error}"
 
@@ -170,11 +173,8 @@ class ScannedFile:
 
         Members above LARGEST_VALUE and damaged ones are left out, and noted.
         """
-        if self.path is None:
-            self.damage.problem = "a zip file must be given by its path"
-            return
         try:
-            with zipfile.ZipFile(self.path) as archive:
+            with self._archive_stream() as stream, zipfile.ZipFile(stream) as archive:
                 for member in archive.infolist():
                     if member.is_dir():
                         continue
@@ -182,11 +182,11 @@ class ScannedFile:
                         self.damage.problem = f"{member.filename!r} is too large, and was skipped"
                         continue
                     try:
-                        yield member.filename, _member(self.path, archive, member)
+                        yield member.filename, read_member(stream, archive, member)
                     except (zipfile.BadZipFile, OSError, EOFError, ValueError, Incomplete) as error:
                         self.damage.problem = f"{member.filename!r} is damaged: {error}"
         except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
-            self.damage.problem = f"the zip file is damaged: {error}"
+            self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
 
     # --- Recognition ---
 
@@ -196,24 +196,29 @@ class ScannedFile:
             return Head(Shape.DATABASE, names=self._tables(), path=self.path)
         if beginning.startswith(ZIP):
             return Head(Shape.ARCHIVE, names=self._member_names(), path=self.path)
-        if _is_value(beginning):
+        if is_value(beginning):
             return Head(
-                Shape.VALUE, _records_of_value(beginning), beginning[: 1 << 16], path=self.path
+                Shape.VALUE,
+                first_objects(beginning),
+                beginning[: 1 << 16],
+                path=self.path,
+                is_list=is_list(beginning),
+                is_damaged=is_cut_value(beginning),
             )
-        is_json = beginning[:4096].lstrip(b" \t\r\n" + _BOM)[:1] == b"{"
+        is_json = beginning[:4096].lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{"
         # the first line may be damaged
         if not is_json and b"\n{" not in beginning:
             return Head(Shape.LINES, text=beginning[: 1 << 16], path=self.path)
         lines = _lines(chain([beginning], self._blocks), self.damage)
-        kept, records, size = [], [], 0
+        lines_so_far, records, size = [], [], 0
         for offset, line in lines:
-            kept.append((offset, line))
+            lines_so_far.append((offset, line))
             size += len(line)
-            if (parsed := _parsed(line)) is not None:
+            if (parsed := object_of(line)) is not None:
                 records.append(parsed)
             if len(records) >= HEAD_RECORDS or size > HEAD_BYTES:
                 break
-        self._lines = chain(kept, lines)
+        self._lines = chain(lines_so_far, lines)
         return Head(Shape.LINES, records, beginning[: 1 << 16], path=self.path)
 
     def _tables(self) -> list[str]:
@@ -225,18 +230,58 @@ class ScannedFile:
         return []
 
     def _member_names(self) -> list[str]:
-        if self.path is None:
-            return []
         try:
-            with zipfile.ZipFile(self.path) as archive:
+            with self._archive_stream() as stream, zipfile.ZipFile(stream) as archive:
                 return archive.namelist()
         except (zipfile.BadZipFile, OSError) as error:
-            self.damage.problem = f"the zip file is damaged: {error}"
+            self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
             return []
+
+    # --- Bytes ---
+
+    def _beginning(self) -> bytes:
+        """Return the first BLOCK bytes, or all where there are fewer."""
+        pieces, size = [], 0
+        for piece in self._blocks:
+            pieces.append(piece)
+            size += len(piece)
+            if size >= BLOCK:
+                break
+        return b"".join(pieces)
+
+    def _data(self) -> bytes | None:
+        """Return all bytes of the file; None where they are too many."""
+        pieces, size = [self._first], len(self._first)
+        for piece in self._blocks:
+            size += len(piece)
+            if size > LARGEST_VALUE:
+                break
+            pieces.append(piece)
+        if size > LARGEST_VALUE:
+            self.damage.problem = (
+                f"it cannot be read by lines, and more than {LARGEST_VALUE >> 20} MiB would not"
+                " fit into memory: it was skipped"
+            )
+            return None
+        self._first, self._blocks = b"".join(pieces), iter(())
+        return self._first
+
+    def _is_on_disk(self) -> bool:
+        """Return whether the file's bytes are on the disk as they are read: not compressed."""
+        if self.path is None:
+            return False
+        with self.path.open("rb") as file:
+            return file.read(len(SQLITE)) == self._first[: len(SQLITE)]
+
+    def _archive_stream(self) -> BinaryIO:
+        """Return the bytes of a zip file, at their beginning."""
+        if self._is_on_disk() and self.path is not None:
+            return self.path.open("rb")
+        return io.BytesIO(self._data() or b"")
 
     def _safe_blocks(self, stream: BinaryIO) -> Iterator[bytes]:
         try:
-            yield from blocks(stream)
+            yield from utf8_blocks(blocks(stream))
         except Incomplete as error:
             self.damage.problem = str(error)
         except OSError as error:
@@ -273,114 +318,6 @@ def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes
         damage.long_lines += 1
     elif pending:
         yield offset, b"".join(pending)
-
-
-def contains(line: bytes, needles: tuple[bytes, ...]) -> bool:
-    """Return whether a line may hold one of some words of ASCII, as JSON may spell them."""
-    for needle in needles:
-        if needle in line:
-            return True
-    return _may_escape_letters(line)
-
-
-def _may_escape_letters(line: bytes) -> bool:
-    """Return whether an ASCII letter of the line may be spelled by its number."""
-    return b"\\u00" in line and any(escape in line for escape in _ESCAPED_LETTERS)
-
-
-def _parsed(line: bytes) -> Mapping[str, Any] | None:
-    """Return the JSON object of a line; None for anything else."""
-    try:
-        value = _from_json(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _from_json(data: bytes) -> Any:
-    """Return a JSON value, with replacement characters for what is half a character.
-
-    Tools that cut text by its length leave such halves, in bytes or as escapes.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
-    data = data.removeprefix(_BOM)
-    try:
-        return from_json(data, cache_strings="keys")
-    except ValueError as error:
-        if "EOF" in str(error):  # it is cut, which no repair mends
-            raise
-        repaired = data.decode("utf-8", "replace").encode()
-        if b"\\u" in repaired:
-            repaired = _ESCAPES.sub(_whole_escape, repaired)
-        if repaired == data:
-            raise
-    return from_json(repaired, cache_strings="keys")
-
-
-def _whole_escape(escape: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if escape[1] else escape[0]
-
-
-def _is_value(beginning: bytes) -> bool:
-    """Return whether a file is one JSON value over several lines, or a list."""
-    text = beginning.removeprefix(_BOM).lstrip()
-    if text[:1] == b"[":
-        return True
-    if text[:1] != b"{":
-        return False
-    line, end, rest = text.partition(b"\n")
-    if not end or _parsed(line) is not None or line.rstrip().endswith(b"}"):
-        return False
-    # or it is half a line, and whole ones follow
-    return _parsed(rest.partition(b"\n")[0]) is None
-
-
-def _records_of_value(beginning: bytes) -> list[Mapping[str, Any]]:
-    if len(beginning) >= BLOCK:
-        return []  # there is more of it
-    try:
-        value = _from_json(beginning)
-    except ValueError:
-        return []
-    items = value if isinstance(value, list) else [value]
-    return [item for item in items[:HEAD_RECORDS] if isinstance(item, dict)]
-
-
-def _opened_database(path: Path, folder: Path) -> sqlite3.Connection:
-    beside = [path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal")]
-    originals = [path, *(each for each in beside if each.exists())]
-    if len(originals) == 1:
-        return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
-    for _ in range(_COPY_ATTEMPTS):
-        before = [(each.stat().st_size, each.stat().st_mtime_ns) for each in originals]
-        for original in originals:
-            shutil.copyfile(original, folder / original.name)
-        if before == [(each.stat().st_size, each.stat().st_mtime_ns) for each in originals]:
-            break  # nobody wrote meanwhile
-    return sqlite3.connect(folder / path.name)
-
-
-def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    if member.compress_type != _ZSTD:
-        return archive.read(member)
-    with path.open("rb") as file:
-        file.seek(member.header_offset)
-        header = file.read(30)
-        if header[:4] != ZIP[0]:
-            raise zipfile.BadZipFile("its header is missing")
-        lengths = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
-        file.seek(sum(lengths), 1)
-        compressed = file.read(member.compress_size)
-    pieces = []
-    while compressed:
-        decompressor = zstd_decompressor()
-        pieces.append(decompressor.decompress(compressed))
-        if not decompressor.eof:
-            raise Incomplete("the zstd data ends before its end")
-        compressed = decompressor.unused_data
-    return b"".join(pieces)
 
 
 def _first_line(error: Exception) -> str:

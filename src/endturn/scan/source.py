@@ -36,7 +36,9 @@ class Source:
             mistyped field, keeps no message text, and says nothing that the file does not say.
         places: the folders and files where the tool keeps its files on this machine.
         text: returns what an answer says, from the records of its file that begin with the answer's
-            first; None where it is not read again.
+            first, and the key of its call; None where it is not read again.
+        stored_text: returns the same from the file and the key of the call, for files that are not
+            read by lines.
         advice: the setting of the tool that ends truncations, for the last line of the summary.
     """
 
@@ -47,5 +49,6 @@ class Source:
     is_companion: Callable[[Head], bool] = _never
     read: Callable[[ScannedFile], Iterator[PastTurn]]
     places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
-    text: Callable[[Iterable[Mapping[str, Any]]], str] | None = None
+    text: Callable[[Iterable[Mapping[str, Any]], str], str] | None = None
+    stored_text: Callable[[ScannedFile, str], str] | None = None
     advice: str = ""

@@ -120,10 +120,12 @@ class Summary:
     """What a scan found.
 
     Attributes:
-        turns: without copies, the ones that are left out by `--since` too.
+        turns: without copies, and without those that `--since` leaves out.
         results: of each file.
         copies: how many copies of calls were left out.
         untimed: how many turns have no time, and are left out because `--since` was given.
+        older_turns, older_calls: how many turns and calls began before `--since`.
+        unreadable: path → why, of files and folders that could not be opened.
         is_interrupted: Ctrl-C ended the scan before all files were read.
     """
 
@@ -131,6 +133,8 @@ class Summary:
     results: Sequence[FileResult]
     copies: int = 0
     untimed: int = 0
+    older_turns: int = 0
+    older_calls: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     is_interrupted: bool = False
 
@@ -152,6 +156,8 @@ class Summary:
             "interrupted": self.is_interrupted,
             "copies_removed": self.copies,
             "turns_without_time": self.untimed,
+            "older_turns": self.older_turns,
+            "older_calls": self.older_calls,
             "total": total.as_json(),
             "values": values,
             "rows": [
@@ -211,8 +217,12 @@ class Summary:
         unreadable = {
             result.name: result.unreadable for result in self.results if result.unreadable
         } | self.unreadable
+        damaged_lines = sum(result.damage.damaged_lines for result in read)
+        long_lines = sum(result.damage.long_lines for result in read)
         return {
             "read": len(read),
+            # a half last line is what a session has that still goes on
+            "complete": not (damaged or unreadable or damaged_lines or long_lines),
             "bytes": sum(result.size for result in read),
             "by_source": dict(Counter(str(result.source) for result in read)),
             "unknown": [
@@ -225,8 +235,8 @@ class Summary:
             ],
             "unreadable": unreadable,
             "damaged": {result.name: result.damage.problem for result in damaged},
-            "damaged_lines": sum(result.damage.damaged_lines for result in read),
-            "long_lines": sum(result.damage.long_lines for result in read),
+            "damaged_lines": damaged_lines,
+            "long_lines": long_lines,
             "incomplete_last_lines": sum(result.damage.is_last_line_incomplete for result in read),
         }
 
@@ -279,6 +289,7 @@ def _call_row(ended: EndedTurn, call: PastCall) -> dict[str, Any]:
         "project": ended.past.project,
         "session": ended.past.session,
         "turn": ended.past.id,
+        "call": call.key,
         "sub_agent": ended.past.parent_session is not None,
         "parent_turn": None if ended.turn.around is None else ended.turn.around.id,
         "time": None if at_ns is None else _iso(at_ns),

@@ -22,11 +22,11 @@ def text_of(figures: Row) -> str:
     figures = _printable(figures)
     run = {row["turn"] for row in figures["ran_cut_tool_calls"]}
     parts = [
-        _listed(
+        _turn_list(
             figures["ran_cut_tool_calls"],
             "Truncated tool calls that were run. Check what they did:",
         ),
-        _listed(
+        _turn_list(
             [row for row in figures["not_continued"] if row["turn"] not in run],
             "Truncated and left unfinished:",
         ),
@@ -36,21 +36,29 @@ def text_of(figures: Row) -> str:
         _evidence(figures["evidence"]),
         _files(figures),
         "\n".join(f"To change: {line}" for line in figures["advice"]),
-        "\n".join(
-            f"{'FAILED' if limit['met'] else 'passed'}: {limit['text']} (it is"
-            f" {'unknown' if limit['value'] is None else format(limit['value'], '.4g')})"
-            for limit in figures["limits"]
-        ),
+        _limits(figures),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _limits(figures: Row) -> str:
+    is_complete = figures["files"]["complete"]
+    lines = []
+    for limit in figures["limits"]:
+        state = "FAILED" if limit["met"] else "passed" if is_complete else "UNCERTAIN"
+        value = "unknown" if limit["value"] is None else format(limit["value"], ".4g")
+        lines.append(f"{state}: {limit['text']} (it is {value})")
+    if not is_complete and not all(limit["met"] for limit in figures["limits"]):
+        lines.append("UNCERTAIN: a part of the files could not be read, see above.")
+    return "\n".join(lines)
 
 
 def _printable(value: Any) -> Any:
     """Return figures whose words have nothing that would steer a terminal, or cannot be encoded."""
     if isinstance(value, dict):
-        return {_printable(name): _printable(each) for name, each in value.items()}
+        return {_printable(name): _printable(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_printable(each) for each in value]
+        return [_printable(inner) for inner in value]
     if not isinstance(value, str) or value.isprintable():
         return value
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in value)
@@ -61,7 +69,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _listed(turns: Sequence[Row], title: str) -> str:
+def _turn_list(turns: Sequence[Row], title: str) -> str:
     if not turns:
         return ""
     head = ("agent", "project", "session", "time", "model", "limit", "reason", "continued")
@@ -122,11 +130,11 @@ def _table(rows: Sequence[Row]) -> str:
 
 def _finished(rows: Sequence[Row]) -> str:
     """Say which limits would have done, of the answers that were whole in the end."""
-    known = [row for row in rows if row["sufficient_limit"] is not None]
-    if not known:
+    rows_with_limit = [row for row in rows if row["sufficient_limit"] is not None]
+    if not rows_with_limit:
         return ""
     most: dict[tuple[str, str, int | None], int] = {}
-    for row in known:
+    for row in rows_with_limit:
         key = row["agent"], row["model"], row["limit"]
         most[key] = max(most.get(key, 0), row["sufficient_limit"])
     lines = ["Answers that were whole in the end, and the limit that would have held them:"]
@@ -140,7 +148,11 @@ def _finished(rows: Sequence[Row]) -> str:
 def _totals(figures: Row) -> str:
     total = figures["total"]
     responses = sum(total["responses"].values())
-    if not responses and not total["failed_attempts"]:
+    if not responses and not total["failed_attempts"] and not total["turns"]:
+        if figures["older_calls"]:
+            return (
+                f"No model calls since then: all {figures['older_calls']:,} began before --since."
+            )
         return "No model calls were found."
     text = (
         f"{_plural(total['turns'], 'turn')} with {_plural(responses, 'response')}."
@@ -177,6 +189,8 @@ def _files(figures: Row) -> str:
         lines.append("Interrupted: the figures are of the files read until then.")
     if figures["copies_removed"]:
         lines.append(f"{_plural(figures['copies_removed'], 'copied response')} counted once.")
+    if figures["older_turns"]:
+        lines.append(f"{_plural(figures['older_turns'], 'older turn')} left out by --since.")
     if figures["turns_without_time"]:
         lines.append(
             f"{_plural(figures['turns_without_time'], 'turn')} without a time left out by --since."
@@ -189,8 +203,8 @@ def _files(figures: Row) -> str:
             f"{', '.join(names[:MOST_NAMES])}{more}."
         )
     for what, reasons in (("Damaged", files["damaged"]), ("Not readable", files["unreadable"])):
-        shown = list(reasons.items())[:MOST_NAMES]
-        lines += [f"{what}: {name}: {reason}" for name, reason in shown]
+        first_rows = list(reasons.items())[:MOST_NAMES]
+        lines += [f"{what}: {name}: {reason}" for name, reason in first_rows]
         if len(reasons) > MOST_NAMES:
             lines.append(f"{what}: {len(reasons) - MOST_NAMES} more (--json lists all)")
     for name, what in (

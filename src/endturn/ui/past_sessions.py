@@ -27,9 +27,14 @@ AT_ONCE: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class HtmlReport:
-    """Writes the figures of a scan as one HTML file, without the text of any message."""
+    """Writes the figures of a scan as one HTML file.
+
+    Attributes:
+        with_content: of each truncated answer that is listed, the file has what it says.
+    """
 
     path: Path
+    with_content: bool = False
 
     def __call__(self, summary: Summary, figures: Mapping[str, Any]) -> None:
         """Write the file.
@@ -40,7 +45,8 @@ class HtmlReport:
         if any(each.source and _is_same_file(self.path, each.name) for each in summary.results):
             raise UsageError(f"--report {str(self.path)!r} is one of the files that were read")
         template = views.templates().get_template("scan.html")
-        page = template.render(figures, style=style())
+        answers = _listed_answers(summary, figures) if self.with_content else {}
+        page = template.render(figures, style=style(), answers=answers)
         try:
             # the name of a file may hold bytes that are no text
             self.path.write_text(page, encoding="utf-8", errors="replace")
@@ -48,6 +54,18 @@ class HtmlReport:
             raise UsageError(
                 f"--report {str(self.path)!r} cannot be written: {error.strerror}"
             ) from None
+
+
+def _listed_answers(summary: Summary, figures: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Return what the listed answers say, by the ids of their turns and calls."""
+    rows = [*figures["ran_cut_tool_calls"], *figures["not_continued"]]
+    listed = {(row["turn"], row["call"]) for row in rows}
+    return {
+        (ended.past.id, call.key): text_of(ended.past, call)
+        for ended in summary.turns
+        for call in ended.past.calls
+        if (ended.past.id, call.key) in listed
+    }
 
 
 def _is_same_file(path: Path, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import BooleanOptionalAction, Namespace
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,15 @@ def add_parser(commands: Commands) -> None:
             "Reads session files of coding agents, logs and exports, and says why each model"
             " stopped, which turns were truncated and which of them were continued. Nothing is"
             " written, and nothing leaves this machine. With --fail-on, exits with 1 if a condition"
-            " is met, and with 3 if no stop reason was recorded. --ui and --report require"
+            " is met, and with 3 if no stop reason was recorded, or a part of the files could not"
+            " be read. --ui and --report require"
             " endturn[ui]."
         ),
     )
     command.add_argument(
         "inputs",
         nargs="*",
-        type=Path,
+        type=_path,
         metavar="PATH",
         help="files and folders, also compressed (gz, zst, xz, zip); - is standard input"
         " (default: the sessions of agents on this machine)",
@@ -49,8 +50,9 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--content",
         action=BooleanOptionalAction,
-        default=True,
-        help="show what answers say on the page, read again from their files (default: yes)",
+        default=None,
+        help="show what answers say, read again from their files (default: on the page of --ui, and"
+        " not in --report)",
     )
     command.add_argument(
         "--report", type=Path, metavar="FILE", help="also write the result to this file as HTML"
@@ -70,6 +72,17 @@ def add_parser(commands: Commands) -> None:
     )
 
 
+def _path(text: str) -> Path:
+    """Return the path of an argument.
+
+    Raises:
+        ArgumentTypeError: it is empty, as of a variable without a value.
+    """
+    if not text:
+        raise ArgumentTypeError("a path is empty; pass '.' for the current folder")
+    return Path(text)
+
+
 def run(args: Namespace) -> int:
     """Run the command, and return its exit status."""
     from endturn import scan
@@ -79,9 +92,9 @@ def run(args: Namespace) -> int:
         from endturn.ui import past_sessions
 
         if args.report:
-            outputs.append(past_sessions.HtmlReport(args.report))
+            outputs.append(past_sessions.HtmlReport(args.report, with_content=args.content is True))
         if args.ui:
-            outputs.append(past_sessions.LocalPage(with_content=args.content))
+            outputs.append(past_sessions.LocalPage(with_content=args.content is not False))
     return scan.run(
         args.inputs,
         since=args.since,

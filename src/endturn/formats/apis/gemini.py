@@ -147,7 +147,7 @@ class GeminiReader:
                 yield Head(self._id, text_or_none(chunk.get("modelVersion")))
             # Cumulative. Vertex AI's chunks before the last may name nothing but the traffic's
             # type.
-            if (usage := _usage(chunk.get("usageMetadata"))) is not None:
+            if (usage := usage_of(chunk.get("usageMetadata"))) is not None:
                 yield Tokens(usage)
             has_stopped = False
             for candidate in items(chunk.get("candidates")):
@@ -355,7 +355,7 @@ def _word(value: Any, names: tuple[str, ...]) -> str | None:
     )
 
 
-def _usage(figures: Any) -> Usage | None:
+def usage_of(figures: Any) -> Usage | None:
     """Return the usage as Google counts it.
 
     Cached ones are part of the prompt's, a server tool's results are input too.

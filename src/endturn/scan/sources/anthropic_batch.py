@@ -65,7 +65,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
     )
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     message = mapping(mapping(next(iter(records), {}).get("result")).get("message"))
     return "".join(text(block.get("text")) for block in objects(message.get("content")))

@@ -43,7 +43,12 @@ ANEW: Final = "Your caller does not receive an answer in pieces"
 """A sub-agent is asked for its whole answer again."""
 INTERRUPTED: Final = "[Request interrupted by user"
 OUTPUT_LIMIT: Final = re.compile(r"exceeded the (\d+) output token maximum")
+API_ERROR: Final = "API Error"
+"""How the line begins that stands for an attempt that failed."""
 UNPARSED: Final = "__unparsedToolInput"
+_OF_AGENTS: Final = ("sdk", "repl", "agent:")
+"""How `querySource` begins of requests whose answers are in the session; of others, such as those
+for a title, none is."""
 _TYPES: Final = frozenset(
     {"user", "assistant", "system", "summary", "progress", "attachment", "queue-operation"}
 )
@@ -84,9 +89,12 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 class _Request:
     """An `api-request` line: the settings of one request."""
 
+    id: str
     model: str
     max_tokens: int | None
     at_ns: int | None
+    offset: int
+    version: str
 
 
 @dataclass(slots=True, eq=False)
@@ -113,10 +121,15 @@ class _Response:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """The lines of one agent in order: the session's own, or a sub-agent's."""
+    """The lines of one agent in order: the session's own, or a sub-agent's.
+
+    Attributes:
+        pending: the latest request, as long as no line says what became of it.
+    """
 
     turn: PastTurn | None = None
     last: _Response | None = None
+    pending: _Request | None = None
 
 
 class _Session:
@@ -146,17 +159,19 @@ class _Session:
             case "system" if line.get("subtype") == "api_error":
                 self._add_failed_attempt(line, offset)
             case "api-request":
-                self._add_request(line)
+                self._add_request(line, offset)
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns that have a call, once all lines were read."""
+        """Yield the turns, once all lines were read; a prompt that asked no model is none."""
+        for stream in self._streams.values():
+            self._abandon_request(stream)
         rows = rows_of("anthropic", "")
         for turn in self._turns:
             responses = self._of_turn.get(id(turn), [])
             for response in responses:
                 self._finish(response, rows)
             _connect(responses)
-            if turn.calls:
+            if turn.calls or turn.error is not None or turn.is_interrupted:
                 yield turn
 
     # --- Lines ---
@@ -179,6 +194,7 @@ class _Session:
                 has_result = True
                 self._add_result(stream, block)
         if words.startswith(INTERRUPTED):
+            last = self._abandon_request(stream) or last
             if stream.turn is not None:
                 stream.turn.is_interrupted = True
             if last is not None and not any(last.results.values()):
@@ -192,6 +208,7 @@ class _Session:
             stream.last.results[call_id] = block.get("is_error") is not True
 
     def _begin_turn(self, stream: _Stream, line: Mapping[str, Any]) -> None:
+        self._abandon_request(stream)
         stream.turn = self._new_turn(line, text(line.get("uuid")))
         stream.turn.started_ns = time_ns(line.get("timestamp"))
         stream.last = None
@@ -206,6 +223,7 @@ class _Session:
             project=text(line.get("cwd")),
             parent_session=session if is_sub_agent else None,
             parent_tool_call=self._parent_tool_call if is_sub_agent else None,
+            runs_tools=True,
         )
         self._turns.append(turn)
         return turn
@@ -229,11 +247,8 @@ class _Session:
                 key=key, version=text(line.get("version")), offset=offset,
                 is_copy="requestSessionId" in line,
             )  # fmt: skip
-            response = self._responses[key] = _Response(call)
-            turn = self._turn(stream, line, key)
-            turn.calls.append(call)
-            self._of_turn.setdefault(id(turn), []).append(response)
-        stream.last = response
+            response = self._new_response(self._turn(stream, line, key), call)
+        stream.last, stream.pending = response, None
         response.call.ended_ns = at_ns or response.call.ended_ns
         response.reason = text(message.get("stop_reason")) or response.reason
         response.model = text(message.get("model")) or response.model
@@ -259,6 +274,9 @@ class _Session:
         if line.get("apiError") != "max_output_tokens" and limit is None:
             if stream.turn is not None:
                 stream.turn.error = text(line.get("error")) or "api_error"
+            is_answer = stream.pending is not None or count(line.get("apiErrorStatus")) is not None
+            if is_answer or words.startswith(API_ERROR):
+                self._add_failed_attempt(line, offset)
             return
         last = stream.last
         if last is not None and not last.results and last.reason and not _cuts(last.reason):
@@ -273,30 +291,66 @@ class _Session:
                 key=key, version=text(line.get("version")), offset=offset,
                 ended_ns=time_ns(line.get("timestamp")), is_copy="requestSessionId" in line,
             )  # fmt: skip
-            last = self._responses[key] = stream.last = _Response(call)
-            turn = self._turn(stream, line, key)
-            turn.calls.append(call)
-            self._of_turn.setdefault(id(turn), []).append(last)
+            last = stream.last = self._new_response(self._turn(stream, line, key), call)
+            last.request = stream.pending.id if stream.pending is not None else ""
+        stream.pending = None
         last.is_cut = True
         last.limit = int(limit[1]) if limit else None
 
     def _add_failed_attempt(self, line: Mapping[str, Any], offset: int) -> None:
-        stream = self._stream(line)
+        stream, key = self._stream(line), text(line.get("uuid"))
         error = mapping(line.get("error"))
-        key = text(line.get("uuid"))
+        status = count(error.get("status")) or count(line.get("apiErrorStatus"))
         call = PastCall(
             key=key, response=ResponseFacts(stop=FAILED), evidence=Evidence.OTHER_RECORD,
             ended_ns=time_ns(line.get("timestamp")), version=text(line.get("version")),
-            error=str(count(error.get("status")) or "connection"), offset=offset,
+            error=str(status or text(line.get("error")) or "connection"), offset=offset,
         )  # fmt: skip
+        if stream.pending is not None:
+            _add_request_facts(call, stream.pending)
+        stream.pending = None
         self._turn(stream, line, key).calls.append(call)
 
-    def _add_request(self, line: Mapping[str, Any]) -> None:
+    def _add_request(self, line: Mapping[str, Any], offset: int) -> None:
         params = mapping(line.get("params"))
-        self._requests[text(line.get("id"))] = _Request(
-            text(params.get("model")), count(params.get("max_tokens")),
-            time_ns(line.get("timestamp")),
+        request = _Request(
+            text(line.get("id")), text(params.get("model")), count(params.get("max_tokens")),
+            time_ns(line.get("timestamp")), offset, text(line.get("version")),
         )  # fmt: skip
+        self._requests[request.id] = request
+        if not text(line.get("querySource")).startswith(_OF_AGENTS):
+            return
+        stream = self._stream(line)
+        if (before := stream.pending) is not None and stream.turn is not None:
+            # it was sent again: what came in between has left no line
+            call = PastCall(
+                key=f"request {before.id}", response=ResponseFacts(stop=FAILED), error="no_answer",
+                evidence=Evidence.OTHER_RECORD, version=before.version, offset=before.offset,
+            )  # fmt: skip
+            _add_request_facts(call, before)
+            stream.turn.calls.append(call)
+        stream.pending = request
+
+    def _abandon_request(self, stream: _Stream) -> _Response | None:
+        """Return the response to a request that no line answers; None if there is no such request.
+
+        Its agent was killed or interrupted before the answer, or still waits for it.
+        """
+        request, stream.pending = stream.pending, None
+        if request is None or stream.turn is None:
+            return None
+        call = PastCall(
+            key=f"request {request.id}", version=request.version, offset=request.offset
+        )  # fmt: skip
+        response = stream.last = self._new_response(stream.turn, call)
+        response.request = request.id
+        return response
+
+    def _new_response(self, turn: PastTurn, call: PastCall) -> _Response:
+        response = self._responses[call.key] = _Response(call)
+        turn.calls.append(call)
+        self._of_turn.setdefault(id(turn), []).append(response)
+        return response
 
     def _stream(self, line: Mapping[str, Any]) -> _Stream:
         key = text(line.get("agentId"))
@@ -337,6 +391,11 @@ class _Session:
             and response.last_block_is_tool
             and response.results.get(response.tools[-1], False)
         )
+
+
+def _add_request_facts(call: PastCall, request: _Request) -> None:
+    call.request = RequestFacts(model=request.model, max_tokens=request.max_tokens)
+    call.started_ns = request.at_ns
 
 
 _PROMPT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -391,12 +450,12 @@ def _parent_tool_call(path: Path | None) -> str | None:
     """Return the tool call that started a sub-agent, from the file beside its session."""
     if path is None or not path.name.startswith("agent-"):
         return None
-    beside = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
+    description_path = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
     try:
-        described = json.loads(beside.read_bytes())
+        description = json.loads(description_path.read_bytes())
     except (OSError, ValueError):
         return None
-    return text(mapping(described).get("toolUseId")) or None
+    return text(mapping(description).get("toolUseId")) or None
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
@@ -407,7 +466,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.turns()
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says; its lines may have others between them."""
     pieces, identity = [], None
     for line in islice(records, 200):

@@ -68,13 +68,13 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     messages = objects(file.value())
     first = next((message.get("ts") for message in messages), None)
     for place, message in enumerate(messages):
-        said = text(message.get("say"))
-        if said in _BY_USER or (place == 0 and said == "text"):
+        kind = text(message.get("say"))
+        if kind in _BY_USER or (place == 0 and kind == "text"):
             if turn is not None and turn.calls:
                 yield turn
             turn = _new_turn(f"{first} {message.get('ts')}", agent, session)
             turn.started_ns = time_ns(message.get("ts"))
-        elif said == _REQUEST:
+        elif kind == _REQUEST:
             if turn is None:
                 turn = _new_turn(f"{first} before", agent, session)
                 turn.has_user_message = False
@@ -90,8 +90,8 @@ def _new_turn(identity: str, agent: str, session: str) -> PastTurn:
 
 
 def _call_of(message: Mapping[str, Any], key: str) -> PastCall:
-    about, model = _parsed(message.get("text")), mapping(message.get("modelInfo"))
-    prompt = [count(about.get(name)) for name in ("tokensIn", "cacheReads", "cacheWrites")]
+    details, model = _parsed(message.get("text")), mapping(message.get("modelInfo"))
+    prompt = [count(details.get(name)) for name in ("tokensIn", "cacheReads", "cacheWrites")]
     call = PastCall(
         key=key,
         request=RequestFacts(model=text(model.get("modelId"))),
@@ -100,11 +100,11 @@ def _call_of(message: Mapping[str, Any], key: str) -> PastCall:
     )
     usage = Usage(
         input_tokens=sum(filter(None, prompt)) if prompt[0] is not None else None,
-        output_tokens=count(about.get("tokensOut")),
+        output_tokens=count(details.get("tokensOut")),
         cache_read_tokens=prompt[1],
         cache_write_tokens=prompt[2],
     )
-    match about.get("cancelReason"):
+    match details.get("cancelReason"):
         case "user_cancelled":
             call.evidence, stop = Evidence.OTHER_RECORD, CANCELLED
         case str() as reason:

@@ -88,6 +88,8 @@ class _Session:
         self._last: _Response | None = None
         self._responses: list[_Response] = []
         self._total: Any = None
+        self._over: list[PastTurn] = []
+        """The turns whose end is in the file."""
         self._chain = ""
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -111,10 +113,14 @@ class _Session:
                 self._add_event(payload, at_ns, offset)
 
     def finish(self) -> Iterator[PastTurn]:
-        """Yield the turns that have a call, once all lines were read."""
+        """Yield the turns, once all lines were read.
+
+        A message that got no answer is a turn if its end is in the file.
+        """
         for response in self._responses:
             self._finish(response)
-        yield from (turn for turn in self.turns if turn.calls)
+        over = {id(turn) for turn in self._over if turn.has_user_message}
+        yield from (turn for turn in self.turns if turn.calls or id(turn) in over)
 
     # --- Lines ---
 
@@ -190,6 +196,7 @@ class _Session:
             started_ns=at_ns,
             has_user_message=has_user_message,
             parent_session=(text(parent) or session) if source else None,
+            runs_tools=True,
         )
         self.turns.append(self._turn)
         self._open = self._last = None
@@ -250,7 +257,7 @@ class _Session:
                 info = error.get("codex_error_info")
                 kinds = [*info] if isinstance(info, dict) else [text(info)]
                 self._turn.error = next(iter(kinds), "") or "error"
-        self._turn = self._open = self._last = None
+        self._end_turn()
 
     def _abort(self, reason: str) -> None:
         if self._turn is not None:
@@ -260,6 +267,11 @@ class _Session:
                 self._turn.error = reason
             if self._open is not None and self._turn.is_interrupted:
                 self._open.is_cancelled = True
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._over.append(self._turn)
         self._turn = self._open = self._last = None
 
     # --- After the last line ---
@@ -320,7 +332,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.finish()
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says, up to the record of its tokens or the next message."""
     pieces: list[str] = []
     for line in islice(records, 50):

@@ -102,7 +102,7 @@ def _call_of(
     )
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     return text(mapping(next(iter(records), {}).get("data")).get("content"))
 

@@ -86,7 +86,7 @@ def _digest(record: Mapping[str, Any]) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     response = mapping(next(iter(records), {}).get("response"))
     candidate = next(iter(objects(response.get("candidates"))), {})

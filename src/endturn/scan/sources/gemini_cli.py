@@ -1,8 +1,10 @@
 """Sessions of Gemini CLI: JSON lines below `~/.gemini/tmp`, in early versions one JSON object.
 
 A message is written again when it changes, and no message has a reason. Only the interactive
-program writes, after an answer, a message of type `info` that says why it stopped; without one,
-nothing is known of the answer.
+program writes a message of type `info` that says why an answer stopped; without one, nothing is
+known of the answer. It stands before the answer, which is written when its stream is over, in early
+versions after it. Between two answers it is of the second if the first one asked for tools, which
+were run; otherwise it may be of either, and is of neither.
 
 Source of the facts: chatRecordingService.ts and useGeminiStream.ts of google-gemini/gemini-cli.
 """
@@ -10,6 +12,7 @@ Source of the facts: chatRecordingService.ts and useGeminiStream.ts of google-ge
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +39,8 @@ _INFOS: Final = {
     "Response stopped due to malformed function call.": "MALFORMED_FUNCTION_CALL",
     "Response stopped due to image safety violations.": "IMAGE_SAFETY",
     "Response stopped due to unexpected tool call.": "UNEXPECTED_TOOL_CALL",
+    "Response stopped due to prohibited image content.": "IMAGE_PROHIBITED_CONTENT",
+    "Response stopped because no image was generated.": "NO_IMAGE",
 }
 """What the program shows for a finish reason."""
 _CANCELLATIONS: Final = ("Request cancelled.", "User cancelled the request.")
@@ -68,8 +73,8 @@ class _Session:
         """Read one line."""
         if "sessionId" in record and "projectHash" in record:
             self._about.update(record)
-        changed = mapping(record.get("$set"))
-        for message in objects(record.get("messages")) + objects(changed.get("messages")):
+        changes = mapping(record.get("$set"))
+        for message in objects(record.get("messages")) + objects(changes.get("messages")):
             self._add_message(message, offset)
         if "type" in record:
             self._add_message(record, offset)
@@ -82,25 +87,24 @@ class _Session:
 
     def turns(self) -> Iterator[PastTurn]:
         """Yield the turns that have a call, once all lines were read."""
-        turn: PastTurn | None = None
+        turn: _Turn | None = None
         for offset, message in self._messages.values():
             match message.get("type"):
                 case "user" if not _words(message).lstrip().startswith(_CONTEXT):
-                    if turn is not None and turn.calls:
-                        yield turn
-                    turn = self._new_turn(message)
+                    if turn is not None and turn.past.calls:
+                        yield turn.finished()
+                    turn = _Turn(self._new_turn(message))
                 case "gemini":
                     if turn is None:
-                        turn = self._new_turn(message)
-                        turn.has_user_message = False
-                    turn.error = None
-                    turn.calls.append(_call_of(message, offset))
+                        turn = _Turn(self._new_turn(message))
+                        turn.past.has_user_message = False
+                    turn.add_call(_call_of(message, offset))
                 case "info" if turn is not None:
-                    _add_info(turn, _words(message))
+                    turn.add_info(_words(message))
                 case "error" if turn is not None:
-                    turn.error = "error"
-        if turn is not None and turn.calls:
-            yield turn
+                    turn.past.error = "error"
+        if turn is not None and turn.past.calls:
+            yield turn.finished()
 
     def _new_turn(self, message: Mapping[str, Any]) -> PastTurn:
         is_sub_agent = self._about.get("kind") == "subagent"
@@ -122,11 +126,11 @@ def _words(message: Mapping[str, Any]) -> str:
 
 def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
     tokens = mapping(message.get("tokens"))
-    generated = [count(tokens.get(name)) for name in ("output", "thoughts")]
+    output_counts = [count(tokens.get(name)) for name in ("output", "thoughts")]
     usage = Usage(
         input_tokens=count(tokens.get("input")),
-        output_tokens=sum(filter(None, generated)) if generated[0] is not None else None,
-        reasoning_tokens=generated[1],
+        output_tokens=sum(filter(None, output_counts)) if output_counts[0] is not None else None,
+        reasoning_tokens=output_counts[1],
         cache_read_tokens=count(tokens.get("cached")),
     )
     model = text(message.get("model"))
@@ -143,29 +147,54 @@ def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
     )
 
 
-def _add_info(turn: PastTurn, words: str) -> None:
-    """Read what the program said after an answer."""
-    word = next((word for said, word in _INFOS.items() if said in words), None)
-    is_cancelled = any(said in words for said in _CANCELLATIONS)
-    turn.is_interrupted = turn.is_interrupted or is_cancelled
-    if not turn.calls or (word is None and not is_cancelled):
-        return
-    call = turn.calls[-1]
-    if call.evidence is not Evidence.NOT_RECORDED:
-        return
+@dataclass(slots=True)
+class _Turn:
+    """A turn, and the finish reason that an `info` told since its latest answer."""
+
+    past: PastTurn
+    reason: str | None = None
+
+    def add_call(self, call: PastCall) -> None:
+        """Add an answer, with the reason that was told before it."""
+        before = self.past.calls[-1] if self.past.calls else None
+        self.past.error = None
+        self.past.calls.append(call)
+        reason, self.reason = self.reason, None
+        if reason is not None and (before is None or before.tool_calls):
+            _set_reason(call, reason)
+
+    def add_info(self, words: str) -> None:
+        """Read what the program showed."""
+        reason = next((reason for info, reason in _INFOS.items() if info in words), None)
+        self.reason = reason or self.reason
+        if not any(cancellation in words for cancellation in _CANCELLATIONS):
+            return
+        self.past.is_interrupted = True
+        if self.past.calls and not self.past.calls[-1].tool_calls:
+            last = self.past.calls[-1]
+            # the tokens of an answer are written when it is whole
+            if last.response.usage is None and last.evidence is Evidence.NOT_RECORDED:
+                last.evidence = Evidence.OTHER_RECORD
+                last.response = replace(last.response, stop=CANCELLED)
+
+    def finished(self) -> PastTurn:
+        """Return the turn when all of its messages were read."""
+        last = self.past.calls[-1]
+        if self.reason is not None and last.evidence is Evidence.NOT_RECORDED:
+            _set_reason(last, self.reason)
+        return self.past
+
+
+def _set_reason(call: PastCall, reason: str) -> None:
     call.evidence = Evidence.OTHER_RECORD
-    call.response = ResponseFacts(
-        stop=CANCELLED if word is None else find_stop(word, rows_of("gemini", "")),
-        model=call.response.model,
-        usage=call.response.usage,
-        reasons=(word,),
-    )
+    stop = find_stop(reason, rows_of("gemini", ""))
+    call.response = replace(call.response, stop=stop, reasons=(reason,))
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
     session = _Session(file.path)
-    if file.head.shape is Shape.VALUE:
+    if file.head.shape is Shape.VALUE and not file.head.is_list:
         session.add(mapping(file.value()), None)
     else:
         for offset, record in file.records():
@@ -173,14 +202,14 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.turns()
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says: the last of the lines with its id."""
-    said, identity = "", None
+    words, identity = "", None
     for record in records:
         identity = identity or record.get("id")
         if identity and record.get("id") == identity:
-            said = _words(record)
-    return said
+            words = _words(record)
+    return words
 
 
 SOURCE: Final = Source(

@@ -61,9 +61,9 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         request = _request_of(mapping(entry.get("request")))
         if request is None:
             continue
-        begun = f"{entry.get('startedDateTime')} {request.host}"
-        at_once[begun] += 1
-        call = _call_of(entry, request, f"{begun} {at_once[begun]}")
+        moment = f"{entry.get('startedDateTime')} {request.host}"
+        at_once[moment] += 1
+        call = _call_of(entry, request, f"{moment} {at_once[moment]}")
         # a request that repeats a turn's messages goes on with it if it brings a tool's results
         identity = turn_id(request.host, request.body.get("messages"))
         turn = waiting.get(identity or "")

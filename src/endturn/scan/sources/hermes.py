@@ -63,7 +63,7 @@ class _Place:
     turn: PastTurn | None = None
     last: PastCall | None = None
     results: int = 0
-    asked: Strategy | None = None
+    strategy: Strategy | None = None
 
 
 class _Database:
@@ -95,7 +95,7 @@ class _Database:
     def _add_user(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
         content = text(row.get("content"))
         if content.startswith(_BY_CLIENT) or row.get("display_kind") == "hidden":
-            place.asked = next(
+            place.strategy = next(
                 (asks for begin, asks in _CONTINUATIONS.items() if content.startswith(begin)), None
             )
             return
@@ -110,8 +110,9 @@ class _Database:
             project=text(session.get("cwd")),
             started_ns=time_ns(row.get("timestamp")),
             parent_session=self._parent_of(session),
+            runs_tools=True,
         )
-        place.last, place.asked = None, None
+        place.last, place.strategy = None, None
         self.turns.append(place.turn)
         return place.turn
 
@@ -121,8 +122,8 @@ class _Database:
         config = _parsed(session.get("model_config"))
         if not parent_id or any(mapping(config).get(mark) for mark in _NEW_SESSIONS):
             return None
-        ended = text(self._sessions.get(parent_id, {}).get("end_reason"))
-        return None if ended in _ENDED else parent_id
+        end_reason = text(self._sessions.get(parent_id, {}).get("end_reason"))
+        return None if end_reason in _ENDED else parent_id
 
     def _add_response(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
         turn = place.turn
@@ -131,18 +132,18 @@ class _Database:
             turn.has_user_message = False
         call, before = self._call_of(row, self._sessions.get(session_id, {})), place.last
         if before is not None:
-            asked = place.asked
-            if asked is None and before.truncated and not place.results:
-                asked = Strategy.REPAIR if before.tool_calls else Strategy.PROMPT
-            if asked is not None:
-                call.strategy, call.continues = asked, before.key
+            strategy = place.strategy
+            if strategy is None and before.truncated and not place.results:
+                strategy = Strategy.REPAIR if before.tool_calls else Strategy.PROMPT
+            if strategy is not None:
+                call.strategy, call.continues = strategy, before.key
         turn.calls.append(call)
-        place.last, place.results, place.asked = call, 0, None
+        place.last, place.results, place.strategy = call, 0, None
 
     def _call_of(self, row: Mapping[str, Any], session: Mapping[str, Any]) -> PastCall:
         raw = row.get("finish_reason")
-        listed = objects(_parsed(row.get("tool_calls")))
-        tools = tuple(text(tool.get("id")) or text(tool.get("call_id")) for tool in listed)
+        tool_calls = objects(_parsed(row.get("tool_calls")))
+        tools = tuple(text(tool.get("id")) or text(tool.get("call_id")) for tool in tool_calls)
         call = PastCall(
             key=_identity(row),
             request=RequestFacts(model=text(session.get("model"))),

@@ -66,17 +66,17 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a log's samples."""
-    about: Mapping[str, Any] = {}
+    header: Mapping[str, Any] = {}
     turns: list[PastTurn] = []
     for name, value in _parts(file):
         if name in _HEADERS:
-            about = mapping(value.get("eval")) or about
+            header = mapping(value.get("eval")) or header
         else:
             turns += _turns_of(value)
-    version = text(mapping(about.get("packages")).get("inspect_ai"))
-    session = text(about.get("eval_id")) or text(about.get("run_id"))
+    version = text(mapping(header.get("packages")).get("inspect_ai"))
+    session = text(header.get("eval_id")) or text(header.get("run_id"))
     for turn in turns:
-        turn.session, turn.project = session, text(about.get("task"))
+        turn.session, turn.project = session, text(header.get("task"))
         turn.id = turn.id if turn.id.partition(" ")[0] else f"{session}{turn.id}"
         for call in turn.calls:
             call.version = version

@@ -44,12 +44,14 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         call = _call_of(run)
         call.offset = offset
         trace = text(run.get("trace_id")) or call.key
-        about = mapping(mapping(run.get("extra")).get("metadata"))
+        metadata = mapping(mapping(run.get("extra")).get("metadata"))
         if trace not in turns:
             turns[trace] = PastTurn(
                 id=trace,
                 source=TITLE,
-                session=text(about.get("session_id")) or text(about.get("thread_id")) or trace,
+                session=text(metadata.get("session_id"))
+                or text(metadata.get("thread_id"))
+                or trace,
                 project=text(run.get("session_name")),
             )
         turns[trace].calls.append(call)
@@ -123,8 +125,8 @@ def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | Non
 
 def _utc_ns(value: Any) -> int | None:
     """Return a moment; LangSmith writes UTC without saying so."""
-    found = time_ns(value)
-    return time_ns(f"{value}+00:00") if found is None and isinstance(value, str) else found
+    moment_ns = time_ns(value)
+    return time_ns(f"{value}+00:00") if moment_ns is None and isinstance(value, str) else moment_ns
 
 
 SOURCE: Final = Source(

@@ -87,8 +87,8 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
     provider = canonical(text(record.get("custom_llm_provider")))
     status = text(record.get("status")) or text(mapping(record.get("metadata")).get("status"))
     if status == "failure":
-        about = mapping(record.get("error_information"))
-        kind = kind_of_error(None, about.get("error_code"), about.get("error_class"))
+        error = mapping(record.get("error_information"))
+        kind = kind_of_error(None, error.get("error_code"), error.get("error_class"))
         call = failed_call(identity, kind, model=model, provider=provider)
     else:
         body = _body(record.get("response"))
@@ -113,7 +113,7 @@ def _body(response: Any) -> Mapping[str, Any]:
     return mapping(response)
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     body = _body(next(iter(records), {}).get("response"))
     choice = next(iter(objects(body.get("choices"))), {})

@@ -61,6 +61,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         calls=calls,
         outcome=outcome,
         is_interrupted=outcome is TurnOutcome.CANCELLED,
+        runs_tools=not info.get("exit_status"),
     )
 
 
@@ -73,7 +74,7 @@ def _calls_of(messages: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) 
         if count(value) is not None
     }
     calls: list[PastCall] = []
-    anew: PastCall | None = None
+    refused: PastCall | None = None
     for place, message in enumerate(messages):
         extra = mapping(message.get("extra"))
         response = extra.get("response")
@@ -81,11 +82,11 @@ def _calls_of(messages: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) 
             continue
         call = _call_of(mapping(response), request, f"{place} {extra.get('timestamp')}")
         call.ended_ns = time_ns(extra.get("timestamp"))
-        if anew is not None:
-            call.strategy = Strategy.REPAIR if anew.tool_calls else Strategy.RETRY
-            call.continues = anew.key
+        if refused is not None:
+            call.strategy = Strategy.REPAIR if refused.tool_calls else Strategy.RETRY
+            call.continues = refused.key
         asks_anew = extra.get("interrupt_type") == _ASKS_ANEW
-        anew = call if asks_anew and call.truncated else None
+        refused = call if asks_anew and call.truncated else None
         call.ran_cut_tool_call = (
             call.truncated
             and message.get("role") == "assistant"

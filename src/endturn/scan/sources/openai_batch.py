@@ -84,12 +84,12 @@ def _call_of(record: Mapping[str, Any]) -> PastCall | None:
     return call
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     body = mapping(mapping(next(iter(records), {}).get("response")).get("body"))
     choice = next(iter(objects(body.get("choices"))), {})
-    said = text(mapping(choice.get("message")).get("content")) or text(choice.get("text"))
-    return said or "".join(
+    words = text(mapping(choice.get("message")).get("content")) or text(choice.get("text"))
+    return words or "".join(
         text(mapping(part).get("text"))
         for item in objects(body.get("output"))
         for part in items(item.get("content"))

@@ -117,6 +117,7 @@ class _Database:
                 project=text(session.get("directory")),
                 has_user_message=False,
                 parent_session=text(session.get("parent_id")) or None,
+                runs_tools=True,
             )
         return self._turns[identity]
 
@@ -169,18 +170,18 @@ def _call_of(identity: str, data: Mapping[str, Any], finish: str, error: str) ->
 def _usage(tokens: Mapping[str, Any]) -> Usage | None:
     """Return the tokens of a message; zeros stand where none were counted."""
     cache = mapping(tokens.get("cache"))
-    read, written = count(cache.get("read")), count(cache.get("write"))
-    prompt = [count(tokens.get("input")), read, written]
+    cache_read, cache_write = count(cache.get("read")), count(cache.get("write"))
+    prompt = [count(tokens.get("input")), cache_read, cache_write]
     reasoning = count(tokens.get("reasoning"))
-    generated = [count(tokens.get("output")), reasoning]
-    if not any(prompt) and not any(generated):
+    output_counts = [count(tokens.get("output")), reasoning]
+    if not any(prompt) and not any(output_counts):
         return None
     return Usage(
         input_tokens=sum(filter(None, prompt)),
-        output_tokens=sum(filter(None, generated)),
+        output_tokens=sum(filter(None, output_counts)),
         reasoning_tokens=reasoning,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
     )
 
 
@@ -282,7 +283,7 @@ def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -
     if file.path is None or len(file.path.parents) < 3:
         return []
     storage, identity = file.path.parents[2], text(session.get("id"))
-    about = {
+    session_row = {
         "directory": session.get("directory"),
         "version": session.get("version"),
         "parent_id": session.get("parentID"),
@@ -298,7 +299,7 @@ def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -
             text(message.get("id")),
         )
     )
-    database = _Database(agent, {identity: about}, parts_of)
+    database = _Database(agent, {identity: session_row}, parts_of)
     for message in messages:
         database.add(text(message.get("id")), identity, message)
     return list(database.turns())
@@ -327,6 +328,34 @@ def _parsed(data: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def stored_text(file: ScannedFile, key: str) -> str:
+    """Return what the message of an id says."""
+    if file.head.shape is Shape.DATABASE:
+        with file.database() as connection:
+            if connection is None:
+                return ""
+            query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
+            return _text_in(_parsed(data) for (data,) in connection.execute(query, [key]))
+        return ""
+    if len(file.head.records) == 1 and _kind_of_file(file.head.records[0]) == "session":
+        folder = file.path.parents[2] / "part" if file.path is not None else Path()
+        return _text_in(_files_in(file, folder, key))
+    parts = (row for _, row in file.records() if text(row.get("message_id")) == key)
+    return _text_in(
+        row["data"] if isinstance(row.get("data"), dict) else _parsed(row.get("data"))
+        for row in parts
+    )
+
+
+def _text_in(parts: Iterable[Mapping[str, Any] | None]) -> str:
+    """Return the text of a message's parts; what the client added to them is not the model's."""
+    return "".join(
+        text(part.get("text"))
+        for part in parts
+        if part is not None and part.get("type") == "text" and part.get("synthetic") is not True
+    )
+
+
 SOURCE: Final = Source(
     name="opencode",
     title=TITLE,
@@ -335,5 +364,6 @@ SOURCE: Final = Source(
     is_companion=is_companion,
     read=read,
     places=places,
+    stored_text=stored_text,
     advice="set OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX above the limit that cut its answers",
 )

@@ -30,6 +30,9 @@ _COMPLETION: Final = frozenset({"response", "timestamp", "cost"})
 _LARGEST: Final = 64 * 1024 * 1024
 """Bytes of an event or a completion that is read beside a conversation."""
 
+_LAST_TOOL: Final = "finish"
+"""The tool that ends a conversation."""
+
 
 def recognises(head: Head) -> bool:
     """Return whether the value is a conversation's state, or a logged completion."""
@@ -169,6 +172,7 @@ class _Conversation:
             )
             self._calls[response_id] = call
             self._turns[-1].calls.append(call)
+        self._turns[-1].runs_tools = event.get("tool_name") != _LAST_TOOL
         tool = text(event.get("tool_call_id"))
         if tool and tool not in call.tool_calls:
             call.tool_calls += (tool,)
@@ -204,13 +208,13 @@ def _completions(llm: Mapping[str, Any], persistence: str, folder: Path) -> dict
         if not parts or base.parts[-len(parts) :] != parts:
             return {}
         base = base.parents[len(parts) - 1]
-    found = {}
+    calls = {}
     for path in sorted((base / logs).glob("*.json")):
         record = _value_of(path)
         if _is_completion(record):
             call = _call_of(record)
-            found[call.key] = call
-    return found
+            calls[call.key] = call
+    return calls
 
 
 def _value_of(path: Path) -> Mapping[str, Any]:

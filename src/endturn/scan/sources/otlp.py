@@ -7,7 +7,8 @@ events of continuations are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -66,11 +67,11 @@ class _Spans:
     def add(self, request: Mapping[str, Any], offset: int) -> None:
         """Read the spans, or the events, of one request."""
         for resource in objects(request.get("resourceSpans")):
-            about = _attributes(mapping(resource.get("resource")).get("attributes"))
+            attributes = _attributes(mapping(resource.get("resource")).get("attributes"))
             for scope in objects(resource.get("scopeSpans")):
                 name = text(mapping(scope.get("scope")).get("name"))
                 for span in objects(scope.get("spans")):
-                    self._add_span(span, name, about, offset)
+                    self._add_span(span, name, attributes, offset)
 
         for resource in objects(request.get("resourceLogs")):
             for scope in objects(resource.get("scopeLogs")):
@@ -79,115 +80,117 @@ class _Spans:
 
     def turns(self) -> Iterator[PastTurn]:
         """Yield the turns that have a call, once all requests were read."""
-        for turn_id, collected in self._turns.items():
-            calls = collected.calls
-            calls.sort(key=lambda each: (each.iteration, each.call.started_ns or 0))
-            for number, each in enumerate(calls):
-                if each.continuation and number:
+        for turn_id, turn in self._turns.items():
+            calls = turn.calls
+            calls.sort(key=lambda entry: (entry.iteration, entry.call.started_ns or 0))
+            for number, entry in enumerate(calls):
+                if entry.continuation and number:
                     before = [earlier.call.key for earlier in calls[:number]]
-                    linked = (key for key in before if key in each.links)
-                    each.call.continues = next(linked, before[-1])
+                    linked_keys = (key for key in before if key in entry.links)
+                    entry.call.continues = next(linked_keys, before[-1])
                     # how it asked for the rest is in an event, which may be in another file
-                    each.call.strategy = self._strategies.get(
-                        (turn_id, each.continuation), Strategy.PROMPT
+                    entry.call.strategy = self._strategies.get(
+                        (turn_id, entry.continuation), Strategy.PROMPT
                     )
-            collected.turn.calls = [each.call for each in calls]
+            turn.turn.calls = [entry.call for entry in calls]
             if calls:
-                yield collected.turn
+                yield turn.turn
 
     def _add_event(self, record: Mapping[str, Any]) -> None:
-        found = _attributes(record.get("attributes"))
-        index = count(found.get(schema.CONTINUATION_INDEX.key))
-        strategy = _STRATEGIES.get(text(found.get(schema.STRATEGY.key)))
+        attributes = _attributes(record.get("attributes"))
+        index = count(attributes.get(schema.CONTINUATION_INDEX.key))
+        strategy = _STRATEGIES.get(text(attributes.get(schema.STRATEGY.key)))
         if index and strategy is not None:
-            self._strategies[text(found.get(schema.TURN_ID.key)), index] = strategy
+            self._strategies[text(attributes.get(schema.TURN_ID.key)), index] = strategy
 
     def _add_span(
-        self, span: Mapping[str, Any], scope: str, about: Mapping[str, Any], offset: int
+        self, span: Mapping[str, Any], scope: str, resource: Mapping[str, Any], offset: int
     ) -> None:
-        found = _attributes(span.get("attributes"))
-        turn_id = text(found.get(schema.TURN_ID.key))
+        attributes = _attributes(span.get("attributes"))
+        turn_id = text(attributes.get(schema.TURN_ID.key))
         call = (
-            _own_call(span, found) if schema.REASON.key in found else _call_of(span, found, scope)
+            _own_call(span, attributes)
+            if schema.REASON.key in attributes
+            else _call_of(span, attributes, scope)
         )
         if call is not None:
-            call.offset, call.version = offset, text(about.get("service.version"))
-            iteration = count(found.get(schema.ITERATION.key)) or 0
-            turn = self._turn(turn_id or text(span.get("spanId")), span, found, about)
+            call.offset, call.version = offset, text(resource.get("service.version"))
+            iteration = count(attributes.get(schema.ITERATION.key)) or 0
+            turn = self._turn(turn_id or text(span.get("spanId")), span, attributes, resource)
             links = frozenset(map(_key, objects(span.get("links"))))
-            continuation = count(found.get(schema.CONTINUATION_INDEX.key)) or 0
+            continuation = count(attributes.get(schema.CONTINUATION_INDEX.key)) or 0
             turn.calls.append(_Call(call, iteration, continuation, links))
-        elif turn_id and schema.OUTCOME.key in found:
-            turn = self._turn(turn_id, span, found, about)
+        elif turn_id and schema.OUTCOME.key in attributes:
+            turn = self._turn(turn_id, span, attributes, resource)
             turn.turn.started_ns = _time(span, "startTimeUnixNano")
-            outcome = text(found[schema.OUTCOME.key])
+            outcome = text(attributes[schema.OUTCOME.key])
             turn.turn.outcome = _OUTCOMES.get(outcome)
 
     def _turn(
         self,
         turn_id: str,
         span: Mapping[str, Any],
-        found: Mapping[str, Any],
-        about: Mapping[str, Any],
+        attributes: Mapping[str, Any],
+        resource: Mapping[str, Any],
     ) -> _Turn:
-        service = text(about.get("service.name"))
+        service = text(resource.get("service.name"))
         turn = self._turns.get(turn_id)
         if turn is None:
-            session = text(found.get(schema.CONVERSATION.key)) or text(span.get("traceId"))
+            session = text(attributes.get(schema.CONVERSATION.key)) or text(span.get("traceId"))
             past = PastTurn(id=turn_id, source=TITLE, session=session, project=service)
             turn = self._turns[turn_id] = _Turn(past)
-        turn.turn.agent = text(found.get(schema.AGENT.key)) or turn.turn.agent or service
+        turn.turn.agent = text(attributes.get(schema.AGENT.key)) or turn.turn.agent or service
         return turn
 
 
-def _own_call(span: Mapping[str, Any], found: Mapping[str, Any]) -> PastCall:
+def _own_call(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> PastCall:
     """Return the call of a span that endturn made, or added its attributes to."""
-    word = text(found[schema.REASON.key])
+    word = text(attributes[schema.REASON.key])
     reason = _REASONS.get(word, StopReason.UNKNOWN)
     stop = Stop(
         reason,
-        text(found.get(schema.RAW.key)) or None,
-        suspected=found.get(schema.SUSPECTED.key) is True,
+        text(attributes.get(schema.RAW.key)) or None,
+        suspected=attributes.get(schema.SUSPECTED.key) is True,
         incomplete=reason in TRUNCATED,
     )
     has_error = reason is StopReason.ERROR
     return _with_times(span, PastCall(
         key=_key(span),
         request=RequestFacts(
-            model=text(found.get(schema.REQUEST_MODEL.key)),
-            max_tokens=count(found.get(schema.REQUEST_MAX_TOKENS.key)),
+            model=text(attributes.get(schema.REQUEST_MODEL.key)),
+            max_tokens=count(attributes.get(schema.REQUEST_MAX_TOKENS.key)),
         ),
-        endpoint=EndpointFacts(provider=text(found.get(schema.PROVIDER.key))),
+        endpoint=EndpointFacts(provider=text(attributes.get(schema.PROVIDER.key))),
         response=ResponseFacts(
             stop=stop,
-            id=text(found.get(schema.RESPONSE_ID.key)) or None,
-            model=text(found.get(schema.RESPONSE_MODEL.key)) or None,
-            usage=_usage(found),
+            id=text(attributes.get(schema.RESPONSE_ID.key)) or None,
+            model=text(attributes.get(schema.RESPONSE_MODEL.key)) or None,
+            usage=_usage(attributes),
         ),
         evidence=Evidence.RECORDED,
-        error=(text(found.get(schema.ERROR_TYPE.key)) or "error") if has_error else None,
+        error=(text(attributes.get(schema.ERROR_TYPE.key)) or "error") if has_error else None,
     ))  # fmt: skip
 
 
-def _call_of(span: Mapping[str, Any], found: Mapping[str, Any], scope: str) -> PastCall | None:
+def _call_of(span: Mapping[str, Any], attributes: Mapping[str, Any], scope: str) -> PastCall | None:
     """Return the call of another instrumentation's span; None for a span of something else."""
     status = mapping(span.get("status"))
-    seen = conventions.exported_span(
+    exported = conventions.exported_span(
         text(span.get("name")),
-        found,
+        attributes,
         scope=scope,
         has_failed=status.get("code") in _FAILED,
         description=text(status.get("message")),
         events=[_attributes(event.get("attributes")) for event in objects(span.get("events"))],
     )
-    kind = conventions.kind_of(seen)
+    kind = conventions.kind_of(exported)
     if kind not in (Kind.CALL, Kind.STREAM_END) or (
-        kind is Kind.CALL and conventions.is_handed_over(seen)
+        kind is Kind.CALL and conventions.is_handed_over(exported)
     ):
         return None
-    request, endpoint = conventions.request_of(seen), conventions.endpoint_of(seen)
+    request, endpoint = conventions.request_of(exported), conventions.endpoint_of(exported)
     response, error = conventions.result_of(
-        seen, provider=endpoint.provider, maximum=request.max_tokens
+        exported, provider=endpoint.provider, maximum=request.max_tokens
     )
     is_unrecorded = response.stop.detail == conventions.NO_REASON and error is None
     return _with_times(span, PastCall(
@@ -200,9 +203,9 @@ def _call_of(span: Mapping[str, Any], found: Mapping[str, Any], scope: str) -> P
     ))  # fmt: skip
 
 
-def _usage(found: Mapping[str, Any]) -> Usage:
+def _usage(attributes: Mapping[str, Any]) -> Usage:
     tokens: dict[str, Any] = {
-        name: count(found.get(attribute.key)) for name, attribute in schema.USAGE.items()
+        name: count(attributes.get(attribute.key)) for name, attribute in schema.USAGE.items()
     }
     return Usage(**tokens)
 
@@ -237,7 +240,7 @@ def _value(value: Any) -> Any:
                 is_text = isinstance(content, str) and content.lstrip("-").isdecimal()
                 return int(content) if is_text else content
             case "arrayValue":
-                return [_value(each) for each in objects(mapping(content).get("values"))]
+                return [_value(item) for item in objects(mapping(content).get("values"))]
             case "kvlistValue":
                 return _attributes(mapping(content).get("values"))
             case _:
@@ -253,9 +256,42 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from spans.turns()
 
 
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return what a span says of an answer, if the instrumentation recorded it."""
+    for resource in objects(next(iter(records), {}).get("resourceSpans")):
+        for scope in objects(resource.get("scopeSpans")):
+            for span in objects(scope.get("spans")):
+                if _key(span) == key:
+                    return _recorded_text(_attributes(span.get("attributes")))
+    return ""
+
+
+def _recorded_text(attributes: Mapping[str, Any]) -> str:
+    """Return the text of an answer from its span's attributes, as the conventions have them."""
+    messages = attributes.get(schema.OUTPUT_MESSAGES.key)
+    if isinstance(messages, str):
+        try:
+            messages = json.loads(messages)
+        except (ValueError, RecursionError):
+            messages = None
+    first = next(iter(objects(messages)), None)
+    if first is not None:
+        parts = objects(first.get("parts"))
+        return "".join(text(part.get("content")) for part in parts if part.get("type") == "text")
+    return next((text(attributes[name]) for name in _TEXTS if text(attributes.get(name))), "")
+
+
+_TEXTS: Final = (
+    "gen_ai.completion.0.content",
+    "llm.output_messages.0.message.content",
+    "llm.output_messages.0.message.contents.0.message_content.text",
+)
+"""Attributes of OpenLLMetry and OpenInference that hold the text of an answer."""
+
+
 def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the JSON objects of a file, each with its offset: one to a line, or one in all."""
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is Shape.LINES or file.head.is_list:
         yield from file.records()
     elif isinstance(value := file.value(), dict):
         yield 0, value
@@ -267,4 +303,5 @@ SOURCE: Final = Source(
     shapes=(Shape.LINES, Shape.VALUE),
     recognises=recognises,
     read=read,
+    text=answer_text,
 )

@@ -112,6 +112,7 @@ class _Session:
             session=text(self._header.get("id")),
             project=text(self._header.get("cwd")),
             started_ns=time_ns(line.get("timestamp")) or time_ns(moment),
+            runs_tools=True,
         )
         self.turns.append(turn)
         return turn
@@ -205,7 +206,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from session.finish()
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     message = mapping(next(iter(records), {}).get("message"))
     return "".join(text(block.get("text")) for block in objects(message.get("content")))

@@ -101,7 +101,7 @@ def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
     )
 
 
-def answer_text(records: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     """Return what a response says."""
     message = mapping(next(iter(records), {}).get("message"))
     parts = objects(message.get("parts"))

@@ -1,0 +1,59 @@
+"""Opens SQLite databases without changing the folder that they are in."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+SQLITE: Final = b"SQLite format 3\0"
+"""How a database begins."""
+_COPY_ATTEMPTS: Final = 5
+"""Copies of a database that is being written, until one is of a single moment."""
+_VERSIONS: Final = slice(18, 20)
+"""Bytes of a database that say if it has a write-ahead log."""
+
+
+def connect(path: Path, folder: Path) -> sqlite3.Connection:
+    """Open a database for reading.
+
+    Args:
+        path: the database.
+        folder: where a copy may be written.
+
+    Raises:
+        sqlite3.Error, OSError: it cannot be opened.
+    """
+    sidecars = [path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal")]
+    originals = [path, *(sidecar for sidecar in sidecars if sidecar.exists())]
+    if len(originals) == 1:
+        return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+    for _ in range(_COPY_ATTEMPTS):
+        before = _versions(originals)
+        for original in originals:
+            shutil.copyfile(original, folder / original.name)
+        if before == _versions(originals):
+            break  # nobody wrote meanwhile
+    return sqlite3.connect(folder / path.name)
+
+
+def _versions(paths: list[Path]) -> list[tuple[int, int]]:
+    return [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+
+
+def connect_to(data: bytes) -> sqlite3.Connection:
+    """Open a database from its bytes, without its write-ahead log.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+    """
+    content = bytearray(data)
+    content[_VERSIONS] = b"\x01\x01"  # memory has no log
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(bytes(content))
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,41 @@
+"""Turns UTF-16, as PowerShell's redirection writes it, into UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from typing import Final
+
+_BEGINNINGS: Final = (
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (b"", "utf-16-le"),
+    (b"", "utf-16-be"),
+)
+"""The marks with which UTF-16 begins, if it has one."""
+_JSON: Final = "{[ \t\r\n"
+
+
+def utf16_of(beginning: bytes) -> str | None:
+    """Return the name of a JSON file's UTF-16 encoding from its first bytes, None for any other."""
+    for mark, encoding in _BEGINNINGS:
+        if beginning.startswith(mark):
+            letter = beginning[len(mark) : len(mark) + 2].decode(encoding, "replace")
+            if letter and letter in _JSON:
+                return encoding
+    return None
+
+
+def utf8_blocks(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield blocks of text in UTF-8; what is in another encoding than UTF-16 as it is."""
+    first = next(blocks, b"")
+    encoding = utf16_of(first)
+    if encoding is None:
+        yield first
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")  # the mark becomes UTF-8's
+    yield decoder.decode(first).encode("utf-8", "replace")
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")

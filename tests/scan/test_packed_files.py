@@ -1,0 +1,131 @@
+"""Files in another form than the tool wrote them: in UTF-16, as one list, packed, or on standard input."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import sqlite3
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from endturn.scan import read_file, scan, text_of
+from tests.scan.cases import HERE, figures
+
+SESSION = next((HERE / "claude_code" / "four-cuts-then-gave-up").rglob("*.jsonl"))
+PI = next((HERE / "pi" / "cut-tool-call-was-run").rglob("*.jsonl"))
+BATCH = next((HERE / "anthropic_batch").glob("*.jsonl"))
+EVALUATION = next((HERE / "inspect_ai").rglob("*.eval"))
+
+
+def as_list(lines: bytes, indent: int | None = None) -> bytes:
+    return json.dumps([json.loads(line) for line in lines.splitlines()], indent=indent).encode()
+
+
+def answers(path: Path) -> list[str]:
+    return [text_of(ended.past, call) for ended in scan([path]).turns for call in ended.past.calls]
+
+
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "utf-8 with a mark": lambda data: codecs.BOM_UTF8 + data,
+    "utf-16": lambda data: codecs.BOM_UTF16_LE + data.decode().encode("utf-16-le"),
+    "utf-16, big-endian": lambda data: codecs.BOM_UTF16_BE + data.decode().encode("utf-16-be"),
+    "utf-16 without a mark": lambda data: data.decode().encode("utf-16-le"),
+    "lines that end as on Windows": lambda data: data.replace(b"\n", b"\r\n"),
+    "a list": as_list,
+    "a list over several lines": lambda data: as_list(data, indent=2),
+    "a list with a mark": lambda data: codecs.BOM_UTF8 + as_list(data),
+}
+
+
+@pytest.mark.parametrize("source", [SESSION, PI, BATCH], ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_session_reads_the_same_in_another_encoding_or_as_a_list(name: str, source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "session"
+    path.write_bytes(ENCODINGS[name](source.read_bytes()))
+    assert figures(scan([path])) == figures(scan([source]))
+    assert answers(path) == answers(source)
+    assert any(answers(path))
+
+
+def test_a_list_that_is_longer_than_its_beginning_is_recognised_too(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(as_list(SESSION.read_bytes() + b'{"x": "' + b"y" * 3_000_000 + b'"}\n'))
+    (result,) = read_file(tmp_path / "long")
+    assert (result.source, len(result.turns[0].calls), result.damage.problem) == ("claude_code", 4, "")
+
+
+@pytest.mark.parametrize("size", [0.3, 0.9])
+def test_a_list_that_is_cut_is_named_as_damaged(size: float, tmp_path: Path) -> None:
+    for name, data in {"known": as_list(SESSION.read_bytes()), "unknown": b'[{"a": 1}, {"b": 2}, {"c": "x"}]'}.items():
+        (tmp_path / name).write_bytes(data[: int(len(data) * size)])
+    files = scan([tmp_path]).as_json()["files"]
+    assert sorted(Path(name).name for name in files["damaged"]) == ["known", "unknown"]
+    assert (files["unknown"], files["complete"]) == ([], False)
+
+
+@pytest.mark.parametrize(
+    "data", [b"[2026-11-30 08:00] started\n", b"[1, 2]", b'["a", {"b": 1}]', b"{{ a template }}", b"[section]\n{x"]
+)
+def test_what_only_begins_like_json_is_unknown_and_not_damaged(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    files = scan([tmp_path]).as_json()["files"]
+    assert (files["unknown"], files["damaged"]) == ([str(tmp_path / "file")], {})
+
+
+def zipped(**members: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def scan_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    return figures(scan([Path("-")]))
+
+
+def test_archives_come_on_standard_input_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = figures(scan([SESSION]))
+    assert scan_input(zipped(one=SESSION.read_bytes()), monkeypatch) == expected
+    assert scan_input(gzip.compress(zipped(one=SESSION.read_bytes())), monkeypatch) == expected
+    assert scan_input(EVALUATION.read_bytes(), monkeypatch) == figures(scan([EVALUATION]))
+
+
+def test_a_database_is_read_from_an_archive_and_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "opencode.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.executescript(
+        "CREATE TABLE session(id, directory); CREATE TABLE message(id, session_id, time_created, data);"
+        "CREATE TABLE part(id, message_id, data);"
+    )
+    message = {"role": "assistant", "parentID": "u", "finish": "length", "modelID": "m", "time": {"created": 1}}
+    connection.execute("INSERT INTO message VALUES ('a', 's', 1, ?)", [json.dumps(message)])
+    connection.commit()
+    connection.close()
+    data = path.read_bytes()
+    expected = {
+        "responses": {"max_tokens": 1}, "evidence": {"recorded": 1}, "limits": [None], "output_tokens": [None],
+    }  # fmt: skip
+    assert scan_input(data, monkeypatch) == expected
+    assert scan_input(zipped(database=data), monkeypatch) == expected
+    (tmp_path / "opencode.db.gz").write_bytes(gzip.compress(data))
+    assert figures(scan([tmp_path / "opencode.db.gz"])) == expected
+
+
+def test_an_archive_within_an_archive_is_named_and_an_evaluation_within_one_read(tmp_path: Path) -> None:
+    inner = zipped(one=SESSION.read_bytes())
+    (tmp_path / "both.zip").write_bytes(zipped(inner=inner, evaluation=EVALUATION.read_bytes()))
+    found = scan([tmp_path]).as_json()
+    assert found["files"]["unreadable"] == {
+        f"{tmp_path / 'both.zip'}!inner": "it is an archive within an archive: unpack it"
+    }
+    assert found["total"]["responses"] == scan([EVALUATION]).as_json()["total"]["responses"]
