@@ -14,6 +14,7 @@ from endturn.cli.commands import (
     dashboards_export,
     dashboards_install,
     demo,
+    doctor,
     explain,
     generate,
     plan,
@@ -93,6 +94,7 @@ def parser() -> ArgumentParser:
     top.add_argument("--version", action="version", version=f"endturn {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     run.add_parser(commands)
+    doctor.add_parser(commands)
     demo.add_parser(commands)
     ui.add_parser(commands)
     report.add_parser(commands)

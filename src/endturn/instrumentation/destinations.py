@@ -112,10 +112,18 @@ def listing(words: Iterable[str]) -> str:
 # --- Mistakes -------------------------------------------------------------------------------------
 
 
-def mistakes(environment: Mapping[str, str], signals: Iterable[Signal] = SIGNALS) -> list[str]:
+def mistakes(
+    environment: Mapping[str, str],
+    signals: Iterable[Signal] = SIGNALS,
+    *,
+    with_ports: bool = True,
+) -> list[str]:
     """Return a sentence for each mistake in the addresses of these signals.
 
     Each says what to set. Nothing is dialled.
+
+    Args:
+        with_ports: also ports that are probably another protocol's.
     """
     wanted = frozenset(signals)
     sentences: dict[str, None] = {}  # in their order, each once
@@ -124,7 +132,10 @@ def mistakes(environment: Mapping[str, str], signals: Iterable[Signal] = SIGNALS
             continue
         if destination.protocol in (HTTP, GRPC) and destination.variable:
             text = environment[destination.variable]
-            if (sentence := _address_mistake(destination, text)) is not None:
+            sentence = _address_mistake(destination, text)
+            if sentence is None and with_ports:
+                sentence = _port_mistake(destination)
+            if sentence is not None:
                 sentences[sentence] = None
                 continue
         if (sentence := _proxy_mistake(destination, environment)) is not None:
@@ -152,7 +163,7 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     shown = f"{name}={address_shown(text)}"
     try:
         parts = urlsplit(text)
-        port = parts.port
+        _ = parts.port  # raises for one that is none
     except ValueError:
         return f"{shown}: the port is not a number from 1 to 65535"
     if parts.scheme not in ("http", "https"):
@@ -160,16 +171,11 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     if not parts.hostname:
         return f"{shown} names no host: set it to {_example(protocol, signal, name)}"
     if protocol == GRPC:
-        return _grpc_mistake(parts, shown)
+        return None
     if name == BASE and (parts.query or parts.fragment):
         return (
             f"{shown} has a query or a fragment, after which /v1/{signal} is appended: set the "
             f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT of each signal to a complete address"
-        )
-    if port == GRPC_PORT:
-        return (
-            f"{shown} has port {GRPC_PORT}, which is usually OTLP over gRPC, while the protocol is "
-            f"{HTTP}: use port {HTTP_PORT}, or OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
         )
     return _path_mistake(destination, parts, shown)
 
@@ -190,13 +196,18 @@ def _example(protocol: Protocol, signal: Signal, name: str) -> str:
     return f"http://localhost:{port}{path}"
 
 
-def _grpc_mistake(parts: SplitResult, shown: str) -> str | None:
-    if parts.port == HTTP_PORT:
-        return (
-            f"{shown} has port {HTTP_PORT}, which is usually OTLP over HTTP, while the protocol is "
-            f"grpc: use port {GRPC_PORT}, or OTEL_EXPORTER_OTLP_PROTOCOL={HTTP}"
-        )
-    return None
+def _port_mistake(destination: Destination) -> str | None:
+    """Return the sentence about a port that is probably another protocol's."""
+    usual, other = (HTTP, GRPC) if destination.protocol == GRPC else (GRPC, HTTP)
+    ports = {HTTP: HTTP_PORT, GRPC: GRPC_PORT}
+    url = destination.url if "://" in destination.url else f"http://{destination.url}"
+    if urlsplit(url).port != ports[usual]:
+        return None
+    return (
+        f"{destination.variable} has port {ports[usual]}, which is usually "
+        f"OTLP over {'gRPC' if usual == GRPC else 'HTTP'}, while the protocol is {other}: use port "
+        f"{ports[other]}, or OTEL_EXPORTER_OTLP_PROTOCOL={usual}"
+    )
 
 
 def _path_mistake(destination: Destination, parts: SplitResult, shown: str) -> str | None:

@@ -26,7 +26,7 @@ from endturn.calls import Record, listeners, log_exception
 from endturn.errors import UsageError
 from endturn.instrumentation import _configure, _instrument, destinations
 from endturn.instrumentation.early_spans import EarlySpans
-from endturn.instrumentation.service_name import is_named, service_name_of_command
+from endturn.instrumentation.service_name import is_named as is_named, service_name_of_command
 from endturn.telemetry import Options, cleanup
 
 log = logging.getLogger("endturn")

@@ -300,7 +300,8 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         names=("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED",),
         kind=FLAG,
         meaning="the SDK's counts of records that its queues and exporters drop; `configure()`"
-        " turns them on for its own providers. `true` also counts each span, `false` counts nothing",
+        " turns them on for its own providers. `true` also counts each span, `false` counts"
+        " nothing",
     ),
     SPANS_QUEUE,
     LOGS_QUEUE,
