@@ -130,8 +130,8 @@ def _look_at_packages(
             "the OpenTelemetry SDK is not installed, so nothing is recorded: pip install"
             " 'endturn[otlp]'"
         )
-    if program and (problem := _other_python(program[0])):
-        diagnosis.problems.append(problem)
+    if program:
+        _look_at_python(diagnosis, program[0])
     if not diagnosis.inventory.model_sdks:
         diagnosis.notes.append(
             "no known model SDK is installed; model calls over any HTTP client are observed too"
@@ -150,19 +150,23 @@ def _look_at_packages(
         )
 
 
-def _other_python(path: str) -> str:
-    """Return the sentence about a Python that is not this one, and has no endturn."""
-    name, here = Path(path), Path(sys.executable)
-    if not name.name.startswith("python") or name.parent.resolve() == here.parent.resolve():
-        return ""
+def _look_at_python(diagnosis: Diagnosis, path: str) -> None:
+    """Say so if a program is run by another Python than this one."""
+    program, here = Path(path), Path(sys.executable)
+    if not program.name.startswith("python") or program.parent.resolve() == here.parent.resolve():
+        return
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('endturn') is None)"
     done = subprocess.run([path, "-c", code], capture_output=True, check=False)  # noqa: S603
     if done.returncode == 0:
-        return (
-            f"{path} is another Python than {here}, of whose packages this is: run "
-            f"{path} -m endturn doctor"
+        diagnosis.notes.append(
+            f"{path} is another Python than {here}, whose packages these are: run {path} -m"
+            " endturn doctor"
         )
-    return f"{path} has no endturn, so it is not observed: {path} -m pip install 'endturn[otlp]'"
+    else:
+        diagnosis.problems.append(
+            f"{path} has no endturn, so the program is not observed: {path} -m pip install"
+            " 'endturn[otlp]'"
+        )
 
 
 def _loads(group: str) -> str:
