@@ -136,7 +136,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 CONFIGURATION = PAGES["docs/configuration.md"]
 VARIABLE = re.compile(r"\b(?:OTEL|ENDTURN)_[A-Z_]*[A-Z]\b(?!_)")
-OURS_ALONE = {"ENDTURN_RUN", "ENDTURN_FETCHED"}
+OURS_ALONE = {"ENDTURN_RUN", "ENDTURN_FETCHED", "ENDTURN_REPORTED"}
 """What one process of `endturn run`, or of a command under uvx, tells the next."""
 
 

@@ -98,16 +98,21 @@ def command(program: Sequence[str], *, as_json: bool, timeout_s: float) -> int:
 
 def diagnose(program: Sequence[str], timeout_s: float) -> Diagnosis:
     """Look at this environment, and at what listens where its telemetry goes."""
+    variables = settings.problems(os.environ, ("destination", "recording", "other"))
+    settings.mark_reported(variables)
     installed = packages.versions()
     diagnosis = Diagnosis(packages.inventory(installed))
     _look_at_packages(diagnosis, installed, program)
+    diagnosis.problems += variables
     _look_at_settings(diagnosis, program)
     if zero_code.is_disabled():
         diagnosis.notes.append(
             "the variables switch endturn off (OTEL_SDK_DISABLED or"
             " OTEL_PYTHON_DISABLED_INSTRUMENTATIONS): nothing is recorded"
         )
-    elif os.environ.get("OTEL_CONFIG_FILE"):
+    elif file := os.environ.get("OTEL_CONFIG_FILE"):
+        if not os.path.isfile(file):
+            diagnosis.problems.append(f"OTEL_CONFIG_FILE={file!r} is not a file")
         diagnosis.notes.append(
             "OTEL_CONFIG_FILE sets the destinations: they are not checked, and the other OTEL_*"
             " variables of the SDK have no effect"
@@ -178,7 +183,6 @@ def _loads(group: str) -> str:
 
 def _look_at_settings(diagnosis: Diagnosis, program: Sequence[str]) -> None:
     environment = os.environ
-    diagnosis.problems += settings.problems(environment, ("destination", "recording", "other"))
     diagnosis.problems += _misspelt(environment)
     try:
         ContinuationPolicy.load(environ=environment)

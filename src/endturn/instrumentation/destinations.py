@@ -276,7 +276,8 @@ def proxy_variable(scheme: str, host: str, environment: Mapping[str, str]) -> st
 
 def _is_excepted(host: str, entry: str) -> bool:
     entry = entry.rpartition(":")[0] if re.search(r"[^:]:\d+$", entry) else entry
-    if entry == "*" or host == entry or host.endswith(f".{entry.lstrip('.')}"):
+    name = entry.lstrip(".")
+    if name in ("*", host) or host.endswith(f".{name}"):
         return True
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from opentelemetry import _logs, metrics, trace
@@ -60,6 +60,9 @@ LOGS_QUEUED: Final = 2 * SPANS_QUEUED
 
 BATCH: Final = 512
 """The most spans or log records in one request, unless a variable sets another number."""
+
+DELAY_MS: Final = 5_000
+"""The delay of a batch, if a variable sets one that cannot be used."""
 
 OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 
@@ -186,13 +189,21 @@ def _with_session(make: Make, signal: Signal) -> Make:
     return lambda: make(session=ExportSession(signal))
 
 
-def _sizes(
-    queue: settings.Variable[int], room: int, batch: settings.Variable[int]
-) -> tuple[int, int]:
-    """Return the queue of a batch processor, and the most items of one request.
+class _Batches(NamedTuple):
+    """The arguments of a batch processor; None has the SDK use its own default."""
 
-    The SDK raises for a batch that is larger than the queue.
-    """
+    max_queue_size: int
+    schedule_delay_millis: int | None
+    max_export_batch_size: int
+
+
+def _batches(
+    queue: settings.Variable[int],
+    room: int,
+    batch: settings.Variable[int],
+    delay: settings.Variable[int],
+) -> _Batches:
+    """Return the arguments of a batch processor, for which the SDK raises if they do not fit."""
     queue_size = settings.value_of(queue, room)
     batch_size = settings.value_of(batch, min(BATCH, queue_size))
     if batch_size > queue_size:
@@ -200,7 +211,8 @@ def _sizes(
             f"{batch.name}='{batch_size}' cannot be used: it is more than {queue.name} "
             f"({queue_size}), so it is {queue_size}"
         )
-    return queue_size, min(batch_size, queue_size)
+    delay_ms = settings.value_of(delay, DELAY_MS) if os.environ.get(delay.name) else None
+    return _Batches(queue_size, delay_ms, min(batch_size, queue_size))
 
 
 class ProcessResource(Resource):
@@ -281,10 +293,10 @@ def install(
         instruments.own(meters, zero_first=is_pushed)
         metrics.set_meter_provider(meters)
     if chosen := made.get("traces"):
-        room, batch = _sizes(settings.SPANS_QUEUE, SPANS_QUEUED, settings.SPANS_BATCH)
-        processors = [
-            BatchSpanProcessor(exporter, room, max_export_batch_size=batch) for exporter in chosen
-        ]
+        batches = _batches(
+            settings.SPANS_QUEUE, SPANS_QUEUED, settings.SPANS_BATCH, settings.SPANS_DELAY
+        )
+        processors = [BatchSpanProcessor(exporter, *batches) for exporter in chosen]
         if early is not None:
             tracers, held = early
             held.hand_to(processors)
@@ -295,11 +307,18 @@ def install(
         providers["traces"] = tracers
         trace.set_tracer_provider(tracers)
     if chosen := made.get("logs"):
-        room, batch = _sizes(settings.LOGS_QUEUE, LOGS_QUEUED, settings.LOGS_BATCH)
+        batches = _batches(
+            settings.LOGS_QUEUE, LOGS_QUEUED, settings.LOGS_BATCH, settings.LOGS_DELAY
+        )
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
             loggers.add_log_record_processor(
-                BatchLogRecordProcessor(exporter, max_queue_size=room, max_export_batch_size=batch)
+                BatchLogRecordProcessor(
+                    exporter,
+                    max_queue_size=batches.max_queue_size,
+                    schedule_delay_millis=batches.schedule_delay_millis,
+                    max_export_batch_size=batches.max_export_batch_size,
+                )
             )
         _logs.set_logger_provider(loggers)
     return providers

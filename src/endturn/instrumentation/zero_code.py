@@ -84,6 +84,7 @@ def check() -> dict[str, str]:
         UsageError: the SDK is not installed, so that nothing could ever be recorded.
     """
     sentences = {sentence: sentence for sentence in settings.problems(os.environ)}
+    settings.mark_reported(sentences)
     if is_disabled():
         return sentences
     _configure.check_sdk("endturn run")

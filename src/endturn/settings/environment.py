@@ -63,6 +63,11 @@ def warn_once(sentence: str, *, key: str | None = None) -> None:
         log.warning("endturn: %s", sentence)
 
 
+def mark_reported(keys: Iterable[str]) -> None:
+    """Have this process log none of these problems: a command prints them."""
+    _warned.update(keys)
+
+
 def fingerprint(sentence: str) -> str:
     """Return a short name of a problem's sentence."""
     return f"{crc32(sentence.encode('utf-8', 'surrogatepass')):08x}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -133,6 +134,15 @@ ATTRIBUTES: Final[Kind[str]] = Kind(
     "use key=value, such as service.namespace=support, separated by commas",
     _attributes,
 )
+
+
+def _file(text: str) -> str:
+    if not os.path.isfile(text):
+        raise ValueError(text)
+    return text
+
+
+FILE: Final[Kind[str]] = Kind("file", "use the path of a file that exists", _file)
 
 
 def _function(text: str) -> str:

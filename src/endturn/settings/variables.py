@@ -178,6 +178,21 @@ LOGS_BATCH: Final = Variable(
     fallback="it is 512",
     meaning="the same for log records",
 )
+SPANS_DELAY: Final = Variable(
+    names=("OTEL_BSP_SCHEDULE_DELAY",),
+    kind=kinds.whole_number("milliseconds", 5000),
+    default="the SDK's",
+    fallback="it is 5000",
+    meaning="the delay before spans are exported as a batch; `endturn demo` sets `500` if it is not"
+    " set, so that its page fills while it runs",
+)
+LOGS_DELAY: Final = Variable(
+    names=("OTEL_BLRP_SCHEDULE_DELAY",),
+    kind=kinds.whole_number("milliseconds", 5000),
+    default="the SDK's",
+    fallback="it is 5000",
+    meaning="the same for log records",
+)
 
 VARIABLES: Final[tuple[Variable[object], ...]] = (
     Variable(
@@ -255,8 +270,9 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
     ),
     Variable(
         names=_with_signals("OTEL_EXPORTER_OTLP_CERTIFICATE"),
-        kind=kinds.TEXT,
-        meaning="file with the certificate of the authority that signed the receiver's, in PEM",
+        kind=kinds.FILE,
+        fallback="exports over https fail",
+        meaning="the certificate of the authority that signed the receiver's, in PEM",
     ),
     METRIC_EXPORT_INTERVAL,
     Variable(
@@ -307,14 +323,8 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
     LOGS_QUEUE,
     SPANS_BATCH,
     LOGS_BATCH,
-    Variable(
-        names=("OTEL_BSP_SCHEDULE_DELAY", "OTEL_BLRP_SCHEDULE_DELAY"),
-        kind=kinds.whole_number("milliseconds", 5000),
-        default="the SDK's",
-        fallback="it is the SDK's default",
-        meaning="the delay before spans and log records are exported as a batch; `endturn demo`"
-        " sets `500` (ms) if it is not set, so that its page fills while it runs",
-    ),
+    SPANS_DELAY,
+    LOGS_DELAY,
     SDK_DISABLED,
     Variable(
         names=("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",),
