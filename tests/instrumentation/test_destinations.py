@@ -89,7 +89,7 @@ MISTAKES: list[tuple[dict[str, str], str | None]] = [
     ({BASE: "h:4317", **GRPC}, None),
     ({BASE: "h:4318", **GRPC}, "use port 4317"),
     ({BASE: "localhost:4318", "OTEL_TRACES_EXPORTER": "none"}, None),
-    ({"HTTP_PROXY": "http://proxy:3128"}, "HTTP_PROXY is set, so exports to http://localhost:4318/v1/traces go to that "
+    ({"HTTP_PROXY": "http://proxy:3128"}, "HTTP_PROXY is set, so exports to localhost:4318 go to that "
      "proxy: add localhost to NO_PROXY"),
     ({"all_proxy": "http://proxy:3128"}, "all_proxy is set"),
     ({"HTTPS_PROXY": "http://proxy:3128"}, None),
@@ -110,6 +110,7 @@ def test_a_mistake_is_answered_with_what_to_set(variables: dict[str, str], sente
 def test_a_mistake_of_all_signals_is_named_once() -> None:
     assert len(mistakes({BASE: "localhost:4318"})) == 1
     assert len(mistakes({BASE: "http://h:4318/v1/traces"})) == 1
+    assert len(mistakes({"HTTP_PROXY": "http://proxy:3128"})) == 1
 
 
 HOSTS = ["localhost", "127.0.0.1", "collector.example.com", "example.com", "10.1.2.3"]

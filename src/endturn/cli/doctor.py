@@ -23,7 +23,6 @@ from endturn.cli import doctor_packages as packages, doctor_receivers as receive
 from endturn.continuation import ContinuationPolicy
 from endturn.errors import UsageError, did_you_mean
 from endturn.instrumentation import destinations, zero_code
-from endturn.instrumentation.destinations import Destination, Signal, listing
 
 TIMEOUT_S: Final = 3.0
 """How long each step of a check waits, by default."""
@@ -45,7 +44,7 @@ class Setting:
 class Receiver:
     """Where one signal goes, and what was answered there; None if nothing was dialled."""
 
-    destination: Destination
+    destination: destinations.Destination
     answer: receivers.Answer | None
 
 
@@ -270,12 +269,14 @@ def _shown(variable: settings.Variable[object], name: str, text: str) -> str:
 
 
 def _look_at_destinations(diagnosis: Diagnosis, timeout_s: float) -> None:
-    unusable: set[Signal] = set()
+    unusable: set[destinations.Signal] = set()
     if "endturn run" in diagnosis.starts and diagnosis.starts["endturn run"] == "yes":
         for reason, signals in zero_code.unusable_exporters().items():
             unusable.update(signals)
             if reason not in diagnosis.problems:
-                diagnosis.problems.append(f"no {listing(signals)} are exported: {reason}")
+                diagnosis.problems.append(
+                    f"no {destinations.listing(signals)} are exported: {reason}"
+                )
     diagnosis.problems += destinations.mistakes(os.environ, with_ports=False)
     refused: dict[str, list[Receiver]] = {}
     for destination in destinations.destinations(os.environ):
@@ -292,7 +293,7 @@ def _look_at_destinations(diagnosis: Diagnosis, timeout_s: float) -> None:
         signals = [receiver.destination.signal for receiver in same]
         answer = same[0].answer
         if answer is not None:
-            diagnosis.problems.append(f"{listing(signals)}: {answer.problem}")
+            diagnosis.problems.append(f"{destinations.listing(signals)}: {answer.problem}")
         # The port is only suspected, so it is named where something is wrong with it.
         ports = destinations.mistakes(os.environ, signals)
         diagnosis.problems += [each for each in ports if each not in diagnosis.problems]
@@ -371,7 +372,7 @@ def _settings_listed(found: Iterable[Setting]) -> list[str]:
     return [*lines, "all others have their defaults" if lines else "all have their defaults"]
 
 
-def _endpoint_shown(destination: Destination) -> str:
+def _endpoint_shown(destination: destinations.Destination) -> str:
     url = destination.url
     return destinations.address_shown(url) if "://" in url else url.rpartition("@")[2]
 

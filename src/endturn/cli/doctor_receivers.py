@@ -13,7 +13,6 @@ from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from endturn.instrumentation import destinations
-from endturn.instrumentation.destinations import GRPC_PORT, HTTP_PORT, Destination
 
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """The beginning of an HTTP/2 connection: the preface, and an empty SETTINGS frame."""
@@ -35,7 +34,7 @@ class Answer:
     problem: str = ""
 
 
-def check(destination: Destination, timeout_s: float) -> Answer:
+def check(destination: destinations.Destination, timeout_s: float) -> Answer:
     """Send an empty export request to a destination, or wait for its gRPC channel.
 
     Args:
@@ -50,7 +49,9 @@ def check(destination: Destination, timeout_s: float) -> Answer:
     return _export(parts, destination, timeout_s)
 
 
-def _dial(parts: SplitResult, destination: Destination, timeout_s: float) -> Answer | None:
+def _dial(
+    parts: SplitResult, destination: destinations.Destination, timeout_s: float
+) -> Answer | None:
     """Connect, and close. None if that worked."""
     host, port = parts.hostname or "", _port(parts)
     variable = destination.variable or destinations.BASE
@@ -81,7 +82,7 @@ def _failure(text: str, problem: str, status: int | None = None) -> Answer:
     return Answer(text, status, problem)
 
 
-def _export(parts: SplitResult, destination: Destination, timeout_s: float) -> Answer:
+def _export(parts: SplitResult, destination: destinations.Destination, timeout_s: float) -> Answer:
     """Send an export request without content, as the exporter over HTTP sends one."""
     try:
         requests: Any = importlib.import_module("requests")
@@ -121,7 +122,7 @@ def _export(parts: SplitResult, destination: Destination, timeout_s: float) -> A
     )
 
 
-def _headers(destination: Destination) -> dict[str, str]:
+def _headers(destination: destinations.Destination) -> dict[str, str]:
     """Return the headers that the exporter sends."""
     variable = destinations.headers_variable(destination.signal, os.environ)
     entries = (entry.partition("=") for entry in os.environ.get(variable, "").split(","))
@@ -132,13 +133,13 @@ def _headers(destination: Destination) -> dict[str, str]:
     }
 
 
-def _setting(name: str, destination: Destination) -> str | None:
+def _setting(name: str, destination: destinations.Destination) -> str | None:
     """Return the value of an OTLP variable: the signal's, else the general one."""
     own = f"OTEL_EXPORTER_OTLP_{destination.signal.upper()}_{name}"
     return os.environ.get(own) or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") or None
 
 
-def _client_certificate(destination: Destination) -> str | tuple[str, str] | None:
+def _client_certificate(destination: destinations.Destination) -> str | tuple[str, str] | None:
     certificate = _setting("CLIENT_CERTIFICATE", destination)
     key = _setting("CLIENT_KEY", destination)
     return (certificate, key) if certificate and key else certificate
@@ -174,7 +175,7 @@ def _other_protocol(parts: SplitResult, timeout_s: float) -> str:
     if speaks_http2(host, port, timeout_s):
         return (
             f"{host}:{port} answers in HTTP/2, as OTLP over gRPC does: use the port of OTLP over "
-            f"HTTP ({HTTP_PORT}), or OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
+            f"HTTP ({destinations.HTTP_PORT}), or OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
         )
     return ""
 
@@ -222,7 +223,7 @@ def _first_bytes(host: str, port: int, request: bytes, timeout_s: float) -> byte
 # --- gRPC -----------------------------------------------------------------------------------------
 
 
-def _check_grpc(destination: Destination, timeout_s: float) -> Answer:
+def _check_grpc(destination: destinations.Destination, timeout_s: float) -> Answer:
     """Wait until a gRPC channel is ready. Nothing is sent on it."""
     url = destination.url if "://" in destination.url else f"//{destination.url}"
     parts = urlsplit(url)
@@ -261,7 +262,7 @@ def _grpc_failure(parts: SplitResult, *, is_secure: bool, timeout_s: float) -> A
     elif speaks_http1(host, port, timeout_s):
         why = (
             f"{host}:{port} answers in HTTP/1.1, not in gRPC: use the port of OTLP over gRPC "
-            f"({GRPC_PORT}), or OTEL_EXPORTER_OTLP_PROTOCOL={destinations.HTTP}"
+            f"({destinations.GRPC_PORT}), or OTEL_EXPORTER_OTLP_PROTOCOL={destinations.HTTP}"
         )
     else:
         why = f"{host}:{port} does not answer in gRPC"

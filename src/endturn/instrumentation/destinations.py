@@ -244,7 +244,7 @@ def _proxy_mistake(destination: Destination, environment: Mapping[str, str]) -> 
     if name is None:
         return None
     return (
-        f"{name} is set, so exports to {address_shown(destination.url)} go to that proxy: add "
+        f"{name} is set, so exports to {parts.netloc.rpartition('@')[2]} go to that proxy: add "
         f"{host} to NO_PROXY"
     )
 
