@@ -198,6 +198,16 @@ def test_a_closed_port_a_tls_port_and_a_port_of_grpc(examine: Examine, tmp_path:
         ]
 
 
+def test_what_cannot_be_checked_is_no_problem_of_the_receiver(examine: Examine, page: Served) -> None:
+    """A file that does not exist is the only problem."""
+    _, found, _ = examine(**{BASE: page.url, "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere.pem"})
+    (problem,) = found["problems"]
+    assert problem.startswith("OTEL_EXPORTER_OTLP_CERTIFICATE='/nowhere.pem' cannot be used")
+    assert {one["answer"] for one in found["destinations"]} == {
+        "not checked: the file of OTEL_EXPORTER_OTLP_CERTIFICATE does not exist"
+    }
+
+
 def test_https_to_a_plain_port(examine: Examine, page: Served) -> None:
     _, found, _ = examine(**{BASE: page.url.replace("http", "https")})
     host = page.url.removeprefix("http://")

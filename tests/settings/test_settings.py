@@ -256,3 +256,37 @@ def test_a_problem_that_endturn_run_has_printed_is_not_logged_again(
     for sentence in ("a", "b", "b"):
         environment.warn_once(sentence)
     assert caplog.messages == ["endturn: b"]
+
+
+# --- The controller's policy --------------------------------------------------------------------------------------
+
+IN_WORDS = {
+    "continuation_max_total_completion_tokens": "4 × the effective maximum",
+    "prices": "none",
+    "prompt": "four lines",
+    "continuation_strategies": "`native_token, resend, prefill, prompt`",
+    "min_overlap": "16, 1024",
+    "max_overlap": "16, 1024",
+}
+"""Defaults that docs/configuration.md writes out."""
+
+
+@pytest.mark.parametrize("key", endturn.ContinuationPolicy.model_fields)
+def test_a_policy_s_default_is_the_documented_one(key: str) -> None:
+    page = (REPOSITORY / "docs/configuration.md").read_text().split("## The controller")[1]
+    (cell,) = re.findall(rf"^\| [^|]*`{key}`[^|]*\| ([^|]+) \|", page, re.MULTILINE)
+    default = endturn.ContinuationPolicy.model_fields[key].default
+    words: dict[Any, str] = {None: "none", True: "true", False: "false"}
+    plain = words.get(default, f"`{default}`") if default is None or isinstance(default, bool | str) else str(default)
+    assert cell == IN_WORDS.get(key, plain)
+
+
+@pytest.mark.parametrize("key", endturn.ContinuationPolicy.model_fields)
+def test_a_policy_s_key_of_a_wrong_type_raises(key: str) -> None:
+    """As a keyword, and in a variable: the value and what it should be are in the message."""
+    with pytest.raises(UsageError, match=key):
+        endturn.ContinuationPolicy(**{key: object()})
+    allowed = {"prompt", "transcript"}  # which take any text
+    if key not in allowed:
+        with pytest.raises(UsageError, match=f"ENDTURN_AGENT_{key.upper()}"):
+            endturn.ContinuationPolicy.load(environ={f"ENDTURN_AGENT_{key.upper()}": "-?"})

@@ -89,6 +89,11 @@ def _export(parts: SplitResult, destination: destinations.Destination, timeout_s
         sessions: Any = importlib.import_module("endturn.instrumentation.export_session")
     except ImportError:
         return Answer("not checked: pip install 'endturn[otlp]'")
+    certificate = _setting("CERTIFICATE", destination)
+    if certificate is not None and not os.path.isfile(certificate):
+        return Answer("not checked: the file of OTEL_EXPORTER_OTLP_CERTIFICATE does not exist")
+    if _has_credential_provider(destination):
+        return Answer("not checked: a credential provider makes the exporter's session")
     shown = destinations.address_shown(destination.url)
     try:
         with requests.Session() as session:
@@ -98,7 +103,7 @@ def _export(parts: SplitResult, destination: destinations.Destination, timeout_s
                 headers={**_headers(destination), "Content-Type": "application/x-protobuf"},
                 timeout=timeout_s,
                 allow_redirects=False,
-                verify=_setting("CERTIFICATE", destination) or True,
+                verify=certificate or True,
                 cert=_client_certificate(destination),
             )
     except requests.exceptions.SSLError as error:
@@ -137,6 +142,13 @@ def _setting(name: str, destination: destinations.Destination) -> str | None:
     """Return the value of an OTLP variable: the signal's, else the general one."""
     own = f"OTEL_EXPORTER_OTLP_{destination.signal.upper()}_{name}"
     return os.environ.get(own) or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") or None
+
+
+def _has_credential_provider(destination: destinations.Destination) -> bool:
+    """Return whether a package of the host authenticates the exports of a signal."""
+    prefix = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_"
+    names = ("CREDENTIAL_PROVIDER", f"{destination.signal.upper()}_CREDENTIAL_PROVIDER")
+    return any(os.environ.get(f"{prefix}{name}") for name in names)
 
 
 def _client_certificate(destination: destinations.Destination) -> str | tuple[str, str] | None:

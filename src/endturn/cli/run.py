@@ -83,7 +83,8 @@ def environment(host: Mapping[str, str], reported: Iterable[str] = ()) -> dict[s
     others = [entry for entry in before.split(os.pathsep) if entry != site] if before else []
     changed["PYTHONPATH"] = os.pathsep.join([site, *others])
     changed["ENDTURN_RUN"] = "1"
-    changed[settings.REPORTED] = ",".join(map(settings.fingerprint, reported))
+    if fingerprints := ",".join(map(settings.fingerprint, reported)):
+        changed[settings.REPORTED] = fingerprints
     # OpenTelemetry's own default is gRPC, whose exporter is another package.
     changed.setdefault("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     return changed
