@@ -55,6 +55,7 @@ LATE_IMPORTS = {
     # long to read as all others, and what is rarely asked for.
     "formats/registry.py: endturn.vocabulary",
     "errors.py: difflib",
+    "settings/kinds.py: importlib.metadata",
     "vocabulary/tsv.py: importlib.resources",
     "telemetry/content.py: pkgutil",
     "telemetry/retries.py: endturn.formats",

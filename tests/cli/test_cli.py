@@ -20,9 +20,37 @@ from endturn.ui.past_sessions import HtmlReport, LocalPage
 
 CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     # command line; the function that it calls; that function's arguments
-    ("demo", "endturn.cli.demo:command", (), {"as_json": False, "once": False, "minutes": None}),
-    ("demo --json --once", "endturn.cli.demo:command", (), {"as_json": True, "once": True, "minutes": None}),
-    ("demo --minutes 2.5", "endturn.cli.demo:command", (), {"as_json": False, "once": False, "minutes": 2.5}),
+    (
+        "demo",
+        "endturn.cli.demo:command",
+        (),
+        {"as_json": False, "once": False, "minutes": None, "port": None, "open_browser": None},
+    ),
+    (
+        "demo --json --once",
+        "endturn.cli.demo:command",
+        (),
+        {"as_json": True, "once": True, "minutes": None, "port": None, "open_browser": None},
+    ),
+    (
+        "demo --minutes 2.5",
+        "endturn.cli.demo:command",
+        (),
+        {"as_json": False, "once": False, "minutes": 2.5, "port": None, "open_browser": None},
+    ),
+    (
+        "demo --port 0 --no-open",
+        "endturn.cli.demo:command",
+        (),
+        {"as_json": False, "once": False, "minutes": None, "port": 0, "open_browser": False},
+    ),
+    ("doctor", "endturn.cli.doctor:command", ([],), {"as_json": False, "timeout_s": 3.0}),
+    (
+        "doctor --json --timeout 0.5 -- python agent.py --json",
+        "endturn.cli.doctor:command",
+        (["python", "agent.py", "--json"],),
+        {"as_json": True, "timeout_s": 0.5},
+    ),
     (
         "ui",
         "endturn.ui.server:run",
@@ -223,6 +251,10 @@ def test_every_option_has_a_help_text(parser: ArgumentParser) -> None:
         ("ui --traces https://grafana.example.com/explore", "contains {trace_id}, not 'https://grafana.example.com/"),
         ("ui --traces javascript:{trace_id}", "--traces must be an http(s) URL"),
         ("demo --once --minutes 1", "--once and --minutes exclude each other"),
+        ("demo --once --port 0", "--port is of the page, which --once, --minutes and --json leave out"),
+        ("demo --port 65536", "--port must be from 0 (any free port) to 65535, not 65536"),
+        ("doctor --timeout 0", "--timeout must be more than 0 and at most 60 seconds, not 0"),
+        ("doctor -- no-such-program", "'no-such-program' is neither a program on the PATH"),
         ("dashboards install --token t --grafana grafana.example.org", "takes an address like"),
         ("dashboards install --token t --grafana http://admin:pw@127.0.0.1", "without credentials"),
         ("dashboards install --token t --grafana http://127.0.0.1:9", "cannot reach Grafana at http://127.0.0.1:9"),
@@ -292,6 +324,34 @@ def test_a_command_prints(line: str, parts: list[str], capsys: pytest.CaptureFix
     assert _main.main(shlex.split(line)) == 0
     printed = capsys.readouterr().out
     assert [part for part in parts if part not in printed] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "usage", "message"),
+    [
+        ("runn agent.py", "usage: endturn [-h]", "COMMAND 'runn' is unknown; did you mean 'run'?"),
+        ("zzz", "usage: endturn [-h]", "COMMAND 'zzz' is unknown; there are: dashboards, demo, doctor, "),
+        ("rules chek", "usage: endturn rules [-h]", "ACTION 'chek' is unknown; did you mean 'check'?"),
+        ("ui --prot 5", "usage: endturn ui [-h]", "unrecognized arguments: --prot; did you mean '--port'?"),
+        ("demo --no-opn", "usage: endturn demo [-h]", "did you mean '--no-open'?"),
+        ("doctor --zzz", "usage: endturn doctor [-h]", "unrecognized arguments: --zzz\n"),
+        ("dashboards install --grafna x", "usage: endturn dashboards install [-h]", "--grafana"),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_the_nearest(
+    line: str, usage: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below the usage of the command in question."""
+    with pytest.raises(SystemExit) as exits:
+        _main.main(line.split())
+    printed = capsys.readouterr().err
+    assert (exits.value.code, printed.startswith(usage), message in printed) == (2, True, True), printed
+
+
+def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _main.main([]) == 0
+    printed = capsys.readouterr().out
+    assert [name for name in ("run", "doctor", "demo", "ui") if f"\n    {name} " not in printed] == []
 
 
 def test_an_unknown_stop_reason_is_exit_status_1(capsys: pytest.CaptureFixture[str]) -> None:

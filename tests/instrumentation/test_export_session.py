@@ -21,7 +21,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from endturn.instrumentation.export_session import REMEDIES, RETRIED, ExportSession, address_shown, explain
+from endturn.instrumentation.destinations import address_shown
+from endturn.instrumentation.export_session import REMEDIES, RETRIED, ExportSession, explain
 from endturn.instrumentation.sdk_providers import drops_counted
 from tests.support.serving import Asked, serving
 

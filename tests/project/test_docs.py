@@ -154,7 +154,7 @@ def test_every_command_that_is_shown_exists(capsys: pytest.CaptureFixture[str]) 
 
 CONFIGURATION = PAGES["docs/configuration.md"]
 VARIABLE = re.compile(r"\b(?:OTEL|ENDTURN)_[A-Z_]*[A-Z]\b(?!_)")
-OURS_ALONE = {"ENDTURN_RUN", "ENDTURN_FETCHED"}
+OURS_ALONE = {"ENDTURN_RUN", "ENDTURN_FETCHED", "ENDTURN_REPORTED"}
 """What one process of `endturn run`, or of a command under uvx, tells the next."""
 
 
@@ -163,11 +163,12 @@ def test_every_variable_stands_on_its_page() -> None:
     source = REPOSITORY / "src" / "endturn"
     files = sorted(source.rglob("*.py"))
     # docs/collector.md has the Collector's own.
-    of_collectors = ("generate/", "plan.py")
+    of_collectors = ("generate/", "plan.py", "settings/environment.py")
+    misspelt = "cli/doctor.py"  # has what nobody reads
     named = {
         variable
         for file in files
-        if not file.relative_to(source).as_posix().startswith(of_collectors)
+        if not file.relative_to(source).as_posix().startswith((*of_collectors, misspelt))
         for variable in VARIABLE.findall(file.read_text())
     }
     made = {f"OTEL_{signal.upper()}_EXPORTER" for signal in SIGNALS}

@@ -104,7 +104,7 @@ def test_what_a_later_call_gives_takes_the_place_of_what_was_set(
     instrument(events="logs", content="SPAN_ONLY", tracer_provider=stage.tracers)
     with pytest.raises(TypeError, match="redakt"):
         instrument(redakt=str.upper)  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match="redact must be a function"):
+    with pytest.raises(UsageError, match="redact='hide': it must be a function"):
         instrument(redact="hide", tracer_provider=second.tracers)  # type: ignore[arg-type]
     assert "from now on calls are recorded" not in caplog.text
     instrument(redact=str.upper, tracer_provider=second.tracers)

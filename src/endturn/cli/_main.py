@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from endturn._version import __version__
+from endturn.cli._parser import Parser, parse
 from endturn.cli.commands import (
     dashboards_export,
     dashboards_install,
     demo,
+    doctor,
     explain,
     generate,
     plan,
@@ -45,8 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv[:1] == ["run"] and argv[1:2] not in (["-h"], ["--help"]):
         # Everything after `run` belongs to another program, so argparse must not interpret it.
         args = Namespace(command="run", run=run.run, extra=None, program=argv[1:])
+    elif not argv:
+        parser().print_help()
+        return 0
     else:
-        args = parser().parse_args(argv)
+        args = parse(parser(), argv)
     try:
         status = int(args.run(args))
         sys.stdout.flush()
@@ -85,7 +90,7 @@ def _requirement(extra: str) -> str:
 
 def parser() -> ArgumentParser:
     """Build the parser of all commands."""
-    top = ArgumentParser(
+    top = Parser(
         prog="endturn",
         description="Did the model end its turn, or was it cut off?",
         allow_abbrev=False,
@@ -93,6 +98,7 @@ def parser() -> ArgumentParser:
     top.add_argument("--version", action="version", version=f"endturn {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     run.add_parser(commands)
+    doctor.add_parser(commands)
     demo.add_parser(commands)
     ui.add_parser(commands)
     report.add_parser(commands)

@@ -22,25 +22,57 @@ from urllib.parse import urlsplit
 from endturn.calls import CallEnded, DispatchBlocked, Record, Turn, TurnEnded, subscribe
 from endturn.cli.demo_agents import plan, scripted_provider
 from endturn.errors import UsageError
-from endturn.instrumentation import configure
+from endturn.instrumentation import configure, destinations
 from endturn.ui import Store, server
 
 _MAX_MINUTES: Final = 525_600  # a year
 
 
-def command(as_json: bool, once: bool, minutes: float | None) -> int:
-    """Check the options of `endturn demo`, and run it: with a page on a terminal."""
+def command(
+    *,
+    as_json: bool,
+    once: bool,
+    minutes: float | None,
+    port: int | None = None,
+    open_browser: bool | None = None,
+) -> int:
+    """Check the options of `endturn demo`, and run it: with a page on a terminal.
+
+    Args:
+        port: that of the page; None is the usual one, or a free one. With a port there is a page
+            without a terminal, too.
+        open_browser: whether to open one; None: where there is a display.
+    """
     if minutes is not None and not 0 < minutes <= _MAX_MINUTES:
         raise UsageError(
             f"--minutes must be more than 0 and at most {_MAX_MINUTES}, not {minutes:g}"
         )
     if once and minutes is not None:
         raise UsageError("--once and --minutes exclude each other: use one of them")
-    with_page = not (once or as_json or minutes) and sys.stdout.isatty()
-    return run(as_json=as_json, minutes=minutes or 0.0, with_page=with_page)
+    if port is not None:
+        if once or as_json or minutes:
+            raise UsageError("--port is of the page, which --once, --minutes and --json leave out")
+        if not 0 <= port < 1 << 16:
+            raise UsageError(f"--port must be from 0 (any free port) to 65535, not {port}")
+    is_shown = sys.stdout.isatty() or port is not None
+    with_page = not (once or as_json or minutes) and is_shown
+    return run(
+        as_json=as_json,
+        minutes=minutes or 0.0,
+        with_page=with_page,
+        port=port,
+        open_browser=open_browser,
+    )
 
 
-def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False) -> int:
+def run(
+    *,
+    as_json: bool = False,
+    minutes: float = 0.0,
+    with_page: bool = False,
+    port: int | None = None,
+    open_browser: bool | None = None,
+) -> int:
     """Play the demo and print what happened.
 
     Args:
@@ -48,20 +80,22 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
         minutes: play again and again for so long, with pauses as between people's questions; 0
             plays once.
         with_page: serve a page that shows it, until Ctrl-C, unless telemetry goes elsewhere.
+        port: of the page; None is the usual one, or a free one if that is in use.
+        open_browser: whether to open one at the page; None: where there is a display.
 
     Returns:
         The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
 
     Raises:
-        UsageError: nothing listens where telemetry should go.
+        UsageError: nothing listens where telemetry should go, or the page's port is in use.
     """
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
     if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
-        return _with_page()
+        return _with_page(port, open_browser)
     return _play(as_json=as_json, minutes=minutes)
 
 
-def _with_page() -> int:
+def _with_page(port: int | None, open_browser: bool | None) -> int:
     """Play for a page of its own, on the usual port or on any.
 
     Never for one that holds what somebody sent it.
@@ -72,8 +106,10 @@ def _with_page() -> int:
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
     os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
     try:
-        listening = server.listen("127.0.0.1", server.PORT)
+        listening = server.listen("127.0.0.1", server.PORT if port is None else port)
     except UsageError:
+        if port is not None:
+            raise
         print(
             f"Port {server.PORT} is in use, so the demo starts its own page; nothing is sent to "
             f"the other."
@@ -84,7 +120,7 @@ def _with_page() -> int:
         with server.serving(store, listening) as address:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
-            server.browse(address)
+            server.browse(address, open_browser)
             if status := _play(pause_s=0.1):
                 return status
             print(
@@ -135,18 +171,20 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
 
 
 def _reach(endpoint: str) -> None:
-    """Refuse an endpoint where nothing listens.
+    """Refuse an endpoint with a mistake in it, or where nothing listens.
 
     The exporters would only say so between the lines.
     """
+    for mistake in destinations.mistakes(os.environ, ["traces"]):
+        raise UsageError(mistake)
     where = urlsplit(endpoint)
     port = where.port or (443 if where.scheme == "https" else 80)
     try:
         socket.create_connection((where.hostname or "", port), timeout=3).close()
     except OSError as error:
         raise UsageError(
-            f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT={endpoint} ({error}); start `endturn "
-            f"ui` or a Collector"
+            f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT="
+            f"{destinations.address_shown(endpoint)} ({error}); start `endturn ui` or a Collector"
         ) from None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from endturn import settings
 from endturn.errors import UsageError
 from endturn.instrumentation import zero_code
 
@@ -25,8 +26,9 @@ def run(words: Sequence[str]) -> NoReturn:
         UsageError: No program is named, it cannot be found or started, or the SDK is not installed.
     """
     command = resolved(words)
-    for warning in zero_code.check():
-        print(f"endturn: {warning}", file=sys.stderr)
+    problems = zero_code.check()
+    for sentence in problems.values():
+        print(f"endturn: {sentence}", file=sys.stderr)
     if (name := zero_code.default_service_name(command)) is not None:
         print(
             f"endturn: service.name is {name!r}, unless the program sets another; OTEL_SERVICE_NAME"
@@ -36,7 +38,7 @@ def run(words: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execve(command[0], command, environment(os.environ))  # noqa: S606 (the user named it)
+        os.execve(command[0], command, environment(os.environ, problems))  # noqa: S606 (the user named it)
     except OSError as error:
         raise UsageError(f"{command[0]} could not be started: {error.strerror}") from None
 
@@ -66,17 +68,23 @@ def resolved(words: Sequence[str]) -> list[str]:
     return [found, *words[1:]]
 
 
-def environment(given: dict[str, str] | os._Environ[str]) -> dict[str, str]:
+def environment(host: Mapping[str, str], reported: Iterable[str] = ()) -> dict[str, str]:
     """Return the program's environment.
 
-    Our folder before its PYTHONPATH, a protocol if none is set.
+    Our folder is before its PYTHONPATH, and a protocol is set if the host sets none.
+
+    Args:
+        host: the environment of the command.
+        reported: the keys of problems that need not be reported again.
     """
-    changed = dict(given)
+    changed = dict(host)
     site = str(SITE)
     before = changed.get("PYTHONPATH")
     others = [entry for entry in before.split(os.pathsep) if entry != site] if before else []
     changed["PYTHONPATH"] = os.pathsep.join([site, *others])
     changed["ENDTURN_RUN"] = "1"
+    if fingerprints := ",".join(map(settings.fingerprint, reported)):
+        changed[settings.REPORTED] = fingerprints
     # OpenTelemetry's own default is gRPC, whose exporter is another package.
     changed.setdefault("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     return changed

@@ -18,6 +18,7 @@ from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.queries import duration
 from endturn.generate.rules import AlertRule, alert_rules
+from endturn.generate.settings_page import settings_page
 from endturn.generate.templates import page
 from endturn.telemetry import INDICATORS, schema, series
 from endturn.vocabulary import PROVIDERS, TRUNCATED, Auth, apis
@@ -46,6 +47,7 @@ def files(config: RuleConfig) -> dict[str, str]:
         "runbooks/README": page("runbooks", alerts=[rules[0].alert for rules in rules_of.values()]),
         "alert-configuration": configuration(),
         "emitters": emitters_page(),
+        "configuration": settings_page(),
     }
     pages |= {
         f"runbooks/{name}": page("runbook", alert=rules[0].alert, rules=rules)

@@ -19,9 +19,11 @@ from importlib import import_module
 from signal import SIG_DFL, SIGTERM, getsignal, signal as on_signal
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from endturn import settings
 from endturn.calls import log_exception
 from endturn.errors import UsageError
-from endturn.instrumentation import _instrument as instrumentation, worker_exit
+from endturn.instrumentation import _instrument as instrumentation, destinations, worker_exit
+from endturn.instrumentation.destinations import listing
 from endturn.instrumentation.service_name import service_name_of_command
 from endturn.telemetry import APART_S, Options, OptionsGiven, cleanup, instruments_of
 
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from endturn.instrumentation.destinations import Signal
     from endturn.instrumentation.early_provider import EarlyProvider
     from endturn.instrumentation.early_spans import EarlySpans
-    from endturn.instrumentation.sdk_providers import ProcessResource, Signal
+    from endturn.instrumentation.sdk_providers import ProcessResource
 
 log = logging.getLogger("endturn")
 
@@ -172,25 +175,16 @@ class Telemetry:
         """
         from endturn.instrumentation import sdk_providers
 
-        # All exporters before any provider: a setting that cannot be used must leave nothing half
-        # done.
-        made: dict[Signal, list[Any]] = {}
         if early is None:
             name = service_name_of_command(sys.orig_argv) if self._for_host else None
             resource = sdk_providers.resource_of(attributes, default_name=name)
         else:
             resource = early.resource()
-        with sdk_providers.drops_counted():
-            for signal, exporter in zip(sdk_providers.SIGNALS, given, strict=True):
-                try:
-                    made[signal] = sdk_providers.exporters(signal, exporter, attributes)
-                except UsageError as error:
-                    if not self._for_host:
-                        raise
-                    log.error("endturn: no %s are exported: %s", signal, error)
-            self._providers = sdk_providers.install(
-                resource, made, None if early is None else (early.tracers, early.held)
-            )
+        # All exporters before any provider: an error must leave nothing half done.
+        made = self._make_exporters(tuple(given), attributes)
+        self._providers = sdk_providers.install(
+            resource, made, None if early is None else (early.tracers, early.held)
+        )
         if early is not None and "traces" not in self._providers:
             early.discard()
         if self._providers:
@@ -202,6 +196,31 @@ class Telemetry:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and self._providers and getsignal(SIGTERM) is SIG_DFL:
             on_signal(SIGTERM, self._terminate)
+
+    def _make_exporters(
+        self, given: tuple[Any, ...], attributes: Mapping[str, Any]
+    ) -> dict[Signal, list[Any]]:
+        """Return the exporters of each signal, and report what is wrong with their variables."""
+        from endturn.instrumentation import sdk_providers
+
+        made: dict[Signal, list[Any]] = {}
+        unusable: dict[str, list[Signal]] = {}
+        chosen = dict(zip(sdk_providers.SIGNALS, given, strict=True))
+        with sdk_providers.drops_counted():
+            for signal, exporter in chosen.items():
+                try:
+                    made[signal] = sdk_providers.exporters(signal, exporter, attributes)
+                except UsageError as error:
+                    is_variable = isinstance(error, sdk_providers.UnusableVariable)
+                    if not self._for_host and not is_variable:
+                        raise
+                    unusable.setdefault(str(error), []).append(signal)
+        for reason, signals in unusable.items():
+            settings.warn_once(f"no {listing(signals)} are exported: {reason}", key=reason)
+        by_variables = [signal for signal in made if chosen[signal] is None and made[signal]]
+        for mistake in destinations.mistakes(os.environ, by_variables):
+            settings.warn_once(mistake)
+        return made
 
     def _terminate(self, number: int, frame: object) -> None:
         """End as SIGTERM would have ended the process, once what was recorded has been exported.
@@ -255,6 +274,7 @@ class Telemetry:
 _configured: Telemetry | None = None
 
 
+@settings.keywords_checked(unpacked=OptionsGiven)
 def configure(
     *,
     service_name: str | None = None,
@@ -290,8 +310,9 @@ def configure(
         and that was undone, it is done again.
 
     Raises:
-        TypeError: an option is not known.
-        UsageError: the SDK is not installed, or a variable asks for what this function cannot do.
+        TypeError: a keyword is not known.
+        UsageError: a value cannot be used, or the SDK is not installed. A variable that cannot be
+            used is warned of instead, and the signal that it concerns is not exported.
     """
     global _configured
     given = {
@@ -299,8 +320,6 @@ def configure(
         "span_exporter": span_exporter,
         "log_exporter": log_exporter,
     }
-    for name, exporter in given.items():
-        _check_exporter(name, exporter)
     asked = Options(**options)
     asked.check()
     if _configured is not None:
@@ -315,9 +334,8 @@ def configure(
         _configured = telemetry
         return telemetry
     check_sdk("configure()")
+    settings.warn_of_problems(("destination", "recording"))
     described: Any = getattr(resource, "attributes", resource)
-    if not isinstance(described, Mapping | None):
-        raise UsageError(f"resource={resource!r}: give a Resource, or a mapping of attributes")
     attributes: dict[str, Any] = dict(described or {})
     if service_name is not None:
         attributes["service.name"] = service_name
@@ -343,6 +361,7 @@ def configure_for_host(early: EarlySpans) -> None:
     # else the program has done so, or has said so by now
     if _configured is None and not is_disabled():
         check_sdk("endturn run")
+        settings.warn_of_problems(("destination", "recording"))
         telemetry = Telemetry(Options(), for_host=True)
         telemetry.install({}, (None, None, None), early.take())
         _configured = telemetry
@@ -351,7 +370,7 @@ def configure_for_host(early: EarlySpans) -> None:
 
 def is_disabled() -> bool:
     """Whether OTEL_SDK_DISABLED switches everything off."""
-    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    return settings.value_of(settings.SDK_DISABLED, False)
 
 
 def check_sdk(who: str) -> None:
@@ -366,15 +385,6 @@ def check_sdk(who: str) -> None:
         raise UsageError(
             f"{who} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'"
         ) from None
-
-
-def _check_exporter(name: str, given: object) -> None:
-    """Refuse what is no exporter, such as the name or the class of one."""
-    if given is not None and (isinstance(given, type) or not hasattr(given, "export")):
-        raise UsageError(
-            f"{name}={given!r}: give an exporter object; for a name (otlp, console, none) set the "
-            "variable OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or OTEL_LOGS_EXPORTER"
-        )
 
 
 def _exit_seconds() -> float:

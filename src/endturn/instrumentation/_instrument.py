@@ -15,6 +15,7 @@ from typing import Any, Final, Unpack
 
 from opentelemetry import _logs, metrics, trace
 
+from endturn import settings
 from endturn.calls import infer_with, listeners, log_internal_error
 from endturn.instrumentation import http_clients, worker_exit
 from endturn.telemetry import (
@@ -126,6 +127,7 @@ _now: _Instrumentation | None = None
 _warned = False
 
 
+@settings.keywords_checked(unpacked=OptionsGiven)
 def instrument(
     *,
     tracer_provider: trace.TracerProvider | None = None,
@@ -153,7 +155,7 @@ def instrument(
             `events`.
 
     Raises:
-        TypeError: an option is not known.
+        TypeError: a keyword is not known.
         UsageError: an option's value cannot be used.
     """
     begin(Options(**options), (tracer_provider, meter_provider, logger_provider))
@@ -167,6 +169,7 @@ def begin(asked: Options, given: Providers = (None, None, None)) -> None:
     """
     global _now
     asked.check()
+    settings.warn_of_problems(("recording",))
     with _lock:
         if _now is not None:
             _now.change(asked, given)

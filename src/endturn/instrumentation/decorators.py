@@ -54,6 +54,7 @@ from endturn.instrumentation.body import (
     with_fallback_reason,
 )
 from endturn.instrumentation.wrapping import Begin, Run, wrap
+from endturn.settings import keywords_checked
 from endturn.telemetry import cleanup
 from endturn.vocabulary import ChatResponse, Delta, Request, Stop, StopReason
 
@@ -70,6 +71,7 @@ def observe_provider_call(function: F, /) -> F: ...
 def observe_provider_call(
     *, provider: str = ..., format: str | None = ..., model: str = ..., dialect: str = ...
 ) -> Callable[[F], F]: ...
+@keywords_checked()
 def observe_provider_call(
     function: F | None = None,
     /,
@@ -388,6 +390,7 @@ def observe_turn(function: F, /) -> F: ...
 def observe_turn(
     *, agent: str | None = ..., conversation_id: str | Callable[..., str | None] | None = ...
 ) -> Callable[[F], F]: ...
+@keywords_checked()
 def observe_turn(
     function: F | None = None,
     /,

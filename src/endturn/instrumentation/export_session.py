@@ -11,12 +11,13 @@ from collections import OrderedDict
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from urllib3.util import Retry
+
+from endturn.instrumentation.destinations import address_shown
 
 log = logging.getLogger("endturn")
 
@@ -30,9 +31,6 @@ _PATIENT: Final = Retry(
 )  # fmt: skip
 """Send a batch of spans or events again for two minutes. The exporter gives up after ten seconds,
 which is enough for metrics: the next export has the same sums."""
-
-SEGMENT: Final = 16
-"""Characters of a path segment that is shown: some vendors' paths contain a key."""
 
 _ADDRESS: Final = (
     "OTEL_EXPORTER_OTLP_ENDPOINT is the address without /v1/{signal}; "
@@ -121,7 +119,7 @@ class ExportSession(Session):
         if status not in self._reported:
             self._reported.add(status)
             log.error("%s", explain(self._signal, response.request, status))
-        raise refusal(status)(_named(status), response=response)
+        raise refusal(status)(status_shown(status), response=response)
 
     def close(self) -> None:
         """Close every connection, also in an exit handler.
@@ -156,29 +154,27 @@ class ExportSession(Session):
 
 def explain(signal: str, request: PreparedRequest, status: int) -> str:
     """Return the log line of a refused batch: its status and address, and what to do."""
-    remedy = _REDIRECTED if 300 <= status < 400 else REMEDIES.get(status, _OTHERWISE)
-    advice = remedy.format(
+    address = address_shown(request.url or "")
+    return (
+        f"endturn: {signal} are refused: {address} answered {status_shown(status)}; "
+        f"{remedy(signal, status)}. "
+        f"Logged once for this status; the SDK counts what is refused (error.type {status})"
+    )
+
+
+def remedy(signal: str, status: int) -> str:
+    """Return what to do about the status that a receiver answered a batch with."""
+    template = _REDIRECTED if 300 <= status < 400 else REMEDIES.get(status, _OTHERWISE)
+    return template.format(
         signal=signal,
         SIGNAL=signal.upper(),
         smaller=_SMALLER.get(signal, ""),
         delta=_DELTA.get(signal, ""),
     )
-    address = address_shown(request.url or "")
-    return (
-        f"endturn: {signal} are refused: {address} answered {_named(status)}; {advice}. "
-        f"Logged once for this status; the SDK counts what is refused (error.type {status})"
-    )
 
 
-def address_shown(url: str) -> str:
-    """Return an address without user, password, query, fragment and long path segments."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    path = "/".join(part if len(part) <= SEGMENT else "…" for part in parts.path.split("/"))
-    return f"{parts.scheme}://{host}{path}"
-
-
-def _named(status: int) -> str:
+def status_shown(status: int) -> str:
+    """Return a status with its phrase, if it has one."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Final, Literal
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from opentelemetry import _logs, metrics, trace
@@ -28,21 +28,21 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 
+from endturn import settings
 from endturn.errors import UsageError
+from endturn.instrumentation import destinations
+from endturn.instrumentation.destinations import Signal
 from endturn.instrumentation.held_spans import SPANS_QUEUED, HeldSpans
 from endturn.telemetry import CURRENT, INSTANCE, installed, instruments
 
 log = logging.getLogger("endturn")
 
-Signal = Literal["metrics", "traces", "logs"]
-
 SIGNALS: Final[dict[Signal, str]] = {"metrics": "meter", "traces": "tracer", "logs": "logger"}
 """The kind of provider of each."""
 
 HTTP: Final = "otlp_proto_http"
-_REGISTERED: Final = {"": HTTP, "http/protobuf": HTTP, "grpc": "otlp_proto_grpc"}
-"""The name under which the OTLP exporter of a protocol is registered. Without a protocol it is
-HTTP, the one that is installed with us."""
+_REGISTERED: Final = {"http/protobuf": HTTP, "grpc": "otlp_proto_grpc"}
+"""The name under which the OTLP exporter of a protocol is registered."""
 
 _PACKAGES: Final = {
     HTTP: "'endturn[otlp]'",
@@ -51,12 +51,18 @@ _PACKAGES: Final = {
 }
 """What registers an exporter."""
 
-EXPORT_MS: Final = 15_000
+EXPORT_MS: Final = 15_000.0
 """Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules'
 windows count on it."""
 
 LOGS_QUEUED: Final = 2 * SPANS_QUEUED
 """How many events wait for a Collector that is away. OTEL_BLRP_MAX_QUEUE_SIZE says otherwise."""
+
+BATCH: Final = 512
+"""The most spans or log records in one request, unless a variable sets another number."""
+
+DELAY_MS: Final = 5_000
+"""The delay of a batch, if a variable sets one that cannot be used."""
 
 OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 
@@ -100,7 +106,8 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
         attributes: what a provider of ours would be called.
 
     Raises:
-        UsageError: a variable names what there is not, or what is not installed.
+        UnusableVariable: a variable names what there is not, or what is not installed.
+        UsageError: the default exporter is not installed.
     """
     if installed(CURRENT[SIGNALS[signal]]().__class__):
         log.info("endturn: a provider for %s is already installed; it is used unchanged", signal)
@@ -119,54 +126,52 @@ def makers(signal: Signal) -> list[Make]:
     """What makes the exporters of a signal that the variables ask for: imported, and not made yet.
 
     Raises:
-        UsageError: a variable names what there is not, or what is not installed.
+        UnusableVariable: a variable names what there is not, or what is not installed.
+        UsageError: the default exporter is not installed.
     """
-    variable = _variable(signal)
+    variable = destinations.exporter_variable(signal)
     return [
         _maker(signal, *(_otlp(signal) if name == "otlp" else (name, f"{variable}={name!r}")))
-        for name in _names(signal)
+        for name in destinations.exporters_of(signal, os.environ)
         if name != "none"
     ]
 
 
 def is_unwanted(signal: Signal) -> bool:
     """Tell whether the variables ask for no exporter of a signal."""
-    return all(name == "none" for name in _names(signal))
+    return all(name == "none" for name in destinations.exporters_of(signal, os.environ))
 
 
-def _variable(signal: Signal) -> str:
-    return f"OTEL_{signal.upper()}_EXPORTER"
-
-
-def _names(signal: Signal) -> list[str]:
-    """The exporters that the variables name."""
-    named = os.environ.get(_variable(signal), "").split(",")
-    return [name.strip().lower() for name in named if name.strip()] or ["otlp"]
+class UnusableVariable(UsageError):
+    """A variable names an exporter or a protocol that cannot be used."""
 
 
 def _otlp(signal: Signal) -> tuple[str, str]:
-    """Return the registered name of a signal's OTLP exporter, and the setting that selects it."""
-    asked = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
-    if not os.environ.get(asked, "").strip():
-        asked = "OTEL_EXPORTER_OTLP_PROTOCOL"
-    protocol = os.environ.get(asked, "").strip().lower()
+    """Return the registered name of a signal's OTLP exporter, and the setting that selects it.
+
+    Raises:
+        UnusableVariable: the protocol is not known.
+    """
+    name, protocol = destinations.protocol_of(signal, os.environ)
     if protocol not in _REGISTERED:
-        raise UsageError(f"{asked}={protocol!r}: use http/protobuf (port 4318) or grpc (port 4317)")
-    return _REGISTERED[protocol], f"{asked}={protocol!r}"
+        raise UnusableVariable(settings.problem(name, os.environ[name].strip()))
+    return _REGISTERED[protocol], f"{name}={protocol!r}" if name else ""
 
 
 def _maker(signal: Signal, name: str, asked: str) -> Make:
+    error = UnusableVariable if asked else UsageError
+    asked = asked or "the default exporter"
     remedy = f"pip install {_PACKAGES.get(name, 'the package that registers it')}"
     for found in _registered().select(group=f"opentelemetry_{signal}_exporter", name=name):
         try:
             make: Make = found.load()
-        except ImportError as error:
-            raise UsageError(
-                f"{asked}: {found.value} could not be imported: {error}: {remedy}"
+        except ImportError as cause:
+            raise error(
+                f"{asked}: {found.value} could not be imported: {cause}: {remedy}"
             ) from None
         return _with_session(make, signal) if name == HTTP else make
-    raise UsageError(
-        f"{asked}: no exporter of {signal} is registered as {name!r}: {remedy}, use otlp "
+    raise error(
+        f"{asked}: no exporter is registered as {name!r}: {remedy}, use otlp "
         f"(http/protobuf), console or none, or pass an exporter object to configure()"
     )
 
@@ -184,9 +189,30 @@ def _with_session(make: Make, signal: Signal) -> Make:
     return lambda: make(session=ExportSession(signal))
 
 
-def _unless_set(variable: str, value: int) -> int | None:
-    """None has the SDK read the variable."""
-    return None if os.environ.get(variable) else value
+class _Batches(NamedTuple):
+    """The arguments of a batch processor; None has the SDK use its own default."""
+
+    max_queue_size: int
+    schedule_delay_millis: int | None
+    max_export_batch_size: int
+
+
+def _batches(
+    queue: settings.Variable[int],
+    room: int,
+    batch: settings.Variable[int],
+    delay: settings.Variable[int],
+) -> _Batches:
+    """Return the arguments of a batch processor, for which the SDK raises if they do not fit."""
+    queue_size = settings.value_of(queue, room)
+    batch_size = settings.value_of(batch, min(BATCH, queue_size))
+    if batch_size > queue_size:
+        settings.warn_once(
+            f"{batch.name}='{batch_size}' cannot be used: it is more than {queue.name} "
+            f"({queue_size}), so it is {queue_size}"
+        )
+    delay_ms = settings.value_of(delay, DELAY_MS) if os.environ.get(delay.name) else None
+    return _Batches(queue_size, delay_ms, min(batch_size, queue_size))
 
 
 class ProcessResource(Resource):
@@ -253,7 +279,7 @@ def install(
     providers: dict[Signal, Any] = {}
     if chosen := made.get("metrics"):
         # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
-        every = _unless_set("OTEL_METRIC_EXPORT_INTERVAL", EXPORT_MS)
+        every = settings.value_of(settings.METRIC_EXPORT_INTERVAL, EXPORT_MS)
         readers = [
             one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one, every)
             for one in chosen
@@ -267,8 +293,10 @@ def install(
         instruments.own(meters, zero_first=is_pushed)
         metrics.set_meter_provider(meters)
     if chosen := made.get("traces"):
-        room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", SPANS_QUEUED)
-        processors = [BatchSpanProcessor(exporter, room) for exporter in chosen]
+        batches = _batches(
+            settings.SPANS_QUEUE, SPANS_QUEUED, settings.SPANS_BATCH, settings.SPANS_DELAY
+        )
+        processors = [BatchSpanProcessor(exporter, *batches) for exporter in chosen]
         if early is not None:
             tracers, held = early
             held.hand_to(processors)
@@ -279,9 +307,18 @@ def install(
         providers["traces"] = tracers
         trace.set_tracer_provider(tracers)
     if chosen := made.get("logs"):
-        room = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", LOGS_QUEUED)
+        batches = _batches(
+            settings.LOGS_QUEUE, LOGS_QUEUED, settings.LOGS_BATCH, settings.LOGS_DELAY
+        )
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=room))
+            loggers.add_log_record_processor(
+                BatchLogRecordProcessor(
+                    exporter,
+                    max_queue_size=batches.max_queue_size,
+                    schedule_delay_millis=batches.schedule_delay_millis,
+                    max_export_batch_size=batches.max_export_batch_size,
+                )
+            )
         _logs.set_logger_provider(loggers)
     return providers

@@ -21,11 +21,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from endturn import settings
 from endturn.calls import Record, listeners, log_exception
 from endturn.errors import UsageError
-from endturn.instrumentation import _configure, _instrument
+from endturn.instrumentation import _configure, _instrument, destinations
 from endturn.instrumentation.early_spans import EarlySpans
-from endturn.instrumentation.service_name import is_named, service_name_of_command
+from endturn.instrumentation.service_name import is_named as is_named, service_name_of_command
 from endturn.telemetry import Options, cleanup
 
 log = logging.getLogger("endturn")
@@ -70,24 +71,23 @@ def is_disabled() -> bool:
     return _configure.is_disabled() or NAME in names or "*" in names
 
 
-def check() -> list[str]:
+def check() -> dict[str, str]:
     """Check the configuration of a program's processes, before it is started.
 
     The problems are warnings, the program is run: it may never call a model, or set up itself what
-    the variables cannot.
+    the variables cannot. Nothing is sent.
 
     Returns:
-        The problems, a sentence each.
+        The problems, a sentence each, by the key under which `settings.warn_once` reports them.
 
     Raises:
         UsageError: the SDK is not installed, so that nothing could ever be recorded.
     """
+    sentences = {sentence: sentence for sentence in settings.problems(os.environ)}
+    settings.mark_reported(sentences)
     if is_disabled():
-        return []
+        return sentences
     _configure.check_sdk("endturn run")
-    from endturn.instrumentation import sdk_providers
-
-    problems = []
     file = os.environ.get("OTEL_CONFIG_FILE")
     if file:
         try:
@@ -95,16 +95,28 @@ def check() -> list[str]:
                 raise UsageError(f"OTEL_CONFIG_FILE={file!r} is not a file")
             _configuration()
         except UsageError as error:
-            problems.append(f"the program is not observed: {error}")
-        return problems
+            sentences[str(error)] = f"the program is not observed: {error}"
+        return sentences
+    for reason, signals in unusable_exporters().items():
+        sentences.setdefault(
+            reason,
+            f"unless the program sets them up itself, no {destinations.listing(signals)} are "
+            f"exported: {reason}",
+        )
+    return sentences | {mistake: mistake for mistake in destinations.mistakes(os.environ)}
+
+
+def unusable_exporters() -> dict[str, list[destinations.Signal]]:
+    """Return the signals whose exporters cannot be used, by the reason. Needs the SDK."""
+    from endturn.instrumentation import sdk_providers
+
+    reasons: dict[str, list[destinations.Signal]] = {}
     for signal in sdk_providers.SIGNALS:
         try:
             sdk_providers.makers(signal)
         except UsageError as error:
-            problems.append(
-                f"unless the program sets them up itself, no {signal} are exported: {error}"
-            )
-    return problems
+            reasons.setdefault(str(error), []).append(signal)
+    return reasons
 
 
 def default_service_name(command: Sequence[str]) -> str | None:

@@ -41,6 +41,7 @@ from endturn.formats import (
 from endturn.providers import aws_signing, call as provider_calls
 from endturn.providers.aws_signing import Signer
 from endturn.providers.call import announce_end, connection_error, stop_by, with_connection_failure
+from endturn.settings import keywords_checked
 from endturn.vocabulary import (
     PROVIDERS,
     Auth,
@@ -460,6 +461,7 @@ class _Client:
 
     _kind: ClassVar[str]
 
+    @keywords_checked()
     def __init__(
         self,
         provider: str = "openai",

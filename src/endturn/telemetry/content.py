@@ -15,24 +15,17 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from endturn import settings
 from endturn.calls import Content, listeners, log_exception
-from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.vocabulary import cleaned
 
 log = logging.getLogger("endturn")
 
-Value = TypeVar("Value")
-
 Redact = Callable[[str], str]
 """Is given each text before it is recorded, and gives what may be."""
-
-CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-EMIT_EVENT: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
-MAX_CHARS: Final = "ENDTURN_CONTENT_MAX_CHARS"
-REDACT: Final = "ENDTURN_REDACT"
 
 LONGEST: Final = 8_192
 """Characters of one text that are recorded, where the host does not say."""
@@ -46,7 +39,6 @@ PLACES: Final = {
 }
 """Where what was said is recorded, by the words of the conventions' variable: on spans, on
 events."""
-WORDS: Final = ", ".join(PLACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,28 +63,12 @@ class ContentPolicy:
     def of(cls, content: str | None, max_chars: int | None, redact: Redact | None) -> ContentPolicy:
         """What the arguments say, and the environment where they do not.
 
-        Raises:
-            UsageError: an argument cannot be used. A variable that cannot is warned of: nothing is
-                captured then.
+        The arguments have been checked. A variable that cannot be used is warned of: nothing is
+        captured then.
         """
         on_span, on_event = _places(content)
-        why = "is neither true nor false: it is as if it were not set"
-        details = variable(
-            EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, why=why
-        )
-        if isinstance(max_chars, bool) or not (
-            max_chars is None or (isinstance(max_chars, int) and max_chars > 0)
-        ):
-            raise UsageError(
-                f"content_max_chars={max_chars!r}: give a number of characters, at least 1"
-            )
-        if redact is not None and not callable(redact):
-            raise UsageError(
-                f"redact must be a function from text to text, not a value of type "
-                f"{type(redact).__name__}"
-            )
-        why = f"is no number of characters: {LONGEST:,} are recorded"
-        longest = max_chars or variable(MAX_CHARS, _characters, otherwise=LONGEST, why=why)
+        details = settings.value_of(settings.EMIT_EVENT, on_event)
+        longest = max_chars or settings.value_of(settings.CONTENT_MAX_CHARS, LONGEST)
         redact = redact or _named_redaction()
         return cls(
             on_span=on_span,
@@ -137,8 +113,7 @@ class ContentPolicy:
                 raise
             listeners.count_loss("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
-            why = "failed; what was said in such calls is not recorded"
-            say_once(f"the redaction {name}", why, error=failed.__cause__)
+            _report_failed_redaction(name, failed.__cause__)
             return {}
         found[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
         return {key: cleaned(value) for key, value in found.items() if value}
@@ -157,44 +132,37 @@ def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_said: set[str] = set()
+class _NoRedaction(Exception):
+    """The function that ENDTURN_REDACT names cannot be imported."""
 
 
-def say_once(what: str, why: str, *, error: BaseException | None = None) -> None:
-    """Warn of a variable that cannot be used, or of what failed, the first time."""
-    if what not in _said:
-        _said.add(what)
-        if error is None:
-            log.warning("endturn: %s %s", what, why)
-        else:
-            log_exception(logging.WARNING, "endturn: %s %s", what, why, error=error)
+_failed_redactions: set[str] = set()
+"""Names of redactions whose failure has been logged."""
 
 
-def variable(name: str, read: Callable[[str], Value], *, otherwise: Value, why: str) -> Value:
-    """What a variable says, whatever its case; where that cannot be read, it is said once."""
-    word = os.environ.get(name, "").strip().upper()
-    try:
-        return read(word) if word else otherwise
-    except (KeyError, ValueError):
-        say_once(name, why)
-        return otherwise
+def _report_failed_redaction(name: str, error: BaseException | None) -> None:
+    """Log the first failure of a redaction.
+
+    Its exception's text may quote what was said, an import's does not.
+    """
+    if name in _failed_redactions:
+        return
+    _failed_redactions.add(name)
+    effect = "what was said in such calls is not recorded"
+    if isinstance(error, _NoRedaction):
+        log.warning(
+            "endturn: %s=%r cannot be imported (%s); %s",
+            *(settings.REDACT.name, name, error, effect),
+        )
+    else:
+        log_exception(
+            logging.WARNING, "endturn: the redaction %s failed; %s", name, effect, error=error
+        )
 
 
-def _places(given: str | None) -> tuple[bool, bool]:
-    if given is None:
-        # `true` is none of them: it is an older generation's word, for something else.
-        words = {"FALSE": PLACES["NO_CONTENT"], **PLACES}
-        why = f"is none of {WORDS}: no content is recorded"
-        return variable(CAPTURE, words.__getitem__, otherwise=PLACES["NO_CONTENT"], why=why)
-    if not isinstance(given, str) or given.strip().upper() not in PLACES:
-        raise UsageError(f"content={given!r}: use one of {WORDS}")
-    return PLACES[given.strip().upper()]
-
-
-def _characters(word: str) -> int:
-    if int(word) < 1:
-        raise ValueError
-    return int(word)
+def _places(content: str | None) -> tuple[bool, bool]:
+    word = content or settings.value_of(settings.CAPTURE_CONTENT, "NO_CONTENT")
+    return PLACES[word.strip().upper()]
 
 
 def _named_redaction() -> Redact | None:
@@ -202,19 +170,18 @@ def _named_redaction() -> Redact | None:
 
     Its module may be the agent's own.
     """
-    name = os.environ.get(REDACT, "").strip()
+    settings.value_of(settings.REDACT, "")  # reports a name that is none
+    name = os.environ.get(settings.REDACT.name, "").strip()
     if not name:
         return None
-    if not all(name.partition(":")):
-        say_once(
-            REDACT,
-            f"is not module:function: {name!r} redacts nothing, so nothing of what "
-            f"was said is recorded",
-        )
 
     def redact(text: str) -> str:
-        shown: str = _resolve(name)(text)
-        return shown
+        try:
+            function = _resolve(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise _NoRedaction(f"{type(error).__name__}: {error}") from None
+        redacted: str = function(text)
+        return redacted
 
     redact.__qualname__ = name
     return redact

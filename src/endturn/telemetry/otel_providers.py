@@ -5,11 +5,9 @@ The providers that were given, or the global ones, whenever a host installs them
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from math import inf
 from typing import Any, Final, TypedDict
 
 from opentelemetry import metrics, trace
@@ -17,10 +15,10 @@ from opentelemetry._logs import Logger, LoggerProvider, NoOpLogger, get_logger_p
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
+from endturn import settings
 from endturn._version import __version__
-from endturn.errors import UsageError
 from endturn.telemetry import schema
-from endturn.telemetry.content import ContentPolicy, Redact, variable
+from endturn.telemetry.content import ContentPolicy, Redact
 from endturn.telemetry.instruments import Instruments, instruments_of
 from endturn.telemetry.tool_loops import TOOLS_IDLE_S
 
@@ -29,10 +27,6 @@ Providers = tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | 
 
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
-
-OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
-EVENTS: Final = "ENDTURN_EVENTS"
-MODES: Final = ("logs", "spans", "both")
 
 CURRENT: Final[dict[str, Callable[[], Any]]] = {
     "tracer": trace.get_tracer_provider,
@@ -84,31 +78,16 @@ class Options:
 
     def check(self) -> None:
         """Raises UsageError where a value cannot be used."""
-        for name in ("counted", "gen_ai_metrics", "agent"):
-            if not isinstance(getattr(self, name), bool | None):
-                raise UsageError(f"{name}={getattr(self, name)!r}: give True, False or None")
-        prices = self.prices.values() if isinstance(self.prices, Mapping) else ((),)
-        if self.prices is not None and not all(map(_is_price, prices)):
-            why = "give a mapping of models to USD per million tokens, (input, output)"
-            raise UsageError(f'prices={self.prices!r}: {why}: {{"gpt-5": (1.25, 10)}}')
-        idle = self.tools_idle_s
-        if idle is not None and (
-            isinstance(idle, bool) or not isinstance(idle, int | float) or not 0 < idle < inf
-        ):
-            raise UsageError(
-                f"tools_idle_s={idle!r}: give a number of seconds above 0, such as 300"
-            )
-        _generations(self.semconv)
-        _events_go_to(self.events)
-        ContentPolicy.of(self.content, self.content_max_chars, self.redact)
+        settings.check_keywords(
+            "instrument", {each.name: getattr(self, each.name) for each in fields(self)}
+        )
 
     @property
     def tools_idle(self) -> float:
         """Seconds for which a turn that nobody declared waits for the results of its tools."""
         if self.tools_idle_s is not None:
             return self.tools_idle_s
-        why = f"is no number of seconds above 0: it is {TOOLS_IDLE_S:g}"
-        return variable("ENDTURN_TOOLS_IDLE_S", _seconds, otherwise=TOOLS_IDLE_S, why=why)
+        return settings.value_of(settings.TOOLS_IDLE_S, TOOLS_IDLE_S)
 
     def changed_by(self, later: Options) -> Options:
         """These, and in their place what a later call gives."""
@@ -148,21 +127,18 @@ class OTelProviders:
         self.generations = _generations(options.semconv)
         self.agent = options.agent
         if self.agent is None:
-            self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
-        events = _events_go_to(options.events)
+            self.agent = settings.value_of(settings.METRICS_AGENT, False)
+        events = options.events or settings.value_of(settings.EVENTS, "logs")
         self.mirrors_events = events != "logs"
         self.tracers: TracerProvider | None = given[0]
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
         self.logger: Logger | None = None
         self._has_any = False
-        for signal, provider in zip(CURRENT, given, strict=True):
-            if provider is not None and (
-                isinstance(provider, type) or not hasattr(provider, f"get_{signal}")
-            ):
-                raise UsageError(
-                    f"{signal}_provider={provider!r}: give an OpenTelemetry provider object"
-                )
+        settings.check_keywords(
+            "instrument",
+            {f"{signal}_provider": one for signal, one in zip(CURRENT, given, strict=True)},
+        )
         self._missing: dict[str, Any] = dict(zip(CURRENT, given, strict=True))
         """The signals that nothing takes yet, and the provider that was given for each."""
         if events == "spans":
@@ -222,44 +198,6 @@ def installed(kind: type) -> bool:
     )
 
 
-def _seconds(word: str) -> float:
-    seconds = float(word)
-    if not 0 < seconds < inf:
-        raise ValueError
-    return seconds
-
-
-def _is_price(price: Any) -> bool:
-    is_pair = isinstance(price, tuple | list) and len(price) == 2
-    return is_pair and all(isinstance(one, int | float) and one >= 0 for one in price)
-
-
-def _generations(given: str | None) -> tuple[schema.Generation, ...]:
-    """Whose names are emitted.
-
-    What was given, else OTEL_SEMCONV_STABILITY_OPT_IN, in which other areas have words too.
-
-    Raises:
-        UsageError: what was given is no word for it.
-    """
-    if given is not None and given not in schema.SEMCONV:
-        raise UsageError(f"semconv={given!r}: use one of {', '.join(schema.SEMCONV)}")
-    words = [word.strip() for word in os.environ.get(OPT_IN, "").split(",")]
-    # `/dup` comes before the plain word
-    wanted = [word for word in reversed(schema.SEMCONV) if word in words]
-    return schema.SEMCONV[given or next(iter(wanted), "default")]
-
-
-def _events_go_to(given: str | None) -> str:
-    """Where events go: what was given, else ENDTURN_EVENTS, else `logs`.
-
-    Raises:
-        UsageError: what was given is none of logs, spans, both. A variable that is none is warned
-            of.
-    """
-    if given and given not in MODES:
-        raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
-    why = f"is none of {', '.join(MODES)}: events go to logs"
-    return given or variable(
-        EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", why=why
-    )
+def _generations(semconv: str | None) -> tuple[schema.Generation, ...]:
+    """The generations of the conventions whose metric names are emitted."""
+    return schema.SEMCONV[semconv or settings.value_of(settings.SEMCONV_OPT_IN, "default")]

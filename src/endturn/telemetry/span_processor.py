@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import (
 from opentelemetry.trace import TracerProvider
 
 from endturn.calls import Record, find_turns_with, listeners, log_internal_error
+from endturn.settings import keywords_checked
 from endturn.telemetry import foreign_spans
 from endturn.telemetry.otel_providers import Options, OptionsGiven
 from endturn.telemetry.recorder import Recorder
@@ -90,6 +91,7 @@ class AdoptingSpanProcessor(SpanObserver):
         UsageError: an option's value cannot be used.
     """
 
+    @keywords_checked(unpacked=OptionsGiven)
     def __init__(
         self,
         *,

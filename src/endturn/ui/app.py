@@ -30,7 +30,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from endturn._version import __version__
-from endturn.ui import alerts, otlp, panels, reasons, turns, views
+from endturn.ui import alerts, otlp, panels, reasons, turns, views, wrong_requests
 from endturn.ui.access import HEALTH, Access, drained, guarded
 from endturn.ui.numbers import OF_WHOM
 from endturn.ui.rows import LABELS, data
@@ -83,8 +83,10 @@ class Page:
                 Route(f"/v1/{signal}", self._taking(signal), methods=["POST"])
                 for signal in otlp.SIGNALS
             ),
+            *(Route(f"/v1/{signal}", self._read, methods=["GET"]) for signal in otlp.SIGNALS),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             Route("/{path:path}", self._page("missing", lambda *_: None)),
+            Route("/{path:path}", self._misdirected, methods=wrong_requests.WRITING_METHODS),
         ]
 
     # --- In ---------------------------------------------------------------------------------------
@@ -116,6 +118,12 @@ class Page:
             return Response(otlp.answer(signal, kind, batch), media_type=media)
 
         return take
+
+    async def _misdirected(self, request: Request) -> Response:
+        return await wrong_requests.answer_wrong_path(request, self._address(request))
+
+    async def _read(self, request: Request) -> Response:
+        return wrong_requests.answer_read(request, self._address(request))
 
     # --- Out --------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from endturn.ui import otlp
 from endturn.ui.access import Access, chosen_token, is_loopback
 from endturn.ui.app import Page, application
 from endturn.ui.store import DAY_NS, Store, unreadable
+from endturn.ui.wrong_requests import PlainHttp
 
 PORT: Final = 4318
 """Where OTLP over HTTP goes if nobody says otherwise."""
@@ -161,6 +162,7 @@ def serving(
     server = uvicorn.Server(
         uvicorn.Config(
             application(page),
+            http=PlainHttp,
             log_level="warning",
             access_log=False,
             lifespan="off",

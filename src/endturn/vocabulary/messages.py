@@ -170,6 +170,17 @@ class Message(_Model):
         return "".join(str(part.get("text", "")) for part in self.content)
 
 
+def _message_list(value: Any) -> Any:
+    """Refuse a text, whose characters are no messages."""
+    if isinstance(value, str | bytes | Message):
+        raise ValueError(
+            "messages must be a list of messages, such as"
+            " [Message(role='user', content='Why?')], not a value of type"
+            f" {type(value).__name__}"
+        )
+    return value
+
+
 class Request(_Model):
     """One call to a model, in no provider's shape.
 
@@ -184,7 +195,7 @@ class Request(_Model):
     """
 
     model: str
-    messages: tuple[Message, ...]
+    messages: Annotated[tuple[Message, ...], BeforeValidator(_message_list)]
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     max_tokens: int | None = Field(default=None, ge=1)

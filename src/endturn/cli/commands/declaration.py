@@ -35,5 +35,5 @@ def add_command(
     """
     command = commands.add_parser(name, help=help, description=description)
     full_name = command.prog.removeprefix("endturn ")
-    command.set_defaults(command=full_name, run=run, extra=extra)
+    command.set_defaults(command=full_name, run=run, extra=extra, parser=command)
     return command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import BooleanOptionalAction, Namespace
 
 from endturn.cli.commands.declaration import Commands, add_command
 
@@ -19,8 +19,7 @@ def add_parser(commands: Commands) -> None:
             "Runs a few dozen turns of openai and anthropic SDK agents, with and without the"
             " continuation controller, against a scripted provider on loopback. It needs no API"
             " keys and no network. With OTEL_EXPORTER_OTLP_ENDPOINT set, telemetry goes there."
-            " Otherwise, in a terminal, it goes to the local page (`endturn ui`) on its default"
-            " port, or to a page that the demo serves until Ctrl-C."
+            " Otherwise, in a terminal, it goes to a local page that the demo serves until Ctrl-C."
         ),
     )
     command.add_argument(
@@ -40,10 +39,27 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="repeat the script for N minutes, at a human pace",
     )
+    command.add_argument(
+        "--port",
+        type=int,
+        help="port of the page (default: 4318, or any free one if that is in use)",
+    )
+    command.add_argument(
+        "--open",
+        dest="open_browser",
+        action=BooleanOptionalAction,
+        help="open a browser (default: if there is one)",
+    )
 
 
 def run(args: Namespace) -> int:
     """Run the command, and return its exit status."""
     from endturn.cli import demo
 
-    return demo.command(as_json=args.as_json, once=args.once, minutes=args.minutes)
+    return demo.command(
+        as_json=args.as_json,
+        once=args.once,
+        minutes=args.minutes,
+        port=args.port,
+        open_browser=args.open_browser,
+    )

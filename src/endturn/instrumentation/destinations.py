@@ -1,0 +1,285 @@
+"""Where each signal goes, by the variables of OpenTelemetry, and mistakes in their addresses.
+
+It imports neither the SDK nor an exporter, and sends nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import SplitResult, urlsplit
+
+Signal = Literal["metrics", "traces", "logs"]
+SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
+Protocol = str
+"""`http/protobuf` or `grpc`; any other is unknown."""
+
+HTTP: Final = "http/protobuf"
+GRPC: Final = "grpc"
+HTTP_PORT: Final = 4318
+GRPC_PORT: Final = 4317
+BASE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+_SEGMENT: Final = 16
+"""Characters of a path segment that is shown: some vendors' paths contain a key."""
+
+_SIGNAL_PATH: Final = re.compile(r"(/v1)?/v1/(traces|metrics|logs)/?$|/v1/?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where one signal goes by one exporter.
+
+    Attributes:
+        exporter: as the variable names it: otlp, console, or a registered name.
+        protocol: of the exporter otlp; else "".
+        url: as the SDK uses it: with the signal's path; "" of other exporters.
+        variable: the variable that sets the address; "" for the default.
+    """
+
+    signal: Signal
+    exporter: str
+    protocol: Protocol = ""
+    url: str = ""
+    variable: str = ""
+
+
+def exporter_variable(signal: Signal) -> str:
+    """Return the name of the variable that lists a signal's exporters."""
+    return f"OTEL_{signal.upper()}_EXPORTER"
+
+
+def exporters_of(signal: Signal, environment: Mapping[str, str]) -> list[str]:
+    """Return the exporters that the variables name for a signal."""
+    named = environment.get(exporter_variable(signal), "").split(",")
+    return [name.strip().lower() for name in named if name.strip()] or ["otlp"]
+
+
+def protocol_of(signal: Signal, environment: Mapping[str, str]) -> tuple[str, Protocol]:
+    """Return the variable that sets a signal's protocol, and the protocol.
+
+    Without one it is HTTP, whose exporter is installed with endturn; the variable is "" then.
+    """
+    for name in (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if protocol := environment.get(name, "").strip().lower():
+            return name, protocol
+    return "", HTTP
+
+
+def destinations(environment: Mapping[str, str]) -> list[Destination]:
+    """Return where each signal goes."""
+    return [
+        _otlp(signal, environment)
+        if exporter == "otlp"
+        else Destination(signal=signal, exporter=exporter)
+        for signal in SIGNALS
+        for exporter in exporters_of(signal, environment)
+    ]
+
+
+def _otlp(signal: Signal, environment: Mapping[str, str]) -> Destination:
+    """Return the destination of a signal by OTLP, as the SDK's exporters resolve it."""
+    _, protocol = protocol_of(signal, environment)
+    own, url, variable = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "", ""
+    if value := environment.get(own):
+        url, variable = value, own
+    elif value := environment.get(BASE):
+        url, variable = value, BASE
+    if protocol == GRPC:
+        url = url or f"http://localhost:{GRPC_PORT}"
+    elif variable != own:
+        url = f"{(url or f'http://localhost:{HTTP_PORT}').removesuffix('/')}/v1/{signal}"
+    return Destination(
+        signal=signal, exporter="otlp", protocol=protocol, url=url, variable=variable
+    )
+
+
+def headers_variable(signal: Signal, environment: Mapping[str, str]) -> str:
+    """Return the variable that sets a signal's headers; "" if none does."""
+    names = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
+    return next((name for name in names if environment.get(name)), "")
+
+
+def listing(words: Iterable[str]) -> str:
+    """Return words as a sentence lists them: `a, b and c`."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# --- Mistakes -------------------------------------------------------------------------------------
+
+
+def mistakes(
+    environment: Mapping[str, str],
+    signals: Iterable[Signal] = SIGNALS,
+    *,
+    with_ports: bool = True,
+) -> list[str]:
+    """Return a sentence for each mistake in the addresses of these signals.
+
+    Each says what to set. Nothing is dialled.
+
+    Args:
+        with_ports: also ports that are probably another protocol's.
+    """
+    wanted = frozenset(signals)
+    sentences: dict[str, None] = {}  # in their order, each once
+    for destination in destinations(environment):
+        if destination.exporter != "otlp" or destination.signal not in wanted:
+            continue
+        if destination.protocol in (HTTP, GRPC) and destination.variable:
+            text = environment[destination.variable]
+            sentence = _address_mistake(destination, text)
+            if sentence is None and with_ports:
+                sentence = _port_mistake(destination)
+            if sentence is not None:
+                sentences[sentence] = None
+                continue
+        if (sentence := _proxy_mistake(destination, environment)) is not None:
+            sentences[sentence] = None
+    return list(sentences)
+
+
+def address_shown(url: str) -> str:
+    """Return an address without user, password, query, fragment and long path segments."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "…"
+    host = parts.netloc.rpartition("@")[2]
+    path = "/".join(part if len(part) <= _SEGMENT else "…" for part in parts.path.split("/"))
+    return f"{parts.scheme}://{host}{path}"
+
+
+def _address_mistake(destination: Destination, text: str) -> str | None:
+    name, protocol, signal = destination.variable, destination.protocol, destination.signal
+    if text != text.strip().strip("\"'"):
+        return f"{name} has quotation marks or spaces around the address: remove them"
+    if "://" not in text:
+        return None if protocol == GRPC else _without_scheme(name, text, signal)
+    shown = f"{name}={address_shown(text)}"
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises for one that is none
+    except ValueError:
+        return f"{shown}: the port is not a number from 1 to 65535"
+    if parts.scheme not in ("http", "https"):
+        return f"{shown}: use http:// or https://, not {parts.scheme}://"
+    if not parts.hostname:
+        return f"{shown} names no host: set it to {_example(protocol, signal, name)}"
+    if protocol == GRPC:
+        return None
+    if name == BASE and (parts.query or parts.fragment):
+        return (
+            f"{shown} has a query or a fragment, after which /v1/{signal} is appended: set the "
+            f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT of each signal to a complete address"
+        )
+    return _path_mistake(destination, parts, shown)
+
+
+def _without_scheme(name: str, text: str, signal: Signal) -> str:
+    address = re.sub(r"^(https?)?[:/]*", "", text) or f"localhost:{HTTP_PORT}"
+    scheme = "https" if text.startswith("https") else "http"
+    path = "" if name == BASE or "/" in address else f"/v1/{signal}"
+    if "@" in address:
+        return f"{name} has no scheme: set it to {scheme}://…"
+    shown = address_shown(f"{scheme}://{address}{path}")
+    return f"{name} has no scheme (http:// or https://): set it to {shown}"
+
+
+def _example(protocol: Protocol, signal: Signal, name: str) -> str:
+    port = GRPC_PORT if protocol == GRPC else HTTP_PORT
+    path = f"/v1/{signal}" if name != BASE and protocol == HTTP else ""
+    return f"http://localhost:{port}{path}"
+
+
+def _port_mistake(destination: Destination) -> str | None:
+    """Return the sentence about a port that is probably another protocol's."""
+    usual, other = (HTTP, GRPC) if destination.protocol == GRPC else (GRPC, HTTP)
+    ports = {HTTP: HTTP_PORT, GRPC: GRPC_PORT}
+    url = destination.url if "://" in destination.url else f"http://{destination.url}"
+    if urlsplit(url).port != ports[usual]:
+        return None
+    return (
+        f"{destination.variable} has port {ports[usual]}, which is usually "
+        f"OTLP over {'gRPC' if usual == GRPC else 'HTTP'}, while the protocol is {other}: use port "
+        f"{ports[other]}, or OTEL_EXPORTER_OTLP_PROTOCOL={usual}"
+    )
+
+
+def _path_mistake(destination: Destination, parts: SplitResult, shown: str) -> str | None:
+    name, signal = destination.variable, destination.signal
+    bare = address_shown(parts._replace(path=_SIGNAL_PATH.sub("", parts.path)).geturl())
+    match = _SIGNAL_PATH.search(parts.path)
+    if name == BASE:
+        if match is None:
+            return None
+        return (
+            f"{shown} ends in {match[0]}, and the path of each signal is appended to it: set it to "
+            f"{bare}"
+        )
+    if parts.path in ("", "/"):
+        return (
+            f"{shown} is used as it is, without the signal's path: set it to {bare.rstrip('/')}"
+            f"/v1/{signal}, or set {BASE}"
+        )
+    if match is not None and not match[0].rstrip("/").endswith(signal):
+        return f"{shown} is the path of another signal: set it to {bare}/v1/{signal}"
+    return None
+
+
+def _proxy_mistake(destination: Destination, environment: Mapping[str, str]) -> str | None:
+    """Return the sentence about a proxy that would get what is for this machine."""
+    try:
+        parts = urlsplit(destination.url)
+    except ValueError:
+        return None
+    host = parts.hostname or ""
+    if destination.protocol != HTTP or not is_loopback(host):
+        return None
+    name = proxy_variable(parts.scheme, host, environment)
+    if name is None:
+        return None
+    return (
+        f"{name} is set, so exports to {parts.netloc.rpartition('@')[2]} go to that proxy: add "
+        f"{host} to NO_PROXY"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host's name is one of this machine, by the name alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_variable(scheme: str, host: str, environment: Mapping[str, str]) -> str | None:
+    """Return the variable whose proxy the exporter's HTTP library uses for a host; None if none.
+
+    Source: `requests.utils`, which reads the variables in lower case first.
+    """
+    excepted = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    if any(_is_excepted(host, entry) for entry in excepted.replace(" ", "").split(",") if entry):
+        return None
+    for kind in (scheme, "all"):
+        for name in (f"{kind}_proxy", f"{kind}_proxy".upper()):
+            if environment.get(name):
+                return name
+    return None
+
+
+def _is_excepted(host: str, entry: str) -> bool:
+    entry = entry.rpartition(":")[0] if re.search(r"[^:]:\d+$", entry) else entry
+    name = entry.lstrip(".")
+    if name in ("*", host) or host.endswith(f".{name}"):
+        return True
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,151 @@
+"""The checks of environment variables: a value that cannot be used is reported once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+from zlib import crc32
+
+from endturn.errors import UsageError, did_you_mean
+from endturn.settings.variables import VARIABLES, Section, Variable, names, variable_named
+
+log = logging.getLogger("endturn")
+
+Value = TypeVar("Value")
+
+REPORTED: Final = "ENDTURN_REPORTED"
+"""Environment variable with the fingerprints of the problems that `endturn run` printed: the
+processes that it starts do not report them again."""
+
+_INTERNAL: Final = frozenset({REPORTED, "ENDTURN_RUN", "ENDTURN_FETCHED"})
+_POLICY: Final = "ENDTURN_AGENT_"
+"""Prefix of the controller's variables, which the controller checks itself."""
+
+_DEPLOYMENT: Final = (
+    "ENDTURN_CLUSTER",
+    "ENDTURN_COLLECTOR_",
+    "ENDTURN_FLEET_",
+    "ENDTURN_GATEWAY_",
+    "ENDTURN_KAFKA",
+    "ENDTURN_LOKI_",
+    "ENDTURN_PROMETHEUS_",
+    "ENDTURN_RETRY_",
+    "ENDTURN_SAMPL",
+    "ENDTURN_TEMPO_",
+    "ENDTURN_TLS_",
+    "ENDTURN_UNCOUNTED_",
+)
+"""Beginnings of the variables that the Collector and its deployment read (docs/collector.md)."""
+
+_KUBERNETES: Final = re.compile(
+    r".+_SERVICE_HOST|.+_SERVICE_PORT(_\w+)?|.+_PORT(_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?"
+)
+"""Variables that Kubernetes sets in each container for a Service whose name begins with
+`endturn-`."""
+
+_warned: set[str] = set()
+
+
+def warn_once(sentence: str, *, key: str | None = None) -> None:
+    """Log a warning, unless this process or the `endturn run` that started it has reported it.
+
+    Args:
+        key: what is reported once; the sentence by default.
+    """
+    key = key or sentence
+    if key in _warned:
+        return
+    _warned.add(key)
+    if fingerprint(key) not in os.environ.get(REPORTED, "").split(","):
+        log.warning("endturn: %s", sentence)
+
+
+def mark_reported(keys: Iterable[str]) -> None:
+    """Have this process log none of these problems: a command prints them."""
+    _warned.update(keys)
+
+
+def fingerprint(sentence: str) -> str:
+    """Return a short name of a problem's sentence."""
+    return f"{crc32(sentence.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def value_of(variable: Variable[Value], otherwise: Value) -> Value:
+    """Return the value of a variable; `otherwise` if it is unset, or cannot be used.
+
+    A value that cannot be used is reported once.
+    """
+    text = os.environ.get(variable.name, "").strip()
+    if not text:
+        return otherwise
+    try:
+        return variable.kind.read(text)
+    except (KeyError, ValueError):
+        warn_once(problem(variable.name, text))
+        return otherwise
+
+
+def problem(name: str, text: str) -> str:
+    """Return a sentence about the text of a variable: what to set, and its effect.
+
+    Returns:
+        "" if the text can be used.
+    """
+    variable = variable_named(name)
+    if variable is None:
+        raise UsageError(f"{name!r} is not in the table of variables")
+    try:
+        variable.kind.read(text)
+    except (KeyError, ValueError) as error:
+        shown = f"={text!r}" if not variable.is_secret else ""
+        why = f" ({error})" if variable.is_secret else ""
+        return (
+            f"{name}{shown} cannot be used{why}: {variable.kind.remedy}"
+            f"{_nearest(text, variable.kind.words)}; {variable.fallback}"
+        )
+    return ""
+
+
+def _nearest(text: str, words: Iterable[str]) -> str:
+    """Return a suggestion, if one of the words resembles the text."""
+    suggestion = did_you_mean(text, words) if words else ""
+    return f" ({suggestion})" if suggestion.startswith("did you mean") else ""
+
+
+def problems(
+    environment: Mapping[str, str], sections: Iterable[Section] = ("destination", "recording")
+) -> list[str]:
+    """Return a sentence for each variable whose text cannot be used, and each unknown name."""
+    wanted = tuple(sections)
+    sentences = []
+    for variable in VARIABLES:
+        if variable.section not in wanted:
+            continue
+        for name in variable.names:
+            text = environment.get(name, "").strip()
+            if text and (sentence := problem(name, text)):
+                sentences.append(sentence)
+    return [*sentences, *unknown_names(environment)]
+
+
+def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
+    """Return a sentence for each variable that begins with ENDTURN_ and that nothing reads."""
+    for name in sorted(environment):
+        if (
+            name.startswith("ENDTURN_")
+            and name not in _INTERNAL
+            and variable_named(name) is None
+            and not name.startswith((_POLICY, *_DEPLOYMENT))
+            and not _KUBERNETES.fullmatch(name)
+        ):
+            known = [each for each in names() if each.startswith("ENDTURN_")]
+            yield f"{name} is not a variable of endturn; {did_you_mean(name, known)}"
+
+
+def warn_of_problems(sections: Iterable[Section]) -> None:
+    """Report each variable whose text cannot be used, once."""
+    for sentence in problems(os.environ, sections):
+        warn_once(sentence)
