@@ -31,7 +31,7 @@ from endturn.telemetry import schema
 from endturn.telemetry.schema import Metric
 from tests.support.processes import LOOPBACK, PrometheusClient, Series, Server, free_port, require_stack
 
-EXPORT = sdk_providers.EXPORT_MS // 1000
+EXPORT = int(sdk_providers.EXPORT_MS) // 1000
 MINUTE = 60
 BLOCK = 2 * 60 * MINUTE
 """How long Prometheus' own blocks are."""
