@@ -12,9 +12,9 @@ import pytest
 
 from endturn.errors import UsageError
 from endturn.scan import Summary, scan
-from endturn.ui import turns
 from endturn.ui.past_sessions import HtmlReport, fill
 from endturn.ui.store import Store
+from endturn.ui.turn_page import turn_page
 from endturn.ui.views import View
 from tests.scan.cases import HERE
 
@@ -35,7 +35,7 @@ def store() -> Iterator[Store]:
 
 def shown(store: Store, turn_id: str) -> dict[str, object]:
     view = View.of(store, {"turn_id": turn_id, "range": "all"}, time.time_ns())
-    page = turns.shown(view, store)
+    page = turn_page(view, store)
     assert page is not None
     return page
 
@@ -63,7 +63,7 @@ def test_a_page_reads_the_answer_again_from_its_file(store: Store, past: Summary
     page = shown(store, cut.past.id)
     assert page["answer"] == "part 1 part 2 part 3 part 4 "
     assert SAID not in str(store.read("SELECT * FROM spans")) + str(store.read("SELECT * FROM events"))
-    store.text_of = lambda span_id: ""
+    store.past_messages = None
     assert shown(store, cut.past.id)["answer"] == ""
 
 

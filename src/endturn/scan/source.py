@@ -37,6 +37,7 @@ class Source:
         places: the folders and files where the tool keeps its files on this machine.
         text: returns what an answer says, from the records of its file that begin with the answer's
             first; None where it is not read again.
+        question: the same of the user's message that began a turn.
         advice: the setting of the tool that ends truncations, for the last line of the summary.
     """
 
@@ -48,4 +49,5 @@ class Source:
     read: Callable[[ScannedFile], Iterator[PastTurn]]
     places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
     text: Callable[[Iterable[Mapping[str, Any]]], str] | None = None
+    question: Callable[[Iterable[Mapping[str, Any]]], str] | None = None
     advice: str = ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
+    from endturn.telemetry.content import CAPTURE as CAPTURE
     from endturn.telemetry.continuation_requests import (
         comparable as comparable,
         repeats_answer as repeats_answer,
@@ -56,6 +57,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
+            "content": ("CAPTURE",),
             "continuation_requests": ("comparable", "repeats_answer"),
             "fail_conditions": ("FailCondition", "fail_condition"),
             "fingerprints": ("endpoints_hash", "opening_hash"),

@@ -10,6 +10,7 @@ from endturn.telemetry import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Ind
 from endturn.ui.bounds import finite
 from endturn.ui.numbers import BY_MODEL, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import METRICS, data
+from endturn.ui.span_counts import span_counts
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
 
@@ -29,8 +30,8 @@ def overview(view: View, store: Store) -> dict[str, Any]:
     where, parameters = view.where()
     values = {name: asked.value(name) for name in INDICATORS}
     if not asked.measured:
-        whole, *table = store.read_rows(PANELS["unmeasured"].format(where=where), parameters)
-        values |= whole
+        total, table = span_counts(view, store)
+        values |= total
     return {
         "anything": asked.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "measured": asked.measured,
