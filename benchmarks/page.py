@@ -31,8 +31,8 @@ MODELS: Final = (("openai", "gpt-5"), ("openai", "gpt-5-mini"), ("anthropic", "c
 TURNS: Final = (("false", "false", "completed", 0.87), ("true", "true", "completed", 0.08),
                 ("true", "false", "not_continued", 0.04))  # fmt: skip
 """Turns by truncated, continued and outcome, with their part of all."""
-WORDS: Final = [f"{root}{end}" for root in ("order", "parcel", "refund", "invoice", "address", "ticket", "policy", "delay")
-                for end in ("", "s", "ed", "ing", "er", "ly", "less", "ful", "ment", "ness", "able", "ity")]  # fmt: skip
+ROOTS: Final = ("order", "parcel", "refund", "invoice", "address", "ticket", "policy", "delay")
+WORDS: Final = [root + end for root in ROOTS for end in ("", "s", "ed", "ing", "er", "ly", "less", "ment", "able")]
 BATCH: Final = 20_000
 LIMIT_MS: Final = 300
 

@@ -135,7 +135,7 @@ def test_a_cut_tool_call_is_shown_as_far_as_it_came(page: Served) -> None:
     answers = [message("assistant", text("I pay."), call)]
     send(page, 1, CUT | LIMITED | content(ASKED, answers=answers))
     said = card(page).replace("&#34;", '"')
-    assert 'The end of the answer I pay. The end of the answer: a tool call pay({"to": "A) cut here, 40 of 40' in said
+    assert 'The end of the answer I pay. The end of the answer: a tool call pay({"to": "A cut here, 40 of 40' in said
 
 
 def test_of_a_tool_loop_the_last_answer_is_shown_and_the_whole_conversation(page: Served) -> None:
@@ -176,6 +176,9 @@ def test_a_repair_s_call_takes_the_place_of_the_cut_one(page: Served) -> None:
     said = card(page).replace("&#34;", '"')
     assert 'a tool call pay({"to": "A"}) The conversation' in said
     assert "cut here" not in said
+    send(page, 3, content(ASKED, whole, answers=[message("assistant", text("Paid."))]))
+    assert "The end of the answer Paid. The conversation" in card(page)
+    assert "cut off" not in card(page)
 
 
 def test_each_choice_has_its_end(page: Served) -> None:

@@ -50,7 +50,7 @@ def reasons_page(view: View, store: Store) -> dict[str, Any]:
     return {
         "seen": seen, "others": dict(others), "matches": len(rows), "all": len(table()),
         "resume_of": _resume_of, "unknown": unknown, "q": view.given.get("q", "")[:100],
-        "is_open": bool(text) and len(rows) - len(seen) <= MOST_OPEN,
+        "is_unfolded": bool(text) and len(rows) - len(seen) <= MOST_OPEN,
         "mix": dict(mix.most_common(MOST_WORDS)), "more_words": len(mix) - MOST_WORDS,
         "meaning": MEANING,
     }  # fmt: skip

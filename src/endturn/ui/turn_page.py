@@ -101,10 +101,12 @@ def turn_page(view: View, store: Store) -> dict[str, Any] | None:
         turn, steps, events, pieces,
         has_tools=_has_tools(store, turn, steps), is_declared=_is_declared(spans),
     )  # fmt: skip
+    last, continued = _last_chain(calls), {step.continues for step in calls}
     said = what_was_said([
         CallMessages(
             messages=step.messages, is_truncated=bool(step.row["truncated"]),
-            is_replaced=step.replaced, is_part=step in pieces, used=step.row["output_tokens"],
+            is_replaced=step.replaced, is_part=step in last,
+            is_continued=step.number in continued, used=step.row["output_tokens"],
             limit=step.row["max_tokens"],
         )
         for step in calls
@@ -323,13 +325,15 @@ def _link_to_cut_step(step: Step, before: Iterable[Step], attempt: Mapping[str, 
         step.continues = of.number
 
 
+def _last_chain(calls: Sequence[Step]) -> list[Step]:
+    """Return the last call that is no continuation, with its continuations."""
+    starts = [number for number, step in enumerate(calls) if step.kind == "call"]
+    return list(calls[starts[-1] if starts else 0 :])
+
+
 def _pieces(calls: Sequence[Step]) -> list[Step]:
     """Return the calls whose answers make up the last answer, in order, with their shares."""
-    chain: list[Step] = []
-    for step in calls:
-        if step.kind == "call":
-            chain = []
-        chain.append(step)
+    chain = _last_chain(calls)
     # A turn whose last call is no continuation is shown by its longest chain: what was cut is what
     # one looks for.
     cut = [step for step in calls if step.continues is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from endturn.telemetry import CAPTURE
+from endturn.ui import search
 from endturn.ui.rows import Row
 from endturn.ui.search import turn_filter
 from endturn.ui.store import Store
@@ -49,8 +50,8 @@ def turn_list(view: View, store: Store) -> dict[str, Any]:
     sort = _one_of(view.given.get("sort", ""), SORTS, "newest")
     state = _one_of(view.given.get("state", ""), STATES, "")
     where, parameters = view.where()
-    search = turn_filter(view, store)
-    where, parameters = f"{where} AND {search.condition}", parameters | search.parameters
+    asked = turn_filter(view, store)
+    where, parameters = f"{where} AND {asked.condition}", parameters | asked.parameters
     query = f"SELECT state, count(*) FROM turns WHERE {where} GROUP BY state"
     counts = dict(store.read(query, parameters))
     counts[""] = sum(counts.values())
@@ -67,10 +68,11 @@ def turn_list(view: View, store: Store) -> dict[str, Any]:
     return {
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "rows": rows, "longest": longest, "total": total, "counts": counts,
-        "questions": questions(store, rows), "search": search, "capture": CAPTURE,
+        "questions": questions(store, rows), "search": asked, "capture": CAPTURE,
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number,
         "last": last, "first": number * PAGE_SIZE + 1, "deepest": DEEPEST,
-        "question_length": QUESTION,
+        "question_length": QUESTION, "most_texts": search.MOST_TEXTS,
+        "most_words": search.MOST_WORDS,
     }  # fmt: skip
 
 

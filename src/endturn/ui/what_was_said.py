@@ -36,6 +36,7 @@ class CallMessages:
     Attributes:
         is_replaced: its answer was not used.
         is_part: its answer is a part of the turn's last answer.
+        is_continued: a later call asked for the rest of its answer.
         used, limit: output tokens of the response, and of the request's limit.
     """
 
@@ -43,6 +44,7 @@ class CallMessages:
     is_truncated: bool = False
     is_replaced: bool = False
     is_part: bool = False
+    is_continued: bool = False
     used: int | None = None
     limit: int | None = None
 
@@ -119,7 +121,8 @@ def _ends(calls: Sequence[CallMessages]) -> list[AnswerEnd]:
     ends: list[AnswerEnd] = []
     # An answer that was cut off before the last one is what a reader looks for.
     for call in calls:
-        if call.is_truncated and not call.is_part and not call.is_replaced:
+        is_left = not (call.is_part or call.is_replaced or call.is_continued)
+        if call.is_truncated and is_left:
             ends = _choice_ends([call], call)
             ends = [replace(end, title=end.title.replace("answer", "answer that was cut off"))
                     for end in ends]  # fmt: skip
@@ -149,22 +152,27 @@ def _choice_ends(parts: Sequence[CallMessages], last: CallMessages) -> list[Answ
 
 def _message_ends(message: RecordedMessage, before: str, title: str, cut: str) -> list[AnswerEnd]:
     """Return the end of a message's text, and of the tool call that it ends in."""
-    text = before + message.text()
+    whole = before + message.text()
     calls = [part.text for part in message.parts if part.kind == TOOL_CALL]
-    rows = [(TEXT, text)] if text else []
+    rows = [(TEXT, whole)] if whole else []
     rows += [(TOOL_CALL, calls[-1])] if calls else []
     if not rows and (thought := message.text(REASONING)):
         rows = [(REASONING, thought)]
-    return [
-        AnswerEnd(
-            title=title,
-            kind=kind,
-            text=said[-END:],
-            is_shortened=len(said) > END,
-            cut=cut if (kind, said) == rows[-1] else "",
+    ends = []
+    for kind, text in rows:
+        is_cut = bool(cut) and (kind, text) == rows[-1]
+        # the arguments of a call that was cut off go no further
+        shown = text.removesuffix(")") if is_cut and kind == TOOL_CALL else text
+        ends.append(
+            AnswerEnd(
+                title=title,
+                kind=kind,
+                text=shown[-END:],
+                is_shortened=len(shown) > END,
+                cut=cut if is_cut else "",
+            )
         )
-        for kind, said in rows
-    ]
+    return ends
 
 
 def _cut(call: CallMessages, choices: int) -> str:
