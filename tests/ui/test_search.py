@@ -121,6 +121,10 @@ def test_a_bounded_search_says_so(page: Served, monkeypatch: pytest.MonkeyPatch)
     answer = page.ask("/turns?q=order")
     assert "The newest 2 recorded messages were searched, not older ones." in answer.words
     assert [f"/turns/turn{n}?" in answer.text for n in range(4)] == [False, False, True, True]
+    monkeypatch.setattr("endturn.ui.search.MOST_MATCHES", 1)
+    answer = page.ask("/turns?q=order")
+    assert "More than 1 turns have these words: the newest are listed." in answer.words
+    assert [f"/turns/turn{n}?" in answer.text for n in range(4)] == [False, False, False, True]
     text = page.ask("/turns?q=a+b+c+d+e+f+g").words
     assert "Not looked for, since only the first 5 words are: f g." in text
 

@@ -135,7 +135,10 @@ class Page:
             template = self._templates.get_template(
                 f"{name if found is not None else 'missing'}.html"
             )
-            text = template.render(about | {"view": view, "traces": self.traces} | (found or {}))
+            about |= {"view": view, "traces": self.traces}
+            # a page that names a value like one of these would change the frame around it
+            assert about.keys().isdisjoint(found or ()), about.keys() & (found or {}).keys()
+            text = template.render(about | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
 
         return render

@@ -48,7 +48,7 @@ def reasons_page(view: View, store: Store) -> dict[str, Any]:
         if not calls:
             others[entry.api.name].append(entry)
     return {
-        "seen": seen, "others": dict(others), "matches": len(rows), "all": len(table()),
+        "rows": seen, "others": dict(others), "matches": len(rows), "all": len(table()),
         "resume_of": _resume_of, "unknown": unknown, "q": view.given.get("q", "")[:100],
         "is_unfolded": bool(text) and len(rows) - len(seen) <= MOST_OPEN,
         "mix": dict(mix.most_common(MOST_WORDS)), "more_words": len(mix) - MOST_WORDS,

@@ -101,11 +101,12 @@ def turn_page(view: View, store: Store) -> dict[str, Any] | None:
         turn, steps, events, pieces,
         has_tools=_has_tools(store, turn, steps), is_declared=_is_declared(spans),
     )  # fmt: skip
-    last, continued = _last_chain(calls), {step.continues for step in calls}
+    last = {step.number for step in _last_chain(calls)}
+    continued = {step.continues for step in calls}
     said = what_was_said([
         CallMessages(
             messages=step.messages, is_truncated=bool(step.row["truncated"]),
-            is_replaced=step.replaced, is_part=step in last,
+            is_replaced=step.replaced, is_part=step.number in last,
             is_continued=step.number in continued, used=step.row["output_tokens"],
             limit=step.row["max_tokens"],
         )

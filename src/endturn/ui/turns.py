@@ -72,7 +72,7 @@ def turn_list(view: View, store: Store) -> dict[str, Any]:
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number,
         "last": last, "first": number * PAGE_SIZE + 1, "deepest": DEEPEST,
         "question_length": QUESTION, "most_texts": search.MOST_TEXTS,
-        "most_words": search.MOST_WORDS,
+        "most_words": search.MOST_WORDS, "most_matches": search.MOST_MATCHES,
     }  # fmt: skip
 
 
