@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from endturn.telemetry import schema
-from endturn.ui import alerts, charts, limits, panels, reasons, turns
+from endturn.ui import alerts, charts, limits, panels, reasons, search, turn_page, turns
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey
 from endturn.ui.store import DAY_NS, Store
 from endturn.ui.views import View
@@ -31,8 +31,10 @@ MODELS: Final = (("openai", "gpt-5"), ("openai", "gpt-5-mini"), ("anthropic", "c
 TURNS: Final = (("false", "false", "completed", 0.87), ("true", "true", "completed", 0.08),
                 ("true", "false", "not_continued", 0.04))  # fmt: skip
 """Turns by truncated, continued and outcome, with their part of all."""
+ROOTS: Final = ("order", "parcel", "refund", "invoice", "address", "ticket", "policy", "delay")
+WORDS: Final = [root + end for root in ROOTS for end in ("", "s", "ed", "ing", "er", "ly", "less", "ment", "able")]
 BATCH: Final = 20_000
-LIMIT_MS: Final = 200
+LIMIT_MS: Final = 300
 
 
 def spans(count: int, since_ns: int, chance: random.Random) -> Iterator[tuple[Row, ...]]:
@@ -71,10 +73,18 @@ def spans(count: int, since_ns: int, chance: random.Random) -> Iterator[tuple[Ro
                     "truncated": truncated, "max_tokens": 1024, "input_tokens": chance.randrange(50, 5000),
                     "output_tokens": 1024 if truncated else chance.randrange(5, 1000), "links": "[]",
                     "attributes": json.dumps({"gen_ai.request.model": model, "endturn.turn.id": f"{number:016x}"}),
+                    "conversation": f"conversation {number // 3}", "response_id": f"response {number * 2 + iteration}",
                 }
             )  # fmt: skip
             start += duration
         yield tuple(rows)
+
+
+def text(row: Row, chance: random.Random) -> Row:
+    """What is recorded of the messages of a call: some hundred words of a small language."""
+    words = " ".join(chance.choices(WORDS, k=120))
+    return {"at_ns": row["start_ns"], "span_id": row["span_id"], "turn_id": row["turn_id"],
+            "question": words[:100], "words": words}  # fmt: skip
 
 
 def points(count: int, since_ns: int, chance: random.Random) -> Iterator[list[Point]]:
@@ -130,6 +140,7 @@ def fill(store: Store, count: int) -> float:
             batch = Batch()
     for rows in spans(count, since, chance):
         batch.spans += rows
+        batch.texts += [text(row, chance) for row in rows]
         if len(batch.spans) > BATCH:
             store.write(batch)
             batch = Batch()
@@ -139,16 +150,24 @@ def fill(store: Store, count: int) -> float:
 
 def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
     """Each page's median milliseconds, and its queries, the slowest first."""
-    ((turn,),) = store.read("SELECT turn_id FROM turns WHERE continuations > 0 LIMIT 1")
+    ((turn, trace),) = store.read("SELECT turn_id, trace_id FROM turns WHERE continuations > 0 LIMIT 1")
+    ((response,),) = store.read("SELECT response_id FROM spans WHERE turn_id = $1 LIMIT 1", [turn])
     pages: dict[str, tuple[Callable[[View, Store], Any], dict[str, str]]] = {
         "overview, 24 h": (panels.overview, {"range": "24h"}),
         "overview, 1 h": (panels.overview, {"range": "1h"}),
         "overview, 24 h, one model": (panels.overview, {"range": "24h", "model": "gpt-5"}),
-        "turns, newest": (turns.listed, {"range": "24h"}),
-        "turns, worst": (turns.listed, {"range": "24h", "sort": "worst"}),
-        "turns, unfinished, page 100": (turns.listed, {"range": "24h", "state": "unfinished", "page": "100"}),
-        "one turn": (turns.shown, {"turn_id": turn}),
-        "reasons": (reasons.shown, {"range": "24h"}),
+        "turns, newest": (turns.turn_list, {"range": "24h"}),
+        "turns, worst": (turns.turn_list, {"range": "24h", "sort": "worst"}),
+        "turns, unfinished, page 100": (turns.turn_list, {"range": "24h", "state": "unfinished", "page": "100"}),
+        "turns with a frequent word": (turns.turn_list, {"range": "24h", "q": "order"}),
+        "turns with five words": (turns.turn_list, {"range": "24h", "q": "order parcel refund gpt-5 length"}),
+        "turns with a word that none has": (turns.turn_list, {"range": "24h", "q": "zebra"}),
+        "id of a trace": (search.address_of, {"q": trace}),
+        "id of a response": (search.address_of, {"q": response}),
+        "id of a conversation": (search.address_of, {"q": "conversation 7"}),
+        "id of nothing": (search.address_of, {"q": "f" * 32}),
+        "one turn": (turn_page.turn_page, {"turn_id": turn}),
+        "reasons": (reasons.reasons_page, {"range": "24h"}),
         "alerts": (alerts.shown, {"range": "24h"}),
         "one runbook": (alerts.runbook, {"alert": "EndturnTurnsUnfinished", "range": "24h"}),
         "truncated turns by cause": (limits.truncated_turns, {"range": "24h"}),

@@ -213,6 +213,11 @@ def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
                 attempt = world.records.attempts[-1]  # said before the call that makes it, of what came before it
                 assert world.records.index(attempt) < world.records.index(started)
                 assert (attempt.continuation, attempt.provider) == (link, "p")
+                # A repair is no continuation, as in a turn of the controller.
+                links = [each.started.continuation for each in [*earlier, made] if each.started.continuation]
+                repairs = sum(each.strategy is Strategy.REPAIR for each in links)
+                counts = started.turn.repairs, started.turn.continuations
+                assert counts == (repairs, len(links) - repairs)
                 assert (attempt.turn, attempt.model) == (started.turn, calls[of].started.request.model)
                 assert attempt.output_chars == sum(each.output_chars for each in earlier)
                 assert (earlier[0].started.turn, started.iteration) == (calls[of].started.turn, len(earlier) + 1)

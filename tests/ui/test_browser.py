@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import time
@@ -143,10 +144,10 @@ def test_news_leave_what_the_reader_does(page: Served, tab: Page) -> None:
     told()
     expect(tab.locator("#EndturnStopReasonUnknown")).to_have_attribute("open", "")
     tab.goto(f"{page.url}/reasons")
-    tab.locator("#q").fill("pau")
+    tab.locator("#reason").fill("pau")
     tab.evaluate("scrollTo(0, 300)")
     told()
-    expect(tab.locator("#q")).to_have_value("pau")
+    expect(tab.locator("#reason")).to_have_value("pau")
     assert tab.evaluate("scrollY") == 300
     tab.goto(f"{page.url}/turns/t1")
     tab.evaluate("getSelection().selectAllChildren(document.querySelector('#trace'))")
@@ -320,7 +321,7 @@ def test_text_can_be_read(page: Served, tab: Page, scheme: Literal["light", "dar
 
 
 def test_a_turn_is_opened_by_key_and_by_click(page: Served, tab: Page) -> None:
-    """j moves through the table, Enter opens, / searches; the drawing, the seam and the steps are there."""
+    """j moves through the table, Enter opens; the drawing, the seam and the steps are there."""
     fill(page)
     tab.goto(f"{page.url}/turns?sort=worst")
     tab.keyboard.press("j")
@@ -333,12 +334,55 @@ def test_a_turn_is_opened_by_key_and_by_click(page: Served, tab: Page) -> None:
     seam = tab.locator(".seamed")
     expect(seam).to_contain_text("the end is ne")
     expect(seam.locator("mark")).to_have_text("ar, and here it is.")
-    tab.goto(f"{page.url}/reasons")
+
+
+@pytest.mark.parametrize("path", ["/", "/turns", "/turns/t1", "/reasons", "/alerts"])
+def test_a_turn_is_found_from_everywhere(page: Served, tab: Page, path: str) -> None:
+    """/ goes to the field, Enter to the turn; ? lists the keys, Escape closes the list."""
+    fill(page)
+    tab.goto(f"{page.url}{path}")
+    tab.keyboard.press("?")
+    expect(tab.locator("#keys dl")).to_be_visible()
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#keys dl")).to_be_hidden()
     tab.keyboard.press("/")
-    tab.keyboard.type("pause_turn")
+    tab.keyboard.type("t2?")  # what is typed there is no key
+    expect(tab.locator("#find")).to_have_value("t2?")
+    expect(tab.locator("#keys dl")).to_be_hidden()
+    tab.locator("#find").fill("t2")
     tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(r"/turns/t2"))
+    expect(tab.locator("#said")).to_contain_text("the end is ne")
+
+
+def test_the_vocabulary_is_filtered_while_one_types(page: Served, tab: Page) -> None:
+    """The values that were seen come first; the others are folded, by API."""
+    fill(page)
+    tab.goto(f"{page.url}/reasons")
+    expect(tab.locator("tbody tr:visible")).to_have_count(2)
+    assert tab.evaluate("document.documentElement.scrollHeight") < 3000
+    tab.locator("#reason").press_sequentially("pause_turn")
     expect(tab).to_have_url(re.compile(r"q=pause_turn"))
-    expect(tab.locator("tbody tr").first).to_contain_text("pause_turn")
+    expect(tab.locator("details.api[open] tbody tr").first).to_contain_text("pause_turn")
+    expect(tab.locator("#reason")).to_be_focused()
+    expect(tab.locator("#reason")).to_have_value("pause_turn")
+
+
+def test_a_long_question_opens_by_a_click(page: Served, tab: Page) -> None:
+    """Three lines are shown first."""
+    text = "a long question " * 40
+    messages = [{"role": "user", "parts": [{"type": "text", "content": text}]}]
+    about = CUT | words("the end is ne") | {schema.INPUT_MESSAGES.key: json.dumps(messages)}
+    assert page.post("traces", span(attributes=about)).status == 200
+    tab.goto(f"{page.url}/turns/t1")
+    asked = tab.locator(".clamp .words")
+    box = asked.bounding_box()
+    assert box is not None
+    tab.get_by_text("a long question").first.click()
+    expect(tab.locator(".clamp")).to_have_attribute("open", "")
+    opened = asked.bounding_box()
+    assert opened is not None
+    assert opened["height"] > box["height"]
 
 
 def test_light_and_dark(page: Served, tab: Page) -> None:

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import astuple
 from datetime import datetime
 from itertools import product
 from pathlib import Path
@@ -18,9 +19,9 @@ import pytest
 from endturn.calls.outcomes import TurnOutcome
 from endturn.telemetry import schema
 from endturn.ui import server
+from endturn.ui.endings import TurnFacts, ending
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
-from endturn.ui.turns import ending
 from tests.ui.support import Served, batch, demo, numbers, point, span, span_of_others, turn_link
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
@@ -70,7 +71,7 @@ def test_every_turn_has_a_page_that_says_why_it_ended(played: tuple[Served, Any]
     for turn in turns:
         answer = page.ask(f"/turns/{turn['turn_id']}")
         assert ("What to change" in answer.words) == (turn["state"] != "whole"), turn
-        assert "{" not in answer.words
+        assert not re.search(r"\{\w+\}", answer.words)
         assert '<svg class="timeline"' in answer.text
 
 
@@ -86,7 +87,7 @@ def test_a_cut_and_continued_turn_is_drawn(played: tuple[Served, Any]) -> None:
     ):  # fmt: skip
         assert says in answer.words
     for step, left in ((1, 120), (2, 80), (3, 40)):
-        assert re.search(rf"Continuation {step} by prompt .* {left} ", answer.words)
+        assert re.search(rf"Call {step + 1}, continuation {step} by prompt .* {left} ", answer.words)
 
 
 def test_a_repair_is_no_continuation(played: tuple[Served, Any]) -> None:
@@ -95,8 +96,8 @@ def test_a_repair_is_no_continuation(played: tuple[Served, Any]) -> None:
     ((turn, row),) = page.store.read("SELECT turn_id, (continuations, repairs, calls) FROM turns WHERE repairs LIMIT 1")
     assert row == (0, 1, 3)
     said = page.ask(f"/turns/{turn}").words
-    found = [each in said for each in ("repaired: schema_mismatch", "Call 3 end turn", "Call 4")]
-    assert found == [True, True, False]
+    found = [each in said for each in ("repaired: schema_mismatch", "Call 2, repair", "Call 3 end turn", "Call 4")]
+    assert found == [True, True, True, False]
     assert "1 repair" in page.ask("/turns?range=all").words
 
 
@@ -104,15 +105,20 @@ def test_a_repair_is_no_continuation(played: tuple[Served, Any]) -> None:
 @pytest.mark.parametrize("cut_by", [None, "max_tokens", "context_window_exceeded", "missing", "end_turn"])
 def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) -> None:
     """With every gap filled, whatever is known of the turn."""
-    for known, went_on in product((True, False), repeat=2):
-        turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
-        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "repairs": int(known)}
-        cut = {"reason": cut_by, "max_tokens": 40 if known else None, "output_tokens": 8}
-        turn |= {"for_tools": known, "lone": known, "went_on": went_on}
-        said = ending(turn, [cut, cut], tokens=80, repaired=False, in_tool=known)
-        assert said["head"]
-        assert said["why"]
-        assert not re.search(r"[{}]|None|  ", " ".join(said.values()))
+    for known, went_on, has_tools in product((True, False), repeat=3):
+        words: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error"), "it" if known else "")
+        facts = TurnFacts(
+            outcome=outcome.value, continuations=2, repairs=int(known), reason=cut_by or "", cuts=2, used=8, tokens=80,
+            limit=40 if known else None, asks_for_tools=known, is_lone=known, went_on=went_on, has_tools=has_tools,
+            is_in_tool_call=known and has_tools, **words,
+        )  # fmt: skip
+        texts = astuple(ending(facts))
+        assert all(texts[:2])
+        assert not re.search(r"[{}]|None|  | [.,]", " ".join(texts))
+        # Only an agent that has tools is told what to do with a tool call.
+        assert has_tools or outcome is not TurnOutcome.NOT_CONTINUED or "tool" not in " ".join(texts)
+        if outcome is TurnOutcome.NOT_CONTINUED and cut_by == "max_tokens" and not known:
+            assert texts[2].startswith("Raise max_tokens")  # what helps most comes first
 
 
 def test_a_cut_call_of_others_ends_when_the_writer_looks(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:

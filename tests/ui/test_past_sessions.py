@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import time
 from collections import Counter
@@ -17,7 +18,9 @@ from endturn.telemetry import fail_condition
 from endturn.ui import turns
 from endturn.ui.past_sessions import HtmlReport, fill
 from endturn.ui.store import Store
+from endturn.ui.turn_page import turn_page
 from endturn.ui.views import View
+from endturn.ui.what_was_said import WhatWasSaid
 from tests.scan.cases import HERE
 
 SAID = "part 1 "
@@ -37,7 +40,7 @@ def store() -> Iterator[Store]:
 
 def shown(store: Store, turn_id: str) -> dict[str, object]:
     view = View.of(store, {"turn_id": turn_id, "range": "all"}, time.time_ns())
-    page = turns.shown(view, store)
+    page = turn_page(view, store)
     assert page is not None
     return page
 
@@ -65,12 +68,59 @@ def test_a_page_reads_the_answer_again_from_its_file(store: Store, past: Summary
     page = shown(store, cut.past.id)
     assert page["answer"] == "part 1 part 2 part 3 part 4 "
     assert SAID not in str(store.read("SELECT * FROM spans")) + str(store.read("SELECT * FROM events"))
-    store.text_of = lambda span_id: ""
+    store.past_messages = None
     assert shown(store, cut.past.id)["answer"] == ""
+
+
+QUESTIONS = {
+    "claude_code": {"write a long text", "hello", "delegate", "write 1"},
+    "codex": {"hello", "hello cut", "say cut"},
+    "pi": {"write it"},
+}
+"""What the user asked for in some of the sessions."""
+
+
+@pytest.mark.parametrize("source", QUESTIONS)
+def test_the_list_and_the_card_show_what_the_user_asked_for(store: Store, past: Summary, source: str) -> None:
+    """Read again from the file each time: nothing of it is stored."""
+    fill(store, past.turns)
+    rows = [{"turn_id": ended.past.id} for ended in past.turns if f"/{source}/" in ended.past.path]
+    assert QUESTIONS[source] <= set(turns.questions(store, rows).values())
+    for ended in past.turns:
+        if f"/{source}/" in ended.past.path and ended.past.has_user_message:
+            said = shown(store, ended.past.id)["said"]
+            assert isinstance(said, WhatWasSaid)
+            assert said.question == turns.questions(store, [{"turn_id": ended.past.id}])[ended.past.id]
+    assert store.read("SELECT count(*) FROM texts") == [(0,)]
+
+
+def test_a_cut_answer_of_a_session_has_its_torn_end(store: Store, past: Summary) -> None:
+    fill(store, past.turns)
+    (cut,) = (ended for ended in past.turns if ended.past.session.startswith("11111111"))
+    said = shown(store, cut.past.id)["said"]
+    assert isinstance(said, WhatWasSaid)
+    assert said.question == "write a long text"
+    assert [(end.text, end.cut[:8]) for end in said.ends] == [("part 1 part 2 part 3 part 4 ", "cut here")]
+
+
+def test_a_compressed_file_is_read_for_its_turn_alone(store: Store, tmp_path: Path) -> None:
+    """The list would have to unpack one from its beginning for each row."""
+    (session,) = (HERE / "claude_code").glob("two-529-then-answer/**/*.jsonl")
+    packed = tmp_path / "session.jsonl.gz"
+    packed.write_bytes(gzip.compress(session.read_bytes()))
+    past = scan([packed])
+    fill(store, past.turns)
+    (ended,) = past.turns
+    assert turns.questions(store, [{"turn_id": ended.past.id}]) == {}
+    said = shown(store, ended.past.id)["said"]
+    assert isinstance(said, WhatWasSaid)
+    assert said.question == "hello"
 
 
 def test_without_content_no_page_has_text(store: Store, past: Summary) -> None:
     fill(store, past.turns, with_content=False)
+    rows = [{"turn_id": ended.past.id, "start_ns": 0} for ended in past.turns]
+    assert turns.questions(store, rows) == {}
     answers = [shown(store, ended.past.id)["answer"] for ended in past.turns if ended.past.has_user_message]
     assert set(answers) == {""}
 

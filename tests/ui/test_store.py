@@ -24,6 +24,7 @@ from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp, report, server
 from endturn.ui.rows import Batch
+from endturn.ui.search import find_turns
 from endturn.ui.store import DAY_NS, Store
 from tests.support.processes import eventually, free_port
 from tests.ui.support import SECOND, TRUNCATED, Served, batch, log, numbers, point, said, slow, span, write, written
@@ -154,6 +155,27 @@ def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
         if sys.platform == "linux":
             assert f"(pid {other.pid})" in str(refused.value)
         other.kill()
+
+
+def test_a_file_of_the_version_before_is_altered(tmp_path: Path) -> None:
+    """What it keeps stays, and its conversations and responses are found by their ids."""
+    path = tmp_path / "page.duckdb"
+    with closing(Store(path)) as store:
+        about = {"gen_ai.conversation.id": "thread 7", "gen_ai.response.id": "chatcmpl-1"}
+        store.write(batch(span(attributes=about)))
+    with duckdb.connect(str(path)) as old:
+        for statement in (
+            "ALTER TABLE spans DROP COLUMN conversation", "ALTER TABLE spans DROP COLUMN response_id",
+            "DROP TABLE texts", "UPDATE meta SET version = 3",
+        ):  # fmt: skip
+            old.execute(statement)
+    more = batch(span(spanId="ab" * 8))
+    for _ in range(2):
+        with closing(Store(path)) as store:
+            assert find_turns(store, "thread 7") == find_turns(store, "chatcmpl-1") == ["t1"]
+            assert store.read("SELECT count(*) FROM texts") == [(0,)]
+            store.write(more)
+            assert store.read("SELECT count(*) FROM spans") == [(2,)]
 
 
 def test_another_s_file_is_refused(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ class PastTurn:
         parent_tool_call: the id of the tool call that started this turn, of a sub-agent.
         parent_session: the id of the session that started this turn, of a sub-agent.
         path: the file, as it is shown.
+        offset: of the record with the user's message in the decompressed file, in bytes.
     """
 
     id: str
@@ -115,3 +116,4 @@ class PastTurn:
     parent_tool_call: str | None = None
     parent_session: str | None = None
     path: str = ""
+    offset: int | None = None

@@ -39,6 +39,7 @@ class Source:
             first, and the key of its call; None where it is not read again.
         stored_text: returns the same from the file and the key of the call, for files that are not
             read by lines.
+        question: returns the user's message that began a turn, from the records that begin with it.
         advice: the setting of the tool that ends truncations, for the last line of the summary.
     """
 
@@ -51,4 +52,5 @@ class Source:
     places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
     text: Callable[[Iterable[Mapping[str, Any]], str], str] | None = None
     stored_text: Callable[[ScannedFile, str], str] | None = None
+    question: Callable[[Iterable[Mapping[str, Any]]], str] | None = None
     advice: str = ""

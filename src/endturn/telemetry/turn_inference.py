@@ -207,8 +207,8 @@ class TurnInference:
             if started.continuation is None
             else self._taken.pop(started.continuation.of or 0, None)
         )
-        if cut is not None:
-            cut.turn.continuations -= 1
+        if cut is not None and started.continuation is not None:
+            _count_continuation(cut.turn, started.continuation.strategy, -1)
             with self._lock:
                 self._truncated.add(cut)
 
@@ -420,9 +420,9 @@ def _continue(
     cut: PendingTurn, strategy: Strategy, asked: RequestSummary
 ) -> tuple[Turn, Continuation]:
     turn = cut.turn
-    turn.continuations += 1
+    _count_continuation(turn, strategy, 1)
     turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
-    continuation = Continuation(turn.continuations, strategy, cut.number)
+    continuation = Continuation(turn.continuations + turn.repairs, strategy, cut.number)
     listeners.emit(
         records.ContinuationAttempted(
             turn=turn,
@@ -434,6 +434,14 @@ def _continue(
         )
     )
     return turn, continuation
+
+
+def _count_continuation(turn: Turn, strategy: Strategy, added: int) -> None:
+    """Count a continuation or a repair, as a turn of the controller counts them."""
+    if strategy is Strategy.REPAIR:
+        turn.repairs += added
+    else:
+        turn.continuations += added
 
 
 def _end_pending(cut: PendingTurn) -> None:

@@ -22,6 +22,7 @@ from starlette.responses import (
     HTMLResponse,
     JSONResponse,
     PlainTextResponse,
+    RedirectResponse,
     Response,
     StreamingResponse,
 )
@@ -30,7 +31,17 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from endturn._version import __version__
-from endturn.ui import alerts, otlp, panels, reasons, turns, views, wrong_requests
+from endturn.ui import (
+    alerts,
+    otlp,
+    panels,
+    reasons,
+    search,
+    turn_page,
+    turns,
+    views,
+    wrong_requests,
+)
 from endturn.ui.access import HEALTH, Access, drained, guarded
 from endturn.ui.numbers import OF_WHOM
 from endturn.ui.rows import LABELS, data
@@ -71,9 +82,10 @@ class Page:
         """What is served."""
         return [
             Route("/", self._page("overview", panels.overview)),
-            Route("/turns", self._page("turns", turns.listed)),
-            Route("/turns/{turn_id:path}", self._page("turn", turns.shown)),
-            Route("/reasons", self._page("reasons", reasons.shown)),
+            Route("/turns", self._page("turns", turns.turn_list)),
+            Route("/turns/{turn_id:path}", self._turn),
+            Route("/search", self._search),
+            Route("/reasons", self._page("reasons", reasons.reasons_page)),
             Route("/alerts", self._page("alerts", alerts.shown)),
             Route("/alerts/{alert}", self._page("runbook", alerts.runbook)),
             Route("/export/{name}", self.export),
@@ -137,14 +149,37 @@ class Page:
             view = View.of(
                 self.store, dict(request.query_params) | request.path_params, time.time_ns()
             )
+            about |= {"unmatched": search.unmatched(view, self.store)}
             found = data(view, self.store)
             template = self._templates.get_template(
                 f"{name if found is not None else 'missing'}.html"
             )
-            text = template.render(about | {"view": view, "traces": self.traces} | (found or {}))
+            about |= {"view": view, "traces": self.traces}
+            # a page that names a value like one of these would change the frame around it
+            assert about.keys().isdisjoint(found or ()), about.keys() & (found or {}).keys()
+            text = template.render(about | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
 
         return render
+
+    def _turn(self, request: Request) -> Response:
+        """The page of a turn; by the id of anything else, such as its trace, a redirect."""
+        answer = self._page("turn", turn_page.turn_page)(request)
+        if answer.status_code == 404 and search.find_turns(
+            self.store, request.path_params["turn_id"]
+        ):
+            return self._redirect(request, request.path_params["turn_id"])
+        return answer
+
+    def _search(self, request: Request) -> Response:
+        """A redirect to what the search field asks for."""
+        return self._redirect(request, request.query_params.get("q", ""))
+
+    def _redirect(self, request: Request, text: str) -> Response:
+        given = dict(request.query_params) | {"q": text}
+        view = View.of(self.store, given, time.time_ns())
+        headers = {"Cache-Control": "no-store"}
+        return RedirectResponse(search.address_of(view, self.store), 303, headers)
 
     def _address(self, request: Request) -> str:
         """Where the one who asks sends telemetry.
@@ -168,9 +203,10 @@ class Page:
             return PlainTextResponse(f"there are: {', '.join(FILES)}\n", 404)
         found, (options, media) = FILES[name]
         where, parameters = view.where(found["at"])
-        if (state := view.given.get("state")) and not name.startswith("numbers"):
-            where += " AND turn_id IN (SELECT turn_id FROM turns WHERE state = $state)"
-            parameters["state"] = state
+        if not name.startswith("numbers"):
+            turns_of, more = search.turns_of(view, self.store)
+            where += turns_of
+            parameters |= more
         query = found["query"].replace("@labels@", ", ".join(LABELS)).replace("@aliases@", _ALIASES)
         query = f"{query} WHERE {where} ORDER BY {found['at']}"
         if name.endswith(".csv"):

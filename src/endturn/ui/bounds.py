@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from endturn.telemetry import schema
+from endturn.ui import content_names
 
 WORD: Final = 256
 """The longest name, label, id or other word, in characters."""
@@ -15,6 +15,8 @@ TEXT: Final = 16 * 1024
 """The longest event body, and the longest value of an attribute."""
 CONTENT: Final = 512 * 1024
 """The longest value of an attribute that holds messages."""
+SEARCHED: Final = 1000
+"""The characters that are searched of a question, and of each end of an answer."""
 ROW: Final = 2 * CONTENT
 """The most that all attributes of one span or event have together."""
 ATTRIBUTES: Final = 256
@@ -32,13 +34,7 @@ TIME_NS: Final = 7_258_118_400 * 1_000_000_000
 """The year 2200. Nanoseconds fit into a column until 2262; the rest is for what pages add to
 times."""
 
-_CONTENT_KEYS: Final = frozenset(
-    attribute.key
-    for attribute in (
-        schema.INPUT_MESSAGES, schema.OUTPUT_MESSAGES, schema.SYSTEM_INSTRUCTIONS,
-        schema.TOOL_DEFINITIONS,
-    )
-)  # fmt: skip
+_CONTENT_KEYS: Final = frozenset(content_names.NAMES)
 _OWN: Final = ("endturn.", "gen_ai.")
 """Attributes that the pages read; they are kept before others."""
 

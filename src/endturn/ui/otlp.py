@@ -7,13 +7,11 @@ import base64
 import itertools
 import json
 import math
-import time
 import zlib
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -29,16 +27,23 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
 from endturn.errors import UsageError
 from endturn.scan import ScannedFile
 from endturn.scan.sources import otlp as otlp_lines
-from endturn.telemetry import Kind, schema, span_conventions as conventions
+from endturn.telemetry import schema
 from endturn.ui import bounds
-from endturn.ui.bounds import word, word_or_none
+from endturn.ui.bounds import word
 from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Contents, Point, Row, SeriesKey
+from endturn.ui.span_rows import (
+    add_event,
+    add_span,
+    attributes_of,
+    event_name,
+    is_too_late,
+    typed,
+)
 from endturn.ui.store import Store
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -79,16 +84,6 @@ _GROUPS: Final = {
 _IDS: Final = frozenset(
     {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"}
 )
-_SAID: Final = {
-    "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL,
-    "agent": schema.AGENT, "turn_id": schema.TURN_ID, "iteration": schema.ITERATION,
-    "continuation": schema.CONTINUATION_INDEX, "reason": schema.REASON, "raw": schema.RAW,
-    "truncated": schema.STOP_TRUNCATED, "max_tokens": schema.REQUEST_MAX_TOKENS,
-    "input_tokens": schema.INPUT_TOKENS, "output_tokens": schema.OUTPUT_TOKENS,
-    "outcome": schema.OUTCOME, "complete": schema.COMPLETE, "error": schema.ERROR_TYPE,
-}  # fmt: skip
-"""The attribute that a column holds."""
-_SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
 
 
 class BadRequest(Exception):
@@ -118,7 +113,7 @@ class Room:
             BadRequest: as soon as it is too long, too late, or not what it says it is, or no room
                 is left for it.
         """
-        found = bytearray()
+        content = bytearray()
         late = asyncio.timeout(BODY_S)
         try:
             with suppress(TimeoutError):
@@ -129,12 +124,12 @@ class Room:
                                 503, "too many bodies at once: send this again in a moment"
                             )
                         self._left -= len(part)
-                        found += part
+                        content += part
             if late.expired():
                 raise BadRequest(408, f"the body did not arrive within {BODY_S:g} seconds")
-            yield bytes(found)
+            yield bytes(content)
         finally:
-            self._left += len(found)
+            self._left += len(content)
 
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
@@ -206,9 +201,9 @@ def _encoded(message: Message, content_type: str) -> bytes:
 def _batch(signal: str, request: Any, most: float) -> Batch:
     batch = Batch()
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
-        about = _attributes(resource.resource.attributes)
+        about = attributes_of(resource.resource.attributes)
         instance = word(str(about.get(schema.INSTANCE, "")))
-        where = {column: _typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
+        where = {column: typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
         named = about.get("service.namespace"), about.get("service.name") or "unknown_service"
         service = word("/".join(str(name) for name in named if name))  # as Prometheus names the job
         who: Row = {"service": service, **where}
@@ -216,9 +211,9 @@ def _batch(signal: str, request: Any, most: float) -> Batch:
             for each in getattr(scope, _GROUPS[signal][1]):
                 match signal:
                     case "traces":
-                        _add_span(batch, each, who, scope.scope.name)
-                    case "logs" if _event_name(each):
-                        _add_event(batch, each, who)
+                        add_span(batch, each, who, scope.scope.name)
+                    case "logs" if event_name(each):
+                        add_event(batch, each, who)
                     case "metrics" if each.name in METRICS:
                         _add_points(batch, each, who, instance)
                 if batch.size > most:
@@ -228,142 +223,6 @@ def _batch(signal: str, request: Any, most: float) -> Batch:
                         f"at once",
                     )
     return batch
-
-
-def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
-    return {pair.key: _value(pair.value) for pair in pairs}
-
-
-def _value(value: AnyValue) -> Any:
-    match value.WhichOneof("value"):
-        case None:
-            return None
-        case "array_value":
-            return [_value(each) for each in value.array_value.values]
-        case "kvlist_value":
-            return _attributes(value.kvlist_value.values)
-        case "bytes_value":
-            return base64.b64encode(value.bytes_value).decode()
-        case "double_value" if not math.isfinite(value.double_value):
-            return None  # JSON has no word for it
-        case kind:
-            return getattr(value, kind)
-
-
-# --- Spans and events -----------------------------------------------------------------------------
-
-
-def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
-    times = (
-        span.start_time_unix_nano or span.end_time_unix_nano or time.time_ns(),
-        span.end_time_unix_nano,
-    )
-    if (len(span.trace_id), len(span.span_id)) != (16, 8) or _too_late(*times):
-        batch.reject(
-            1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2200"
-        )
-        return
-    found = _attributes(span.attributes)
-    failed = span.status.code == span.status.STATUS_CODE_ERROR
-    row = who | _columns(found) | {
-        "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(),
-        "parent_id": _id(span.parent_span_id, 8), "name": word(span.name), "scope": word(scope),
-        "start_ns": times[0], "end_ns": max(times),
-        "links": json.dumps([
-            id_ for link in span.links[: bounds.LINKS] if (id_ := _id(link.span_id, 8))
-        ]),
-        "attributes": bounds.attributes(found),
-    }  # fmt: skip
-    if row["reason"] is None:
-        row |= _of_others(span, found, scope)
-    row["error"] = row["error"] or (word(span.status.message or "error") if failed else None)
-    batch.spans.append(row)
-
-
-def _columns(found: Mapping[str, Any]) -> Row:
-    return {
-        column: _typed(found.get(attribute.key), attribute.type)
-        for column, attribute in _SAID.items()
-    }
-
-
-def _of_others(span: Any, found: Mapping[str, Any], scope: str) -> Row:
-    """What the columns of a call hold that another instrumentation tells of, in its own words.
-
-    Each is a turn.
-    """
-    seen = conventions.exported_span(
-        span.name,
-        found,
-        scope=scope,
-        has_failed=span.status.code == span.status.STATUS_CODE_ERROR,
-        description=span.status.message,
-        events=[_attributes(event.attributes) for event in span.events],
-    )
-    kind = conventions.kind_of(seen)
-    if kind is Kind.CALL and conventions.is_handed_over(seen):
-        return {"operation": None}  # a span of its own tells of its end
-    if kind not in (Kind.CALL, Kind.STREAM_END):
-        return {}
-    request, endpoint = conventions.request_of(seen), conventions.endpoint_of(seen)
-    row = _columns(conventions.facts_of(seen))
-    response, _ = conventions.result_of(
-        seen, provider=endpoint.provider, maximum=request.max_tokens
-    )
-    stop = response.stop
-    said = {"operation": endpoint.operation, "provider": endpoint.provider, "model": request.model}
-    row |= {name: word_or_none(value or None) for name, value in said.items()}
-    row |= {"reason": stop.reason.value, "raw": word_or_none(stop.raw), "truncated": stop.truncated}
-    return row | {"turn_id": span.span_id.hex()}
-
-
-def _event_name(record: Any) -> str:
-    """The name of an event; some exporters still write it as an attribute."""
-    return word(str(record.event_name or _attributes(record.attributes).get("event.name") or ""))
-
-
-def _add_event(batch: Batch, record: Any, who: Row) -> None:
-    at_ns = record.time_unix_nano or record.observed_time_unix_nano
-    if _too_late(at_ns):
-        batch.reject(1, "an event happens before the year 2200")
-        return
-    found = _attributes(record.attributes)
-    body = _value(record.body)
-    said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
-    batch.events.append(who | said | {
-        "at_ns": at_ns,
-        "trace_id": _id(record.trace_id, 16), "span_id": _id(record.span_id, 8),
-        "name": _event_name(record), "severity": word((record.severity_text or "info").lower()),
-        "body": bounds.shortened(body if isinstance(body, str) else json.dumps(body,
-                                                                               ensure_ascii=False),
-                                                                               bounds.TEXT),
-        "attributes": bounds.attributes(found),
-    })  # fmt: skip
-
-
-def _typed(value: Any, kind: schema.Type) -> Any:
-    """An attribute's value as its column has it.
-
-    None for one of another type, which anybody may send.
-    """
-    if kind == "string":
-        return word_or_none(value)
-    if kind == "int":
-        return bounds.number_or_none(value)
-    return value if isinstance(value, bool) else None
-
-
-def _id(id_: bytes, length: int) -> str | None:
-    """An id in hexadecimal.
-
-    None for an absent one, and for one of another length, which identifies nothing.
-    """
-    return id_.hex() if len(id_) == length else None
-
-
-def _too_late(*times_ns: int) -> bool:
-    """Whether a time is past what is stored."""
-    return max(times_ns) >= bounds.TIME_NS
 
 
 # --- Metrics --------------------------------------------------------------------------------------
@@ -394,14 +253,14 @@ def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
                 batch.reject(1, f"{metric.name} {wrong}")
                 continue
         started_ns, at_ns = point.start_time_unix_nano, point.time_unix_nano
-        if not all(0 <= value < bounds.VALUE for value in values) or _too_late(started_ns, at_ns):
+        if not all(0 <= value < bounds.VALUE for value in values) or is_too_late(started_ns, at_ns):
             why = f"it counts up from 0, is less than {bounds.VALUE:g}, and never falls"
             batch.reject(1, f"{metric.name} has a value, or a time, that cannot be: {why}")
             continue
         # Processes that do not say which they are differ by when they began to count.
         process = instance or ("" if delta else str(started_ns))
         series = SeriesKey(
-            metric.name, who["service"], process, _labels(_attributes(point.attributes), who)
+            metric.name, who["service"], process, _labels(attributes_of(point.attributes), who)
         )
         batch.points.append(Point(series, started_ns, at_ns, delta, values, limits))
 
@@ -421,8 +280,8 @@ def _wrong_buckets(counts: Sequence[float], limits: Sequence[float]) -> str:
     return ""
 
 
-def _labels(found: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
-    said = {key.replace(".", "_"): word(str(value)) for key, value in found.items()}
+def _labels(attributes: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
+    said = {key.replace(".", "_"): word(str(value)) for key, value in attributes.items()}
     said |= {label: who[column] for column, (label, _) in WHERE.items() if who[column]}
     return tuple(
         said[label].lower() if said.get(label) in ("True", "False") else said.get(label)
@@ -451,7 +310,7 @@ def load(store: Store, path: Path) -> Contents:
         UsageError: it contains no OTLP JSON.
     """
     # All of it is read before any is written, so that none is stored by half.
-    found = [(len(batch.spans), len(batch.events), len(batch.points)) for batch in _batches(path)]
+    counts = [(len(batch.spans), len(batch.events), len(batch.points)) for batch in _batches(path)]
     total = Batch(from_file=True)
     for batch in _batches(path):
         total.add(batch)
@@ -459,7 +318,7 @@ def load(store: Store, path: Path) -> Contents:
             store.write(total)
             total = Batch(from_file=True)
     store.write(total)
-    return Contents(*map(sum, zip((0, 0, 0), *found, strict=True)))
+    return Contents(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def _batches(path: Path) -> Iterator[Batch]:

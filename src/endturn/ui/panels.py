@@ -23,6 +23,7 @@ from endturn.ui.limits import (
 from endturn.ui.numbers import BY_MODEL, STEP, Label, Numbers, quantile, step_of
 from endturn.ui.remarks import remarks
 from endturn.ui.rows import METRICS, data
+from endturn.ui.span_counts import span_counts
 from endturn.ui.store import Store
 from endturn.ui.trend import trend
 from endturn.ui.views import COLOURS, View, colour, words
@@ -44,9 +45,9 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         table = models(asked)
         not_continued = asked.total(NOT_CONTINUED)
     else:
-        whole, *table = store.read_rows(PANELS["unmeasured"].format(where=where), parameters)
-        values |= whole
-        not_continued = whole["not_continued"]
+        total, table = span_counts(view, store)
+        values |= total
+        not_continued = total["not_continued"]
     waiting = store.read(
         f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters
     )[0][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from endturn.calls import CallEnded, TurnEnded
 from endturn.errors import UsageError
-from endturn.scan import EndedTurn, Evidence, PastCall, Summary, text_of
+from endturn.scan import EndedTurn, Evidence, PastCall, Summary, question_of, text_of
 from endturn.telemetry import schema
 from endturn.ui import server, views
-from endturn.ui.bounds import attributes, word, word_or_none
+from endturn.ui.bounds import WORD, attributes, shortened, word, word_or_none
+from endturn.ui.recorded_messages import TEXT, Part, RecordedCall, RecordedMessage
 from endturn.ui.report import style
 from endturn.ui.rows import Batch, Row
 from endturn.ui.store import Store
@@ -102,13 +103,10 @@ def fill(store: Store, turns: Sequence[EndedTurn], *, with_content: bool = True)
     """Write the turns of a scan to a store, without what their messages say.
 
     Args:
-        with_content: have the store give the text of an answer from its file when it is asked for.
+        with_content: have the store read messages from their files when they are asked for.
     """
     if with_content:
-        calls = {
-            _span_id(ended, call.key): (ended, call) for ended in turns for call in ended.past.calls
-        }
-        store.text_of = _reader(calls)
+        store.past_messages = _Files(turns)
     for start in range(0, len(turns), AT_ONCE):
         batch = Batch(from_file=True)
         for ended in turns[start : start + AT_ONCE]:
@@ -117,14 +115,35 @@ def fill(store: Store, turns: Sequence[EndedTurn], *, with_content: bool = True)
         store.write(batch)
 
 
-def _reader(calls: Mapping[str, tuple[EndedTurn, PastCall]]) -> Callable[[str], str]:
-    def read(span_id: str) -> str:
-        if span_id not in calls:
-            return ""
-        ended, call = calls[span_id]
-        return text_of(ended.past, call)
+class _Files:
+    """Reads messages again from the files of past sessions; keeps none."""
 
-    return read
+    def __init__(self, turns: Sequence[EndedTurn]) -> None:
+        self._turns = {word(ended.past.id): ended for ended in turns}
+        self._calls = {
+            _span_id(ended, call.key): (ended, call) for ended in turns for call in ended.past.calls
+        }
+
+    def call_messages(self, span_id: str) -> RecordedCall:
+        """Return the user's message before a turn's first call, and what the call answered."""
+        ended, call = self._calls.get(span_id, (None, None))
+        if ended is None or call is None:
+            return RecordedCall()
+        is_first = ended.past.calls[:1] == [call]
+        asked = question_of(ended.past) if is_first and ended.past.has_user_message else ""
+        return RecordedCall(
+            _message("user", asked), _message("assistant", text_of(ended.past, call))
+        )
+
+    def question(self, turn_id: str) -> str:
+        """Return the beginning of what the user asked for, in one line; "" as above."""
+        ended = self._turns.get(turn_id)
+        text = "" if ended is None else question_of(ended.past, is_quick=True)
+        return shortened(" ".join(text.split()), WORD)
+
+
+def _message(role: str, text: str) -> tuple[RecordedMessage, ...]:
+    return (RecordedMessage(role, (Part(TEXT, text),)),) if text else ()
 
 
 def _digest(*parts: str, size: int) -> str:
@@ -193,6 +212,8 @@ def _call_span(ended: EndedTurn, record: CallEnded, call: PastCall) -> Row:
         "input_tokens": usage.input_tokens if usage else None,
         "output_tokens": usage.output_tokens if usage else None,
         "error": word_or_none(call.error), "links": json.dumps(links),
+        "conversation": word_or_none(ended.past.session or None),
+        "response_id": word_or_none(response.id or None),
         "attributes": attributes({schema.RESPONSE_ID.key: response.id} if response.id else {}),
     }  # fmt: skip
 
@@ -218,5 +239,6 @@ def _events(ended: EndedTurn) -> Iterator[Row]:
 _EMPTY: Final[Row] = dict.fromkeys((
     "parent_id", "agent", "provider", "model", "iteration", "continuation", "reason", "raw",
     "truncated", "max_tokens", "input_tokens", "output_tokens", "outcome", "complete", "error",
+    "conversation", "response_id",
 ))  # fmt: skip
 """The columns of a span that one of another kind leaves empty."""

@@ -9,51 +9,67 @@ from typing import Any, Final
 from endturn.frameworks import MEANING, RESUMES, Entry, is_of, table
 from endturn.ui.store import Store
 from endturn.ui.views import View
-from endturn.vocabulary import PROVIDERS
+from endturn.vocabulary import PROVIDERS, StopReason
 
 MOST_WORDS: Final = 30
 """How many of our words the page counts: anybody may send others."""
+MOST_OPEN: Final = 60
+"""How many values that match a text are shown at once; more stand behind a click for each API."""
 
 
-def shown(view: View, store: Store) -> dict[str, Any]:
-    """Every value of every API, those first that calls of the view ended with.
+def reasons_page(view: View, store: Store) -> dict[str, Any]:
+    """Return what the template of stop reasons shows.
 
-    Filtered by a text.
+    The values that calls of the view ended with come first; the others stand behind them, by API.
+    A text filters both.
     """
-    where, asked = view.where()
+    where, parameters = view.where()
     columns = "provider, operation, lower(raw), reason, count(*)"
-    seen = store.read(
-        f"SELECT {columns} FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL", asked
+    endings = store.read(
+        f"SELECT {columns} FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL", parameters
     )
-    mix, unknown, found = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
-    for provider, operation, raw, reason, calls in seen:
+    mix, unknown, calls_of = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    for provider, operation, raw, reason, calls in endings:
         mix[reason] += calls
         entry = _entry(provider, operation, raw, reason)
         if entry is not None:
-            found[entry.api.name, entry.raw] += calls
+            calls_of[entry.api.name, entry.raw] += calls
         elif raw is not None:
             unknown[raw] += calls
     text = view.given.get("q", "").strip().lower()[:100]
     rows = [
-        (entry, found[entry.api.name, entry.raw])
+        (entry, calls_of[entry.api.name, entry.raw])
         for entry in table()
         if text in f"{entry.api.name} {entry.raw} {entry.normalized}".lower()
     ]
-    rows.sort(key=lambda row: -row[1])  # stable: within a number of calls as the table has them
+    seen = sorted((row for row in rows if row[1]), key=lambda row: -row[1])
+    others: dict[str, list[Entry]] = defaultdict(list)
+    for entry, calls in rows:
+        if not calls:
+            others[entry.api.name].append(entry)
     return {
-        "rows": rows, "all": len(table()), "resumes": RESUMES, "unknown": unknown,
-        "q": view.given.get("q", "")[:100], "mix": dict(mix.most_common(MOST_WORDS)),
-        "others": len(mix) - MOST_WORDS, "meaning": MEANING,
+        "rows": seen, "others": dict(others), "matches": len(rows), "all": len(table()),
+        "resume_of": _resume_of, "unknown": unknown, "q": view.given.get("q", "")[:100],
+        "is_unfolded": bool(text) and len(rows) - len(seen) <= MOST_OPEN,
+        "mix": dict(mix.most_common(MOST_WORDS)), "more_words": len(mix) - MOST_WORDS,
+        "meaning": MEANING,
     }  # fmt: skip
+
+
+def _resume_of(entry: Entry) -> str:
+    """Return how an answer with a stop reason is taken up again; "" for one that is complete."""
+    if entry.normalized in (StopReason.END_TURN, StopReason.TOOL_CALL):
+        return ""
+    return RESUMES[entry.row.resume]
 
 
 @cache
 def _entries() -> dict[tuple[str | None, str], list[Entry]]:
-    """The table by a value in lower case and our word for it."""
-    found: dict[tuple[str | None, str], list[Entry]] = defaultdict(list)
+    """Return the table by a value in lower case and our word for it."""
+    entries: dict[tuple[str | None, str], list[Entry]] = defaultdict(list)
     for entry in table():
-        found[entry.raw.lower(), entry.normalized].append(entry)
-    return dict(found)
+        entries[entry.raw.lower(), entry.normalized].append(entry)
+    return dict(entries)
 
 
 def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -> Entry | None:

@@ -9,18 +9,20 @@ from typing import Any, Final
 
 from endturn._version import __version__
 from endturn.telemetry import INDICATORS, FailCondition, schema
-from endturn.ui import panels, turns
+from endturn.ui import panels, turn_page
 from endturn.ui.advice import NOT_CONTINUED, EndedTurns, Headline, headline
 from endturn.ui.axes import NS
 from endturn.ui.charts import Chart
+from endturn.ui.endings import Ending
 from endturn.ui.formatting import count, plural
 from endturn.ui.limits import NeededLimit, RequestedLimit, requested_limits, truncated_turns
 from endturn.ui.numbers import Numbers, step_of
 from endturn.ui.rows import MODEL_CALLS, Contents, Row
+from endturn.ui.span_counts import span_counts
 from endturn.ui.store import Store
 from endturn.ui.trend import trend
 from endturn.ui.views import View, clock
-from endturn.vocabulary import TRUNCATED, StopReason
+from endturn.vocabulary import TRUNCATED
 
 WORST: Final = 20
 """Unfinished turns that a report for people lists."""
@@ -88,7 +90,7 @@ class Figures:
     headline: Headline
     unfinished: Sequence[Row]
     unfinished_total: int
-    endings: Sequence[Mapping[str, str]]
+    endings: Sequence[Ending]
     waiting: int
     trend: Chart
     limits: Sequence[Mapping[str, Any]]
@@ -174,7 +176,7 @@ def figures(
     unfinished = store.read_rows(worst if all_turns else f"{worst} LIMIT {WORST}", parameters)
     ((first, last),) = store.read(_PERIOD)
     measured = numbers.measured
-    counted = _measured(numbers) if measured else _unmeasured(store, where, parameters)
+    counted = _measured(numbers) if measured else _unmeasured(view, store)
     groups = truncated_turns(view, store)
     ended = EndedTurns(
         turns=counted.values["turns"],
@@ -215,29 +217,11 @@ def _measured(numbers: Numbers) -> _Counted:
     return _Counted(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
 
 
-def _unmeasured(store: Store, where: str, parameters: Mapping[str, Any]) -> _Counted:
-    """Count from turns, and truncated responses from spans, what metrics would have said."""
-    total, *rows = store.read_rows(panels.PANELS["unmeasured"].format(where=where), parameters)
-    answers = f"count_if(reason <> '{StopReason.ERROR}')"
-    responses = store.read_rows(
-        "SELECT service, provider, model, count(*) AS responses,"
-        f" count_if({_CUT}) AS truncated_responses, count_if({_CUT}) / nullif({answers}, 0)"
-        f" AS truncation FROM spans WHERE {_CALLS} AND {where}"
-        " GROUP BY GROUPING SETS ((), (service, provider, model))"
-        " ORDER BY grouping(service) DESC",
-        parameters,
-    )
-    of_all, *of_models = responses
-    by_model = {(row["service"], row["provider"], row["model"]): row for row in of_models}
-    for row in rows:
-        row |= by_model.get((row["service"], row["provider"], row["model"]), {})
-    rows.sort(
-        key=lambda row: (
-            -row["unfinished"], -(row["truncation"] or 0), row["service"] or "", row["model"] or ""
-        )
-    )  # fmt: skip
-    values = dict.fromkeys(INDICATORS) | total | of_all
-    return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"] or 0)
+def _unmeasured(view: View, store: Store) -> _Counted:
+    """Count from spans and turns what metrics would have said."""
+    total, rows = span_counts(view, store)
+    values = dict.fromkeys(INDICATORS) | total
+    return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"])
 
 
 def _reasons(numbers: Numbers) -> dict[str, float]:
@@ -256,11 +240,11 @@ def _most_first(row: tuple[str, float]) -> tuple[float, str]:
     return -row[1], row[0]
 
 
-def _ending(view: View, store: Store, turn_id: str) -> Mapping[str, str]:
+def _ending(view: View, store: Store, turn_id: str) -> Ending:
     """Return why a turn ended and what to change, as its own page says it."""
-    page = turns.shown(replace(view, given={"turn_id": turn_id}), store)
+    page = turn_page.turn_page(replace(view, given={"turn_id": turn_id}), store)
     assert page is not None
-    ending: Mapping[str, str] = page["ending"]
+    ending: Ending = page["ending"]
     return ending
 
 

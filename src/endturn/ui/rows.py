@@ -78,6 +78,7 @@ class Batch:
 
     spans: list[Row] = field(default_factory=list)
     events: list[Row] = field(default_factory=list)
+    texts: list[Row] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     rejected: int = 0
     why: str = ""
@@ -97,6 +98,7 @@ class Batch:
         """Take another's rows too."""
         self.spans += other.spans
         self.events += other.events
+        self.texts += other.texts
         self.points += other.points
 
 

@@ -10,12 +10,12 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import duckdb
 
@@ -23,10 +23,11 @@ from endturn.calls import COMPLETE, OUTCOMES
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.ui import bounds
+from endturn.ui.recorded_messages import RecordedCall
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
-VERSION: Final = 3
-"""Of the tables; a file of another version is refused."""
+VERSION: Final = 4
+"""Of the tables; a file of another version is refused, except the one before, which is altered."""
 DAY_NS: Final = 24 * 3_600_000_000_000
 SWEEP_S: Final = 30.0
 LINGER_NS: Final = 30_000_000_000
@@ -37,6 +38,7 @@ _LOG: Final = logging.getLogger(__name__)
 AGED: Final = {
     "spans": "start_ns",
     "events": "at_ns",
+    "texts": "at_ns",
     "turns": "start_ns",
     "increments": "at_ns",
     "series": "at_ns",
@@ -53,13 +55,34 @@ _TURNS: Final = (
     .replace("@outcomes@", _CASES)
     .replace("@complete@", _WHOLE)
     .replace("@repairs@", _REPAIRS)
+    .replace("@index@", schema.CONTINUATION_INDEX.key)
+    .replace("@strategy@", schema.STRATEGY.key)
 )
 _LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
 _TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
+_TEXTS: Final = next(each for each in _TABLES.split(";") if "CREATE TABLE texts" in each)
+_FROM_VERSION_3: Final = f"""
+ALTER TABLE spans ADD COLUMN conversation VARCHAR;
+ALTER TABLE spans ADD COLUMN response_id VARCHAR;
+UPDATE spans SET conversation = attributes ->> '$."{schema.CONVERSATION.key}"',
+    response_id = attributes ->> '$."{schema.RESPONSE_ID.key}"';
+{_TEXTS};
+UPDATE meta SET version = {VERSION}"""
+"""Statements that give a file of version 3 the columns and the table that it lacks."""
 
 
 Known = tuple[int, Point]
 """A series' number, and what its last export said."""
+
+
+class PastMessages(Protocol):
+    """Reads messages again from the files that past calls are in."""
+
+    def call_messages(self, span_id: str) -> RecordedCall:
+        """Return the messages of a call, as far as its file has them."""
+
+    def question(self, turn_id: str) -> str:
+        """Return what the user asked for in a turn; "" where its file does not have it."""
 
 
 class Store:
@@ -77,8 +100,8 @@ class Store:
 
     def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
-        # Gives the text of a call's answer, by its span's id, where it is elsewhere than in here.
-        self.text_of: Callable[[str], str] = lambda span_id: ""
+        # Reads the messages of calls that are in files of their own; None where there are none.
+        self.past_messages: PastMessages | None = None
         self._db = opened(path)
         self._known: dict[SeriesKey, Known]
         # Whoever shows what is stored sees by it that more has come; no two processes count the
@@ -142,16 +165,21 @@ class Store:
     # --- Tables -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        found = self.read("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal")
-        if found and (
-            ("meta", "version") not in found
-            or self.read("SELECT version FROM meta") != [(VERSION,)]
-        ):
+        columns = self.read(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+        )
+        is_own = ("meta", "version") in columns
+        version = self.read("SELECT version FROM meta")[0][0] if is_own else None
+        if version == 3:
+            with self._transaction():
+                for statement in _FROM_VERSION_3.split(";\n"):
+                    self._db.execute(statement)
+        elif columns and version != VERSION:
             self._db.close()
             raise UsageError(
                 f"{self._path} contains no telemetry of this version of endturn: pass another file"
             )
-        if not found:
+        elif not columns:
             self._db.execute(_TABLES)
             self._db.execute(f"CREATE TABLE turns AS {_TURNS}", {"ids": []})
         self._columns = {
@@ -161,7 +189,7 @@ class Store:
                     [table],
                 )
             )
-            for table in ("spans", "events", "series", "increments")
+            for table in ("spans", "events", "texts", "series", "increments")
         }
         self._known = {}
         for row in self.read_rows("SELECT * FROM series"):
@@ -265,6 +293,7 @@ class Store:
         for table, rows, same in (
             ("spans", batch.spans, ("start_ns", "span_id", "trace_id")),
             ("events", batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
+            ("texts", batch.texts, ("at_ns", "span_id", "words")),
         ):
             if rows:
                 equal = " AND ".join(

@@ -4,13 +4,16 @@ CREATE TABLE spans (
     environment VARCHAR, cluster VARCHAR, start_ns BIGINT, end_ns BIGINT, operation VARCHAR, provider VARCHAR, model VARCHAR, agent VARCHAR,
     turn_id VARCHAR, iteration BIGINT, continuation BIGINT, reason VARCHAR, raw VARCHAR, truncated BOOLEAN,
     max_tokens BIGINT, input_tokens BIGINT, output_tokens BIGINT, outcome VARCHAR, complete BOOLEAN,
-    error VARCHAR, links VARCHAR, attributes VARCHAR
+    error VARCHAR, links VARCHAR, attributes VARCHAR, conversation VARCHAR, response_id VARCHAR
 );
--- Log records that have an event name.
+-- Log records that have an event name; events of a span that carry messages, without a turn.
 CREATE TABLE events (
     at_ns BIGINT, service VARCHAR, environment VARCHAR, cluster VARCHAR, trace_id VARCHAR, span_id VARCHAR, name VARCHAR, severity VARCHAR, body VARCHAR,
     provider VARCHAR, model VARCHAR, turn_id VARCHAR, outcome VARCHAR, attributes VARCHAR
 );
+-- What is recorded of the messages of a call: the beginning of the user's last message, and the words that are
+-- searched, in lower case. Without a turn where the event does not say it: the span does.
+CREATE TABLE texts (at_ns BIGINT, span_id VARCHAR, turn_id VARCHAR, question VARCHAR, words VARCHAR);
 -- A metric of one process with its labels, and where it stood at its last export: a counter's value; of a histogram the
 -- sum, then how many fell into each bucket.
 CREATE TABLE series (

@@ -49,13 +49,23 @@ ended AS (
     WHERE name = 'endturn.continuation_terminated'
     GROUP BY turn_id
 ),
+repaired AS ( -- until a turn's end is known; earlier versions of endturn count a repair as a continuation
+    SELECT turn_id, count(DISTINCT attributes ->> '$."@index@"') AS repairs
+    FROM events SEMI JOIN ids USING (turn_id)
+    WHERE name = 'endturn.continuation_attempt' AND (attributes ->> '$."@strategy@"') = 'repair'
+    GROUP BY turn_id
+),
+counted AS (
+    SELECT turn_id, greatest(whole.repairs, ended.repairs, repaired.repairs, 0) AS repairs
+    FROM whole LEFT JOIN ended USING (turn_id) LEFT JOIN repaired USING (turn_id)
+),
 known AS (
     SELECT
         turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls.calls, calls.reason,
         coalesce(calls.provider, whole.provider) AS provider,
         coalesce(calls.model, whole.model) AS model,
-        coalesce(whole.repairs, ended.repairs, 0) AS repairs,
-        greatest(coalesce(continuations, 0) - coalesce(whole.repairs, ended.repairs, 0), 0) AS continuations,
+        counted.repairs AS repairs,
+        greatest(coalesce(continuations, 0) - counted.repairs, 0) AS continuations,
         coalesce(truncated, false) AS truncated,
         coalesce(lone, false) AS lone,
         input_tokens,
@@ -71,7 +81,7 @@ known AS (
             END
         ) AS outcome,
         whole.complete AS said_complete
-    FROM whole LEFT JOIN calls USING (turn_id) LEFT JOIN ended USING (turn_id)
+    FROM whole LEFT JOIN calls USING (turn_id) LEFT JOIN ended USING (turn_id) JOIN counted USING (turn_id)
 )
 SELECT
     turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls, reason, provider, model,

@@ -149,7 +149,7 @@ class _Session:
         """Read one line."""
         match line.get("type"):
             case "user":
-                self._add_user(line)
+                self._add_user(line, offset)
             case "assistant":
                 message = mapping(line.get("message"))
                 if line.get("isApiErrorMessage") or message.get("model") == SYNTHETIC:
@@ -176,7 +176,7 @@ class _Session:
 
     # --- Lines ---
 
-    def _add_user(self, line: Mapping[str, Any]) -> None:
+    def _add_user(self, line: Mapping[str, Any], offset: int) -> None:
         stream = self._stream(line)
         content = mapping(line.get("message")).get("content")
         blocks = objects(content)
@@ -200,16 +200,17 @@ class _Session:
             if last is not None and not any(last.results.values()):
                 last.is_interrupted = True
         elif not has_result and (words or blocks):
-            self._begin_turn(stream, line)
+            self._begin_turn(stream, line, offset)
 
     def _add_result(self, stream: _Stream, block: Mapping[str, Any]) -> None:
         call_id = text(block.get("tool_use_id"))
         if stream.last is not None and call_id in stream.last.tools:
             stream.last.results[call_id] = block.get("is_error") is not True
 
-    def _begin_turn(self, stream: _Stream, line: Mapping[str, Any]) -> None:
+    def _begin_turn(self, stream: _Stream, line: Mapping[str, Any], offset: int) -> None:
         self._abandon_request(stream)
         stream.turn = self._new_turn(line, text(line.get("uuid")))
+        stream.turn.offset = offset
         stream.turn.started_ns = time_ns(line.get("timestamp"))
         stream.last = None
 
@@ -477,6 +478,12 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     return "".join(pieces)
 
 
+def question_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of a user's message."""
+    content = mapping(next(iter(records), {}).get("message")).get("content")
+    return text(content) or "".join(text(block.get("text")) for block in objects(content))
+
+
 SOURCE: Final = Source(
     name="claude_code",
     title=TITLE,
@@ -485,5 +492,6 @@ SOURCE: Final = Source(
     read=read,
     places=places,
     text=answer_text,
+    question=question_text,
     advice="set CLAUDE_CODE_MAX_OUTPUT_TOKENS above the limit that cut its answers",
 )

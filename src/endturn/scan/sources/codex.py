@@ -130,7 +130,7 @@ class _Session:
         if not is_answer and kind not in _TOOL_CALLS:
             self._open = None
             if kind == "message" and item.get("role") == "user":
-                self._add_prompt(item)
+                self._add_prompt(item, offset)
             elif kind.endswith("_output"):
                 if self._last is not None:
                     self._last.has_output = True
@@ -153,11 +153,13 @@ class _Session:
         elif status and response.status != "incomplete":
             response.status = status
 
-    def _add_prompt(self, item: Mapping[str, Any]) -> None:
+    def _add_prompt(self, item: Mapping[str, Any], offset: int) -> None:
         words = "".join(_texts(item))
         self._remember("user", words)
         if self._turn is not None and words and not words.startswith(_NO_PROMPT):
             self._turn.has_user_message = True
+            if self._turn.offset is None:
+                self._turn.offset = offset
 
     def _remember(self, *parts: str) -> None:
         for part in parts:
@@ -173,6 +175,8 @@ class _Session:
                     self._begin_turn("", at_ns, has_user_message=True)
                 elif self._turn is not None:
                     self._turn.has_user_message = True
+                if self._turn is not None and self._turn.offset is None:
+                    self._turn.offset = offset
             case "item_completed" if mapping(event.get("item")).get("type") == "UserMessage":
                 if self._turn is not None:
                     self._turn.has_user_message = True
@@ -346,6 +350,13 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     return "".join(pieces)
 
 
+def question_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of a user's message: an item of the history, or an event."""
+    item = mapping(next(iter(records), {}).get("payload"))
+    blocks = objects(item.get("content"))
+    return text(item.get("message")) or "".join(text(block.get("text")) for block in blocks)
+
+
 SOURCE: Final = Source(
     name="codex",
     title=TITLE,
@@ -353,4 +364,5 @@ SOURCE: Final = Source(
     read=read,
     places=places,
     text=answer_text,
+    question=question_text,
 )

@@ -95,7 +95,7 @@ class _Session:
         message = mapping(line.get("message"))
         match message.get("role"):
             case "user":
-                place = _Place(self._new_turn(line, message))
+                place = _Place(self._new_turn(line, message, offset))
             case "assistant":
                 self._add_response(place, line, message, offset)
             case "toolResult" if place.last is not None:
@@ -103,7 +103,9 @@ class _Session:
                 place.last.results[text(message.get("toolCallId"))] = succeeded
         self._places[text(line.get("id"))] = self._latest = place
 
-    def _new_turn(self, line: Mapping[str, Any], message: Mapping[str, Any]) -> PastTurn:
+    def _new_turn(
+        self, line: Mapping[str, Any], message: Mapping[str, Any], offset: int | None
+    ) -> PastTurn:
         moment = message.get("timestamp") or line.get("timestamp")
         turn = PastTurn(
             id=f"{text(line.get('id'))} {moment}",
@@ -113,6 +115,7 @@ class _Session:
             project=text(self._header.get("cwd")),
             started_ns=time_ns(line.get("timestamp")) or time_ns(moment),
             runs_tools=True,
+            offset=offset,
         )
         self.turns.append(turn)
         return turn
@@ -121,7 +124,7 @@ class _Session:
         self, place: _Place, line: Mapping[str, Any], message: Mapping[str, Any], offset: int
     ) -> None:
         if place.turn is None:
-            place.turn = self._new_turn(line, message)
+            place.turn = self._new_turn(line, message, None)
             place.turn.has_user_message = False
         call = _call_of(line, message, offset)
         blocks = objects(message.get("content"))
@@ -212,6 +215,12 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
     return "".join(text(block.get("text")) for block in objects(message.get("content")))
 
 
+def question_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of a user's message."""
+    content = mapping(next(iter(records), {}).get("message")).get("content")
+    return text(content) or "".join(text(block.get("text")) for block in objects(content))
+
+
 SOURCE: Final = Source(
     name="pi",
     title=TITLE,
@@ -219,5 +228,6 @@ SOURCE: Final = Source(
     read=read,
     places=places,
     text=answer_text,
+    question=question_text,
     advice="raise maxTokens of the model in models.json: it runs tool calls that the limit cut",
 )

@@ -221,12 +221,30 @@ document.addEventListener("click", async (event) => {
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = said), 1500);
 });
+// What is typed into a filter of this page is shown at once; without scripts its button does that.
+let typed;
+document.addEventListener("input", ({ target }) => {
+  const form = target.closest("form[data-typed]");
+  if (!form) return;
+  clearTimeout(typed);
+  typed = setTimeout(() => {
+    const asked = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    history.replaceState(null, "", `?${asked}`);
+    refresh();
+  }, 150);
+});
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
-  if (event.key === "/" && $(".search input")) {
-    event.preventDefault();
-    $(".search input").focus();
+  if (event.key === "Escape") {
+    $("#keys").open = false;
+    document.activeElement.blur();
   }
+  if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    $("#find").select();
+    $("#find").focus();
+  }
+  if (event.key === "?") $("#keys").open = !$("#keys").open;
   const rows = $$(".turns a.row");
   if ((event.key === "j" || event.key === "k") && rows.length) {
     const at = rows.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1);

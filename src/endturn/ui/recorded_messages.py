@@ -1,0 +1,448 @@
+"""Messages that spans and events carry where a host records content, in any spelling.
+
+OpenTelemetry's conventions (now and before 1.37), OpenInference, OpenLLMetry, Vercel's AI SDK,
+Logfire, Langfuse, Google's ADK and MLflow: whatever names the attributes have, the result is a list
+of messages, each with a role and parts. Values that have no known shape are not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+from endturn.telemetry import schema
+from endturn.ui import content_names as names
+from endturn.ui.bounds import parsed
+
+TEXT: Final = "text"
+REASONING: Final = "reasoning"
+TOOL_CALL: Final = "tool call"
+TOOL_RESULT: Final = "tool result"
+_DEPTH: Final = 8
+"""Levels of lists and objects in which messages are looked for."""
+MOST_MESSAGES: Final = 2000
+"""Messages that are read of one attribute."""
+
+_ROLE_EVENT: Final = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
+_WRAPPERS: Final = frozenset({"message", "message_content", "tool_call"})
+"""Levels of OpenInference's names that repeat what the level above is."""
+_LISTS: Final = ("messages", "contents", "choices", "candidates", "output", "input", "prompt")
+"""Members of a request's or a response's JSON that hold its messages, in this order."""
+_ROLES: Final = {"model": "assistant", "ai": "assistant", "human": "user", "function": "tool"}
+_MESSAGE_TYPES: Final = frozenset({"message", "human", "ai", "system", "user", "assistant"})
+_WHOSE: Final = {TOOL_CALL: "assistant", REASONING: "assistant", TOOL_RESULT: "tool"}
+_REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
+_CALL_TYPES: Final = frozenset(
+    {"tool_call", "tool_use", "tool-call", "function_call", "custom_tool_call", "server_tool_use"}
+)
+_RESULT_TYPES: Final = frozenset(
+    {"tool_call_response", "tool_result", "tool-result", "function_call_output"}
+)
+_TEXT_TYPES: Final = frozenset({"", "text", "input_text", "output_text", "refusal", "json"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a message.
+
+    Attributes:
+        kind: TEXT, REASONING, TOOL_CALL, TOOL_RESULT, or what else it is: "image, image/png".
+        text: what it says; "" of images and the like.
+    """
+
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMessage:
+    """A message of a conversation, or one choice of a response.
+
+    Attributes:
+        finish_reason: of a choice, in the words in which it was recorded.
+    """
+
+    role: str
+    parts: tuple[Part, ...]
+    finish_reason: str = ""
+
+    def text(self, kind: str = TEXT) -> str:
+        """The text of the parts of a kind."""
+        return "".join(part.text for part in self.parts if part.kind == kind)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """What is recorded of the messages of one call.
+
+    Attributes:
+        input: the messages of the request; output: the choices of the response.
+        is_unreadable: messages are recorded, in a form that is not known here.
+        is_shortened: whoever recorded them left some of it out.
+    """
+
+    input: tuple[RecordedMessage, ...] = ()
+    output: tuple[RecordedMessage, ...] = ()
+    is_unreadable: bool = False
+    is_shortened: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message can be shown."""
+        return not self.input and not self.output
+
+
+@dataclass(frozen=True, slots=True)
+class ContentEvent:
+    """An event that carries messages: its name, body and attributes."""
+
+    name: str
+    body: Any
+    attributes: Mapping[str, Any]
+
+
+def has_content(attributes: Mapping[str, Any]) -> bool:
+    """Whether any attribute may hold messages; reads no value."""
+    numbered = (*names.NUMBERED_INPUT, *names.NUMBERED_OUTPUT)
+    return any(name in attributes for name in names.NAMES) or any(
+        name.startswith(numbered) for name in attributes
+    )
+
+
+def read_call(attributes: Mapping[str, Any], events: Iterable[ContentEvent] = ()) -> RecordedCall:
+    """Read the messages of a call from its span's attributes and from its events."""
+    call = _of_attributes(attributes)
+    inputs: list[RecordedMessage] = []
+    outputs: list[RecordedMessage] = []
+    for event in events:
+        seen = _of_event(event)
+        inputs += seen.input
+        outputs += seen.output
+        call = replace(
+            call,
+            is_unreadable=call.is_unreadable or seen.is_unreadable,
+            is_shortened=call.is_shortened or seen.is_shortened,
+        )
+    # The same messages may be recorded in both places.
+    return replace(call, input=call.input or tuple(inputs), output=call.output or tuple(outputs))
+
+
+def question_of(call: RecordedCall) -> RecordedMessage | None:
+    """Return the last message of the user; results of tools in the user's name are none."""
+    for message in reversed(call.input):
+        kinds = {part.kind for part in message.parts}
+        if message.role == "user" and kinds - {TOOL_RESULT}:
+            return message
+    return None
+
+
+# --- Attributes and events --------------------------------------------------------------------
+
+
+def _of_attributes(attributes: Mapping[str, Any]) -> RecordedCall:
+    system = messages_of(attributes.get(schema.SYSTEM_INSTRUCTIONS.key), "system")
+    inputs, is_input_odd = _first(attributes, names.INPUT, names.NUMBERED_INPUT, "user")
+    outputs, is_output_odd = _first(attributes, names.OUTPUT, names.NUMBERED_OUTPUT, "assistant")
+    calls = messages_of(attributes.get(names.TOOL_CALLS), "assistant")
+    if calls:
+        parts = chain.from_iterable(message.parts for message in (*outputs, *calls))
+        outputs = [RecordedMessage("assistant", tuple(parts))]
+    listed = parsed(attributes.get(names.EVENT_LIST))
+    if isinstance(listed, list) and not inputs and not outputs:
+        for item in listed[:MOST_MESSAGES]:
+            if isinstance(item, dict):
+                seen = _of_event(ContentEvent(str(item.get("event.name", "")), item, {}))
+                inputs += seen.input
+                outputs += seen.output
+    return RecordedCall(
+        tuple(system + inputs if inputs else ()),
+        tuple(outputs),
+        is_unreadable=is_input_odd or is_output_odd,
+        is_shortened=attributes.get(schema.CONTENT_CUT.key) is True,
+    )
+
+
+def _first(
+    attributes: Mapping[str, Any], plain: Sequence[str], prefixes: Sequence[str], role: str
+) -> tuple[list[RecordedMessage], bool]:
+    """Return the messages of the first attribute that has any, and if one cannot be read."""
+    is_odd = False
+    standard, *others = plain
+    for name in (standard, *prefixes, *others):
+        if name.endswith("."):
+            found = list(_of_numbered(attributes, name, role))
+        else:
+            value = attributes.get(name)
+            found = messages_of(value, role)
+            is_odd |= not found and name == standard and value not in (None, "", "[]", [])
+        if found:
+            return found, False
+    return [], is_odd
+
+
+def _of_numbered(
+    attributes: Mapping[str, Any], prefix: str, role: str
+) -> Iterator[RecordedMessage]:
+    """Yield the messages that are spread over attributes: `gen_ai.prompt.0.content`."""
+    trees: dict[int, dict[str, Any]] = {}
+    for name, value in attributes.items():
+        number, _, rest = name.removeprefix(prefix).partition(".")
+        if name.startswith(prefix) and number.isdecimal() and len(number) < 7 and rest:
+            _plant(trees.setdefault(int(number), {}), rest, value)
+    for _, tree in sorted(trees.items())[:MOST_MESSAGES]:
+        members = {name: _as_list(value) for name, value in tree.items()}
+        content = members.pop("contents", None) or members.get("content")
+        # a list of parts is JSON here
+        if isinstance(content, str) and content.startswith("[{"):
+            parts = parsed(content)
+            is_parts = isinstance(parts, list) and all(
+                isinstance(part, dict) and "type" in part for part in parts
+            )
+            content = parts if is_parts else content
+        message = _message(members | {"content": content}, role, 0)
+        if message is not None:
+            yield message
+
+
+def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
+    *branches, leaf = [each for each in path.split(".")[:12] if each not in _WRAPPERS] or [
+        "message"
+    ]
+    for branch in branches:
+        inner = tree.setdefault(branch, {})
+        if not isinstance(inner, dict):
+            return
+        tree = inner
+    tree.setdefault(leaf, value)
+
+
+def _as_list(value: Any) -> Any:
+    """Return a tree as it was before its levels became names; numbered members are a list."""
+    if not isinstance(value, dict):
+        return value
+    members = {name: _as_list(inner) for name, inner in value.items()}
+    if members and all(name.isdecimal() and len(name) < 7 for name in members):
+        return [members[name] for name in sorted(members, key=int)]
+    return members
+
+
+def _of_event(event: ContentEvent) -> RecordedCall:
+    if event.name == names.DETAILS:
+        return _of_attributes(event.attributes)
+    if event.name.startswith("gen_ai.content."):
+        return _of_attributes(event.attributes)
+    body = parsed(event.body) if isinstance(event.body, str) else event.body
+    body = body if isinstance(body, dict) else {"content": event.body or None}
+    given = {name: _json(value) for name, value in event.attributes.items()}
+    nested = given.get(names.EVENT_CONTENT)
+    members = {**given, **(nested if isinstance(nested, dict) else {}), **_without_none(body)}
+    if event.name == names.CHOICE:
+        message = _message(members, "assistant", 0)
+        return RecordedCall(output=() if message is None else (message,))
+    if role := _ROLE_EVENT.fullmatch(event.name):
+        message = _message(members | {"role": role[1]}, role[1], 0)
+        return RecordedCall(input=() if message is None else (message,))
+    return RecordedCall()
+
+
+def _without_none(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _json(value: Any) -> Any:
+    """Return a text that is a JSON object or list as that; anything else as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        tree = parsed(value)
+        return value if tree is None else tree
+    return value
+
+
+# --- Messages and parts -----------------------------------------------------------------------
+
+
+def messages_of(value: Any, role: str, depth: int = 0) -> list[RecordedMessage]:
+    """Return the messages of a value in whatever shape; [] where it has none that is known.
+
+    Args:
+        role: of a message that does not say it.
+    """
+    if depth > _DEPTH or value is None:
+        return []
+    if isinstance(value, str):
+        tree = _json(value)
+        if isinstance(tree, str):
+            # JSON that is broken or nested too deeply is no text
+            is_text = bool(tree) and tree[:1] not in ("{", "[")
+            return [RecordedMessage(role, (Part(TEXT, tree),))] if is_text else []
+        return messages_of(tree, role, depth + 1)
+    if isinstance(value, list):
+        return _of_list(value, role, depth)
+    if isinstance(value, dict):
+        return _of_object(value, role, depth)
+    return []
+
+
+def _of_list(values: Sequence[Any], role: str, depth: int) -> list[RecordedMessage]:
+    messages: list[RecordedMessage] = []
+    loose: dict[str, list[Part]] = {}
+    """Parts that stand beside messages, as items of OpenAI's Responses do, by their role."""
+
+    def join_loose() -> None:
+        messages.extend(RecordedMessage(each, tuple(parts)) for each, parts in loose.items())
+        loose.clear()
+
+    for value in values[:MOST_MESSAGES]:
+        raw = _json(value) if depth < _DEPTH else None
+        if isinstance(raw, list):
+            join_loose()
+            messages += messages_of(raw, role, depth + 1)
+        elif isinstance(raw, dict) and not _is_part(raw):
+            join_loose()
+            message = _message(raw, role, depth)
+            messages += [] if message is None else [message]
+        elif (part := _part(raw, depth)) is not None:
+            whose = _WHOSE.get(part.kind, role)
+            if whose not in loose:
+                join_loose()
+            loose.setdefault(whose, []).append(part)
+    join_loose()
+    return messages
+
+
+def _is_part(raw: Mapping[str, Any]) -> bool:
+    """Whether an object is a part, not a message: parts have types of their own, and no role."""
+    if "role" in raw or "parts" in raw or isinstance(raw.get("message"), dict):
+        return False
+    kind = raw.get("type")
+    return "content" not in raw if kind is None else kind not in _MESSAGE_TYPES
+
+
+def _of_object(value: Mapping[str, Any], role: str, depth: int) -> list[RecordedMessage]:
+    for name in _LISTS:
+        if isinstance(value.get(name), list | str | dict) and "role" not in value:
+            found = messages_of(value[name], role, depth + 1)
+            if found:
+                if name == "output":  # items of OpenAI's Responses are one answer
+                    found = [_joined(found)]
+                system = messages_of(value.get("system") or value.get("instructions"), "system", 2)
+                return (system if role == "user" else []) + found
+    if text := value.get("combined_chunk_content"):  # Logfire, of a stream
+        return messages_of(text, role, depth + 1)
+    message = _message(value, role, depth)
+    return [] if message is None else [message]
+
+
+def _joined(messages: Sequence[RecordedMessage]) -> RecordedMessage:
+    parts = chain.from_iterable(message.parts for message in messages)
+    return RecordedMessage(messages[-1].role, tuple(parts), messages[-1].finish_reason)
+
+
+def _message(raw: Mapping[str, Any], role: str, depth: int) -> RecordedMessage | None:
+    """Return a message; None for an object that has no part of one."""
+    inner = raw.get("message")
+    if isinstance(inner, dict):
+        message = _message(inner, role, depth + 1) if depth < _DEPTH else None
+        reason = str(raw.get("finish_reason") or "")
+        return message and replace(message, finish_reason=message.finish_reason or reason)
+    said_role = str(raw.get("role") or raw.get("type") or role)
+    said_role = _ROLES.get(said_role, said_role)
+    if said_role not in ("system", "developer", "user", "assistant", "tool"):
+        said_role = role
+    content = raw["parts"] if isinstance(raw.get("parts"), list) else raw.get("content")
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):  # Gemini's candidates
+        content = content["parts"]
+    parts = list(_parts(inner if content is None and isinstance(inner, str) else content, depth))
+    if isinstance(thought := raw.get("reasoning_content"), str) and thought:
+        parts.insert(0, Part(REASONING, thought))
+    calls = raw.get("tool_calls")
+    if isinstance(calls, list):
+        parts += [_call_part(call) for call in calls if isinstance(call, dict)]
+    if said_role == "tool":
+        parts = [Part(TOOL_RESULT, part.text) if part.kind == TEXT else part for part in parts]
+    if not parts:
+        return None
+    return RecordedMessage(said_role, tuple(parts), str(raw.get("finish_reason") or ""))
+
+
+def _parts(content: Any, depth: int) -> Iterator[Part]:
+    if content is None:
+        return
+    for each in content[:MOST_MESSAGES] if isinstance(content, list) else [content]:
+        part = _part(each, depth + 1)
+        if part is not None:
+            yield part
+
+
+def _part(raw: Any, depth: int) -> Part | None:
+    """Return a part of a message; None for an empty one, and for one nested too deeply."""
+    if depth > _DEPTH:
+        return None
+    if not isinstance(raw, dict):
+        is_text = isinstance(raw, str | int | float) and not isinstance(raw, bool)
+        return Part(TEXT, str(raw)) if is_text and raw != "" else None
+    kind = str(raw.get("type") or "")
+    if kind in _REASONING_TYPES or "thinking" in raw or raw.get("thought") is True:
+        thought = next((raw[key] for key in ("content", "thinking", "text", "summary")
+                        if raw.get(key)), "")  # fmt: skip
+        return Part(REASONING, _as_text(thought)) if thought else None
+    if kind in _CALL_TYPES or "functionCall" in raw or "function_call" in raw or "toolUse" in raw:
+        return _call_part(raw)
+    if "toolName" in raw or (kind == "function" and isinstance(raw.get("function"), dict)):
+        return _call_part(raw)
+    if kind in _RESULT_TYPES or not raw.keys().isdisjoint(("functionResponse", "function_response",
+                                                           "toolResult")):  # fmt: skip
+        inner = next((raw[key] for key in ("functionResponse", "function_response", "toolResult")
+                      if isinstance(raw.get(key), dict)), raw)  # fmt: skip
+        result = next((inner[key] for key in ("response", "result", "content", "output")
+                       if inner.get(key) is not None), "")  # fmt: skip
+        return Part(TOOL_RESULT, _as_text(result))
+    if kind in _TEXT_TYPES:
+        text = next((raw[key] for key in ("text", "content", "refusal")
+                     if isinstance(raw.get(key), str | int | float)), None)  # fmt: skip
+        if text is not None:
+            return Part(TEXT, str(text)) if text != "" else None
+    return _medium(raw, kind)
+
+
+def _call_part(raw: Mapping[str, Any]) -> Part:
+    inner = next((raw[key] for key in ("function", "functionCall", "function_call", "toolUse")
+                  if isinstance(raw.get(key), dict)), raw)  # fmt: skip
+    name = inner.get("name") or inner.get("toolName") or "a tool"
+    arguments = next((inner[key] for key in ("arguments", "input", "args")
+                      if inner.get(key) is not None), "")  # fmt: skip
+    return Part(TOOL_CALL, f"{name}({_as_text(arguments)})")
+
+
+def _medium(raw: Mapping[str, Any], kind: str) -> Part | None:
+    """Name an image, a sound, a file or anything else that is no text; its data are not shown."""
+    about = raw.get("modality") or kind.removesuffix("_url").removeprefix("input_")
+    if not about:
+        about = next((key for key in ("inlineData", "inline_data", "fileData", "image", "audio",
+                                      "video", "document") if key in raw), "")  # fmt: skip
+    if not about:
+        return None
+    more = [str(about)[:64]]
+    if isinstance(mime := raw.get("mime_type"), str):
+        more.append(mime[:64])
+    if isinstance(size := raw.get("size"), int) and not isinstance(size, bool):
+        more.append(f"{size} bytes")
+    return Part(", ".join(more))
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as text: JSON where it is none, the texts of parts where it is a list."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(
+        isinstance(each, dict) and isinstance(each.get("text") or each.get("content"), str)
+        for each in value
+    ):  # fmt: skip
+        return "".join(str(each.get("text") or each.get("content")) for each in value)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (RecursionError, ValueError, TypeError):
+        return ""
