@@ -131,8 +131,10 @@ EVENTS: dict[str, list[ContentEvent]] = {
         }),
     ],
 }  # fmt: skip
-CALLS = {name: (attributes, []) for name, attributes in ATTRIBUTES.items()}
-CALLS |= {name: ({}, events) for name, events in EVENTS.items()}  # type: ignore[misc]
+CALLS: dict[str, tuple[dict[str, Any], list[ContentEvent]]] = {
+    name: (attributes, []) for name, attributes in ATTRIBUTES.items()
+}
+CALLS |= {name: ({}, events) for name, events in EVENTS.items()}
 
 
 @pytest.mark.parametrize(("attributes", "events"), CALLS.values(), ids=list(CALLS))
