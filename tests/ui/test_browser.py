@@ -184,7 +184,9 @@ def test_print_is_light_and_whole(page: Served, tab: Page) -> None:
         tab.emulate_media(media="print", color_scheme="dark")
         assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
-        assert tab.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)")
+        visible = "[...document.querySelectorAll('.scroll')].filter(e => e.checkVisibility())"
+        assert tab.evaluate(f"{visible}.length")
+        assert tab.evaluate(f"{visible}.every(e => e.scrollWidth <= e.clientWidth)")
         assert path != "/" or tab.evaluate(ink) != dark
         tab.emulate_media(media="screen", color_scheme="dark")
 

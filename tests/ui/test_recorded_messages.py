@@ -131,7 +131,9 @@ EVENTS: dict[str, list[ContentEvent]] = {
         }),
     ],
 }  # fmt: skip
-CALLS: dict[str, Any] = {name: (attributes, []) for name, attributes in ATTRIBUTES.items()}
+CALLS: dict[str, tuple[dict[str, Any], list[ContentEvent]]] = {
+    name: (attributes, []) for name, attributes in ATTRIBUTES.items()
+}
 CALLS |= {name: ({}, events) for name, events in EVENTS.items()}
 
 

@@ -83,6 +83,11 @@ class Step:
     share: float = 0.0
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def short_title(self) -> str:
+        """The name without the number of the call, where that says what it is."""
+        return self.title.rpartition(", ")[2] if self.kind == "continuation" else self.title
+
 
 def turn_page(view: View, store: Store) -> dict[str, Any] | None:
     """Return everything that the template of a turn shows; None for a turn that is not stored."""
