@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a share, not a number."""
+        """True of a share, False of a number."""
         return isinstance(self.condition, ShareAbove)
 
     @property
@@ -66,7 +66,7 @@ class Comparison:
         return _window(self.condition.over)
 
     def is_met(self, labels: Labels) -> bool:
-        """Whether the comparison is true for a label set."""
+        """Return True if the comparison holds for a label set."""
         value = self.values.get(labels)
         if value is None:
             return False
@@ -118,7 +118,7 @@ class Branch:
 
     @property
     def is_met(self) -> bool:
-        """Whether every term is met."""
+        """True if every term is met."""
         return all(term.is_met for term in self.terms)
 
     @property
@@ -222,7 +222,7 @@ def _status(alert: Alert, view: View, numbers: Numbers) -> AlertStatus:
 
 
 def _has_data(groups: Sequence[Sequence[Comparison]], numbers: Numbers) -> bool:
-    """Whether responses or turns came within the longest window of a condition."""
+    """Return True if responses or turns came within the longest window of a condition."""
     longest = max(comparison.condition.over for group in groups for comparison in group)
     within = numbers.last(int(longest.total_seconds()))
     return any(within.total(Count(metric)) for metric in (schema.RESPONSES, schema.TURNS))
