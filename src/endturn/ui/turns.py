@@ -68,7 +68,8 @@ def turn_list(view: View, store: Store) -> dict[str, Any]:
     return {
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "rows": rows, "longest": longest, "total": total, "counts": counts,
-        "questions": questions(store, rows), "search": asked, "capture": settings.CAPTURE_CONTENT.name,
+        "questions": questions(store, rows), "search": asked,
+        "capture": settings.CAPTURE_CONTENT.name,
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number,
         "last": last, "first": number * PAGE_SIZE + 1, "deepest": DEEPEST,
         "question_length": QUESTION, "most_texts": search.MOST_TEXTS,
