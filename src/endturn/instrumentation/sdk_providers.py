@@ -51,7 +51,7 @@ _PACKAGES: Final = {
 }
 """What registers an exporter."""
 
-EXPORT_MS: Final = 15_000.0
+EXPORT_MS: Final = 15_000
 """Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules'
 windows count on it."""
 
