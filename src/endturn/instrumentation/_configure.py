@@ -180,11 +180,12 @@ class Telemetry:
             resource = sdk_providers.resource_of(attributes, default_name=name)
         else:
             resource = early.resource()
-        # All exporters before any provider: an error must leave nothing half done.
-        made = self._make_exporters(tuple(given), attributes)
-        self._providers = sdk_providers.install(
-            resource, made, None if early is None else (early.tracers, early.held)
-        )
+        with sdk_providers.drops_counted():
+            # All exporters before any provider: an error must leave nothing half done.
+            made = self._make_exporters(tuple(given), attributes)
+            self._providers = sdk_providers.install(
+                resource, made, None if early is None else (early.tracers, early.held)
+            )
         if early is not None and "traces" not in self._providers:
             early.discard()
         if self._providers:
@@ -206,15 +207,14 @@ class Telemetry:
         made: dict[Signal, list[Any]] = {}
         unusable: dict[str, list[Signal]] = {}
         chosen = dict(zip(sdk_providers.SIGNALS, given, strict=True))
-        with sdk_providers.drops_counted():
-            for signal, exporter in chosen.items():
-                try:
-                    made[signal] = sdk_providers.exporters(signal, exporter, attributes)
-                except UsageError as error:
-                    is_variable = isinstance(error, sdk_providers.UnusableVariable)
-                    if not self._for_host and not is_variable:
-                        raise
-                    unusable.setdefault(str(error), []).append(signal)
+        for signal, exporter in chosen.items():
+            try:
+                made[signal] = sdk_providers.exporters(signal, exporter, attributes)
+            except UsageError as error:
+                is_variable = isinstance(error, sdk_providers.UnusableVariable)
+                if not self._for_host and not is_variable:
+                    raise
+                unusable.setdefault(str(error), []).append(signal)
         for reason, signals in unusable.items():
             settings.warn_once(f"no {listing(signals)} are exported: {reason}", key=reason)
         by_variables = [signal for signal in made if chosen[signal] is None and made[signal]]

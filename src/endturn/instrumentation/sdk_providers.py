@@ -51,7 +51,7 @@ _PACKAGES: Final = {
 }
 """What registers an exporter."""
 
-EXPORT_MS: Final = 15_000.0
+EXPORT_MS: Final = 15_000
 """Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules'
 windows count on it."""
 
@@ -87,14 +87,18 @@ def drops_counted() -> Iterator[None]:
     It is not set for the whole process: tracers would count each span, too, at a price, and to no
     use.
     """
-    if OWN_METRICS in os.environ:
+    before = os.environ.get(OWN_METRICS)
+    if before is not None and before.strip().lower() in ("true", "false"):
         yield
         return
     os.environ[OWN_METRICS] = "true"
     try:
         yield
     finally:
-        del os.environ[OWN_METRICS]
+        if before is None:
+            del os.environ[OWN_METRICS]
+        else:
+            os.environ[OWN_METRICS] = before
 
 
 def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list[Any]:
