@@ -68,7 +68,7 @@ def test_a_line_goes_through_the_end_of_each_step() -> None:
     assert one(figure, "path", class_="line dashed c-tool").get("d") == "M3 0L4 20"
     dots = [each.get("d") for each in figure.iter("path") if each.get("class") == "dots c-tool"]
     assert dots == ["M1 60h0", "M3 0h0M4 20h0"]
-    labels = [each for each in figure.iter("text") if each.get("text-anchor") == "end" and each.get("dx") == "-8"]
+    labels = [each for each in figure.iter("text") if each.get("class") == "axis" and each.get("dx") == "-8"]
     assert [(each.text, each.get("y")) for each in labels] == [
         ("0", "250"), ("30 s", "200"), ("1 min", "150"), ("1 min 30 s", "100"), ("2 min", "50"), ("2 min 30 s", "0"),
     ]  # fmt: skip
@@ -219,3 +219,5 @@ def test_a_figure_stays_small() -> None:
         chart(series=(Series(name="a", colour="tool", values=(1,) * 1001),))
     with pytest.raises(ValueError, match="series have different lengths: \\[1, 4\\]"):
         chart(series=(*chart().series, Series(name="a", colour="tool", values=(1,))))
+    with pytest.raises(ValueError, match="has no steps"):
+        chart(series=(Series(name="a", colour="tool", values=()),))

@@ -94,7 +94,8 @@ class Chart:
         undecided: what is hatched in a chart of lines.
 
     Raises:
-        ValueError: series of different lengths, or more steps or series than a figure can hold.
+        ValueError: series without steps or of different lengths, or more steps or series than a
+            figure can hold.
     """
 
     id: str
@@ -111,6 +112,8 @@ class Chart:
         lengths = {len(values) for values in self.columns()}
         if len(lengths) > 1:
             raise ValueError(f"chart {self.id!r}: series have different lengths: {sorted(lengths)}")
+        if lengths == {0}:
+            raise ValueError(f"chart {self.id!r} has no steps: a chart without data has no series")
         if max(lengths, default=0) > MOST_STEPS or len(self.series) > MOST_SERIES:
             raise ValueError(
                 f"chart {self.id!r}: {max(lengths)} steps of {len(self.series)} series; at most "
@@ -257,7 +260,7 @@ def _time_axis(chart: Chart, height: int) -> list[Markup]:
                     " spare" if number % 2 else "", _number(part * 100), height + 18,
                     tick.at_ns // 1_000_000, tick.precision, tick.label)
             )  # fmt: skip
-    zone = Markup('<text class="axis zone" x="100%" y="{}" text-anchor="end">UTC</text>')
+    zone = Markup('<text class="axis zone" dx="-8" y="{}" text-anchor="end">UTC</text>')
     return [*labels, zone.format(height + 18)]
 
 
@@ -303,9 +306,9 @@ def _hatching(chart: Chart, undecided: Undecided, top: float, height: int) -> It
         ' patternTransform="rotate(45)"><path class="hatch" d="M0 0v6"/></pattern></defs>'
     ).format(name)
     width = 100 / chart.number_of_steps
-    for step, bounds in enumerate(zip(undecided.lowest, undecided.highest, strict=True)):
-        lower, upper = (None if each is None else height * (1 - each / top) for each in bounds)
-        if lower is not None and upper is not None:
+    for step, (lowest, highest) in enumerate(zip(undecided.lowest, undecided.highest, strict=True)):
+        if lowest is not None and highest is not None:
+            lower, upper = (height * (1 - value / top) for value in (lowest, highest))
             yield Markup(
                 '<rect fill="url(#{})" x="{}%" y="{}" width="{}%" height="{}"/>'
             ).format(

@@ -35,16 +35,14 @@ def count(value: float | None) -> str:
         return f"−{count(-value)}"
     if value < 100 and (rough := _rounded(value)) != int(rough):
         return f"{rough:.12f}".rstrip("0") if rough >= 1e-6 else f"{rough:.3g}"
-    if value < 1e6 and (whole := round(value)) < 1_000_000:
-        return f"{whole:,}".replace(",", THIN_SPACE)
+    if value < 999_999.5:
+        return _grouped(value)
     value = _rounded(value)
     if value >= _HUGE:
         return f"{value:.3g}"
     size, unit = next((size, unit) for size, unit in _LARGE if value >= size)
     mantissa = value / size
-    return f"{mantissa:,.0f} {unit}".replace(",", THIN_SPACE) if mantissa >= 1000 else (
-        f"{mantissa:.3g} {unit}"
-    )  # fmt: skip
+    return f"{f'{mantissa:.3g}' if mantissa < 1000 else _grouped(mantissa)} {unit}"
 
 
 def plural(number: float, noun: str) -> str:
@@ -84,15 +82,20 @@ def duration(seconds: float | None) -> str:
     for size, unit in _LONG:
         number, left = divmod(left, size)
         if number:
-            parts.append(f"{number:,} {unit}".replace(",", THIN_SPACE))
+            parts.append(f"{_grouped(number)} {unit}")
     return " ".join(parts)
 
 
 def _short(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
-    size, unit = next((each for each in _SMALL if seconds >= each[0]), _SMALL[-1])
+    size, unit = next(((size, unit) for size, unit in _SMALL if seconds >= size), _SMALL[-1])
     return f"{_rounded(seconds / size):g} {unit}"
+
+
+def _grouped(value: float) -> str:
+    """Round to a whole number, and write its digits in groups of three."""
+    return f"{value:,.0f}".replace(",", THIN_SPACE)
 
 
 def _rounded(value: float) -> float:
