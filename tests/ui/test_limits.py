@@ -270,6 +270,13 @@ def test_the_headline_says_what_to_change(store: Store) -> None:
     )
 
 
+def test_a_long_name_keeps_its_end(store: Store) -> None:
+    """Where the model stands in an ARN."""
+    arn = "arn:aws:bedrock:eu-central-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-5-v1:0"
+    Agent(store, arn).turn(("missing", 5), outcome="not_continued")
+    assert said(store)[1][0].startswith("1: …file/eu.anthropic.claude-sonnet-4-5-v1:0 broke off before")
+
+
 def test_an_unknown_limit_is_not_named(store: Store) -> None:
     """Neither the one now, nor the one that would do."""
     Agent(store, limit=None).turn(CUT, outcome="not_continued")

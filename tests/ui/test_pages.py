@@ -53,7 +53,9 @@ def test_the_overview_says_what_the_demo_says(played: tuple[Served, Any]) -> Non
     assert f"{left} of {cut} truncated turns were not continued. Show the {left}" in text
     for row in rows:
         responses = sum(row["responses"].values())
-        numbers_of = rf"{re.escape(row['model'])} {row['provider']} \S+% .* {responses} {row['turns']} "
+        numbers_of = (
+            rf"{re.escape(row['model'])} {row['provider']} {row['unfinished_turns']} .* {responses} {row['turns']} "
+        )
         assert re.search(numbers_of, text), row["model"]
     every = sum(sum(row["responses"].values()) for row in rows)
     measured = sum(numbers(page.store).buckets(schema.OPERATION_DURATION)[()].values())

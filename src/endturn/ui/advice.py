@@ -14,6 +14,8 @@ from endturn.ui.views import View
 
 MOST_CHANGES: Final = 3
 """Causes that the headline names; the others it counts."""
+MOST_NAME: Final = 40
+"""Characters of a model's name in the headline."""
 NOT_CONTINUED: Final = Count(
     UNFINISHED_TURNS.metric,
     only=((schema.OUTCOME, frozenset({TurnOutcome.NOT_CONTINUED.value})),),
@@ -135,6 +137,8 @@ def _sentence(ended: EndedTurns) -> str:
 def _change(group: TruncatedTurns, groups: Sequence[TruncatedTurns], view: View) -> Change:
     of = group.of
     name = of.model or "an unknown model"
+    if len(name) > MOST_NAME:  # the end of an ARN tells models apart
+        name = f"…{name[-MOST_NAME:]}"
     if len(view.known.get("service", ())) > 1 and not view.scope.only.get("service"):
         name = f"{name} of {of.service}"
     chosen = {field: value for field, value in of._asdict().items() if value}

@@ -52,7 +52,7 @@ class Comparison:
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a share, not a number."""
+        """True of a share, False of a number."""
         return isinstance(self.condition, ShareAbove)
 
     @property
@@ -62,23 +62,21 @@ class Comparison:
         return condition.share if isinstance(condition, ShareAbove) else condition.number
 
     @property
-    def highest(self) -> float | None:
-        """The highest value now; None for a share of nothing."""
-        return max(self.values.values(), default=None if self.is_share else 0.0)
-
-    @property
     def window(self) -> str:
         """The length of the window, in words."""
         return _window(self.condition.over)
 
+    def is_met(self, labels: Labels) -> bool:
+        """Return True if the comparison holds for a label set."""
+        value = self.values.get(labels)
+        if value is None:
+            return False
+        return value > self.limit if self.is_share else value >= self.limit
+
     @property
     def met(self) -> dict[Labels, float]:
         """The label sets for which the comparison is true, with their values."""
-        return {
-            labels: value
-            for labels, value in self.values.items()
-            if (value > self.limit if self.is_share else value >= self.limit)
-        }
+        return {labels: value for labels, value in self.values.items() if self.is_met(labels)}
 
 
 class AlertState(StrEnum):
@@ -121,7 +119,7 @@ class Branch:
 
     @property
     def is_met(self) -> bool:
-        """Whether every term is met."""
+        """True if every term is met."""
         return all(term.is_met for term in self.terms)
 
     @property
@@ -169,11 +167,6 @@ class AlertStatus:
     cases: tuple[Case, ...]
     needs: str
     links: tuple[tuple[str, str], ...]
-
-    @property
-    def runbook_link(self) -> str:
-        """The address of the runbook on the page."""
-        return f"/alerts/{self.alert.name}"
 
 
 def shown(view: View, store: Store) -> dict[str, Any]:
@@ -230,7 +223,7 @@ def _status(alert: Alert, view: View, numbers: Numbers) -> AlertStatus:
 
 
 def _has_data(groups: Sequence[Sequence[Comparison]], numbers: Numbers) -> bool:
-    """Whether responses or turns came within the longest window of a condition."""
+    """Return True if responses or turns came within the longest window of a condition."""
     longest = max(comparison.condition.over for group in groups for comparison in group)
     within = numbers.last(int(longest.total_seconds()))
     return any(within.total(Count(metric)) for metric in (schema.RESPONSES, schema.TURNS))
@@ -239,12 +232,13 @@ def _has_data(groups: Sequence[Sequence[Comparison]], numbers: Numbers) -> bool:
 def _cases(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[Case, ...]:
     """Return the label sets of the most urgent state; of the quiet ones only the closest."""
     every = sorted({labels for group in groups for each in group for labels in each.values})
-    cases = [_case(groups, labels, view) for labels in every]
+    firing = evaluate(groups)
+    cases = [_case(groups, labels, view, is_firing=labels in firing) for labels in every]
     for state in (AlertState.FIRING, AlertState.FEW):
         if urgent := tuple(case for case in cases if case.state is state):
             return urgent
     closest = max(every, key=lambda labels: _closeness(groups, labels), default=None)
-    return () if closest is None else (_case(groups, closest, view),)
+    return tuple(case for case in cases if case.labels == closest)
 
 
 def _closeness(groups: Sequence[Sequence[Comparison]], labels: Labels) -> float:
@@ -252,19 +246,17 @@ def _closeness(groups: Sequence[Sequence[Comparison]], labels: Labels) -> float:
     return max(min(each.values.get(labels, 0.0) / each.limit for each in group) for group in groups)
 
 
-def _case(groups: Sequence[Sequence[Comparison]], labels: Labels, view: View) -> Case:
+def _case(
+    groups: Sequence[Sequence[Comparison]], labels: Labels, view: View, *, is_firing: bool
+) -> Case:
     branches = sorted(
         (_branch(group, labels) for group in groups),
         key=lambda branch: (not branch.is_met, not branch.lacks_turns, len(branch.unmet)),
     )
-    first = branches[0]
-    state = (
-        AlertState.FIRING
-        if first.is_met
-        else AlertState.FEW
-        if first.lacks_turns
-        else AlertState.QUIET
-    )
+    if is_firing:
+        state = AlertState.FIRING
+    else:
+        state = AlertState.FEW if branches[0].lacks_turns else AlertState.QUIET
     best = max(groups, key=lambda group: min(e.values.get(labels, 0.0) / e.limit for e in group))
     return Case(
         labels=labels,
@@ -277,7 +269,7 @@ def _case(groups: Sequence[Sequence[Comparison]], labels: Labels, view: View) ->
 
 def _branch(group: Sequence[Comparison], labels: Labels) -> Branch:
     terms = tuple(
-        Term(_text(comparison, group[:place], labels), labels in comparison.met)
+        Term(_text(comparison, group[:place], labels), comparison.is_met(labels))
         for place, comparison in enumerate(group)
     )
     unmet = [each for each, term in zip(group, terms, strict=True) if not term.is_met]

@@ -162,7 +162,7 @@ def lost_by_collectors() -> table.Panel:
                 source=panels.FROM_COLLECTOR,
             )
         )
-        .no_value("nothing lost")
+        .no_value("no losses reported")
     )
 
 

@@ -45,8 +45,6 @@ BUDGET_STEPS: Final[tuple[Step, ...]] = (
     (0.000001, "orange"),
     (0.25, "green"),
 )
-TRUNCATION_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (0.05, "orange"), (0.2, "red"))
-UNFINISHED_STEPS: Final[tuple[Step, ...]] = ((None, "text"), (1, "orange"), (10, "red"))
 CONTINUED_COLOR: Final = "orange"
 PLAIN_COLOR: Final = "#8ab8ff"
 
@@ -78,7 +76,7 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
 
     board.with_row(dashboard.Row("Models").id(40))
     board.with_panel(models().span(24).height(8))
-    board.with_panel(limits_table().span(24).height(9))
+    board.with_panel(limits.by_service_and_model().span(24).height(9))
     return board
 
 
@@ -237,13 +235,13 @@ def _service_columns(config: RuleConfig) -> list[Column]:
             query=QUERIES.ratio(TRUNCATION, by=SERVICE),
             unit=units.PercentUnit,
             decimals=1,
-            steps=TRUNCATION_STEPS,
+            steps=panels.TRUNCATION_STEPS,
         ),
         Column(
             title="Unfinished",
             width=110,
             query=or_zero(unfinished, turns),
-            steps=UNFINISHED_STEPS,
+            steps=panels.UNFINISHED_STEPS,
             link=dashboard_link(
                 "Its continuations",
                 "endturn-continuations",
@@ -375,75 +373,6 @@ def models() -> table.Panel:
     )
 
 
-def limits_table() -> table.Panel:
-    """List the limits of each service and model, most unfinished turns first."""
-    by = (*SERVICE, *CALL)
-    columns = [
-        Column(title="Service", label=JOB),
-        Column(title="Environment", label=ENVIRONMENT, width=110),
-        Column(title="Cluster", label=CLUSTER, is_hidden=True),
-        Column(title="Provider", label=schema.PROVIDER.label, width=100),
-        Column(
-            title="Model",
-            label=schema.REQUEST_MODEL.label,
-            link=dashboard_link(
-                "This model",
-                "endturn-model",
-                sets=links.ROW_SERVICE | links.ROW_MODEL,
-                keeps=links.SOURCE,
-            ),
-        ),
-        Column(
-            title="Truncated",
-            query=QUERIES.ratio(TRUNCATION, by=by),
-            unit=units.PercentUnit,
-            decimals=1,
-            width=100,
-            steps=TRUNCATION_STEPS,
-        ),
-        Column(
-            title="Unfinished",
-            query=or_zero(
-                QUERIES.events(UNFINISHED.count, by=by), QUERIES.events(TURNS.count, by=by)
-            ),
-            width=110,
-            steps=UNFINISHED_STEPS,
-        ),
-        Column(
-            title="Limit now",
-            query=limits.present_limit(by=by),
-            unit=units.NoUnit,
-            decimals=0,
-            width=100,
-        ),
-        Column(
-            title="Limit needed",
-            query=limits.needed_limit(by=by),
-            unit=units.NoUnit,
-            decimals=0,
-            width=115,
-        ),
-    ]
-    return table_panel(
-        42, "Limits, most unfinished first", columns=columns, sort_by="Unfinished"
-    ).description(
-        description(
-            question="Which max_tokens must be raised, and to what?",
-            formula=(
-                "one row per service and model, over the time range. The limit now: output tokens "
-                f"÷ token budget used, if at least {limits.LIMITED_SHARE:.0%} of the calls set "
-                "one. The limit needed: 99th percentile of the output tokens of complete turns' "
-                f"longest answers, from {limits.MIN_TURNS} turns"
-            ),
-            advice=(
-                "The limit needed is above the limit now: raise max_tokens. A cell without a "
-                "number: no limit is set, or there are too few complete turns to tell."
-            ),
-            source=panels.FROM_PROCESS,
-        )
-    )
-
-
 def _model_columns() -> list[Column]:
     turns = QUERIES.events(TURNS.count, by=CALL)
     unfinished = QUERIES.events(UNFINISHED.count, by=CALL)
@@ -470,13 +399,13 @@ def _model_columns() -> list[Column]:
             unit=units.PercentUnit,
             decimals=1,
             width=100,
-            steps=TRUNCATION_STEPS,
+            steps=panels.TRUNCATION_STEPS,
         ),
         Column(
             title="Unfinished",
             query=or_zero(unfinished, turns),
             width=110,
-            steps=UNFINISHED_STEPS,
+            steps=panels.UNFINISHED_STEPS,
         ),
         Column(
             title="Call p95",
@@ -492,6 +421,6 @@ def _model_columns() -> list[Column]:
             unit=units.PercentUnit,
             decimals=1,
             width=110,
-            steps=TRUNCATION_STEPS,
+            steps=panels.TRUNCATION_STEPS,
         ),
     ]

@@ -185,6 +185,11 @@ def indicator_steps(indicator: Indicator) -> tuple[Step, ...]:
     return (None, "text"), (0, "green"), (limits.look, "orange"), (limits.act, "red")
 
 
+TRUNCATION_STEPS: Final[tuple[Step, ...]] = (None, "text"), (0.05, "orange"), (0.2, "red")
+UNFINISHED_STEPS: Final[tuple[Step, ...]] = (None, "text"), (1, "orange"), (10, "red")
+"""Steps of a table's columns, which judge bad values only."""
+
+
 def threshold_property(*steps: Step) -> DynamicConfigValue:
     """Return the override property that gives a series or column its own thresholds."""
     return DynamicConfigValue("thresholds", thresholds(*steps).build())

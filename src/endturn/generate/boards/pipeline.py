@@ -173,7 +173,7 @@ def dropped_by_sdks(config: RuleConfig) -> timeseries.Panel:
             )
         )
         .axis_label("records per step")
-        .no_value("nothing dropped")
+        .no_value("no drops reported")
         .color_scheme(panels.shades("red"))
         .with_target(panels.over_time(f"{dropped}\nor 0 * {total}").legend_format(legend))
     )
