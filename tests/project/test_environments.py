@@ -33,6 +33,8 @@ def test_each_file(env: Env, path: Path) -> None:
 
 def check_file(env: Env, path: Path) -> None:
     """Run the tests of a file where its packages are installed."""
+    if env.version and not env.built:
+        pytest.skip(f"{env.says}: Python {env.version} is not to be had here")
     assert env.built, f"{env.says}: not installed: python tests/sdks/build.py {env.name}"
     # Plugins that packages bring along are none of ours; what they warn of is theirs.
     ours = ["-p", "no:cacheprovider", "-p", "no:logfire", "-W", "default", f"--confcutdir={path.parent.parent}"]

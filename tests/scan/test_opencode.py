@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from endturn.scan import read_file, scan
+from endturn.scan import read_file, scan, text_of
 from tests.scan.cases import HERE, figures
 
 ROWS = HERE / "opencode" / "four-turns" / "rows.jsonl"
@@ -136,3 +136,39 @@ def test_a_message_without_a_reason_has_that_of_its_last_step(is_going_on: bool,
     (tmp_path / "rows").write_text("".join(lines), encoding="utf-8")
     expected = {"not recorded": 1} if is_going_on else {"max_tokens": 1}
     assert figures(scan([tmp_path]))["responses"] == expected
+
+
+# --- What answers say, when the page asks for it ----------------------------------------------------------------------
+
+ANSWERS = ["half an answer", "", "done", "half ", "second", ""]
+
+
+def answers(path: Path) -> list[str]:
+    return [text_of(ended.past, call) for ended in scan([path]).turns for call in ended.past.calls]
+
+
+def as_files(folder: Path) -> Path:
+    """The storage of early versions."""
+    for line in ROWS.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        data = json.loads(row["data"]) if "data" in row else {"directory": row["directory"], "projectID": "p"}
+        places = {
+            "session": ("session", "p"),
+            "message": ("message", row.get("session_id")),
+            "part": ("part", row.get("message_id")),
+        }[row["table"]]
+        owners = {"message": {"sessionID": places[1]}, "part": {"messageID": places[1]}}.get(row["table"], {})
+        path = folder.joinpath(*places, f"{row['id']}.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"id": row["id"], **data, **owners}), encoding="utf-8")
+    return folder
+
+
+def test_answers_are_read_again_from_a_database_its_rows_and_files(tmp_path: Path) -> None:
+    expected = answers(ROWS)
+    assert expected == ANSWERS
+    with database(tmp_path / "database", last_in_wal=3) as path:
+        before = listing(tmp_path)
+        assert answers(path) == expected
+        assert listing(tmp_path) == before
+    assert answers(as_files(tmp_path / "storage")) == expected

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from endturn.calls import CallEnded, CallStarted
-from endturn.scan import SOURCES, Evidence, FileResult, read_file, scan
+from endturn.scan import SOURCES, Evidence, FileResult, Shape, read_file, scan
+from endturn.scan.registry import source_named
 from endturn.vocabulary import StopReason
 from tests.scan.cases import HERE, Case, cases, figures, files
 
@@ -96,6 +98,32 @@ def test_a_cut_loses_the_last_record_at_most_and_finishes_nothing(source: str, p
             if reason in WHOLE and (key not in full or full[key][1] not in WHOLE)
         ]
         assert became_whole == []
+
+
+def test_every_source_of_lines_is_cut() -> None:
+    of_lines = {name for name in SOURCES if Shape.LINES in source_named(name).shapes}
+    assert of_lines - {str(parameters.values[0]) for parameters in LINE_FILES} == set()
+
+
+@pytest.mark.parametrize("source", sorted({str(parameters.values[0]) for parameters in LINE_FILES}))
+def test_a_cut_at_any_byte_loses_the_last_record_at_most(source: str, tmp_path: Path) -> None:
+    """Each byte of the smallest file of a source, or so many of them."""
+    data = min((Path(str(path)).read_bytes() for name, path in map(values_of, LINE_FILES) if name == source), key=len)
+    expected: dict[int, dict[str, tuple[Evidence, StopReason]]] = {}
+    for at in sorted(random.Random(1).sample(range(len(data)), min(len(data), 60))):
+        whole = data[:at].rfind(b"\n") + 1
+        if whole not in expected:
+            expected[whole] = states(read_data(tmp_path, data[:whole], source))
+        result = read_data(tmp_path, data[:at], source)
+        is_whole = data[at : at + 1] == b"\n"  # a record needs no end of its line
+        if not is_whole:
+            assert states(result) == expected[whole]
+            assert result.damage.is_last_line_incomplete == (at > whole)
+
+
+def values_of(parameters: ParameterSet) -> tuple[str, Path]:
+    source, path = parameters.values
+    return str(source), Path(str(path))
 
 
 def broken(value: Any, chance: random.Random) -> Any:

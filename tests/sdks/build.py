@@ -29,7 +29,9 @@ HERE = Path(__file__).resolve().parent
 class Env:
     """One environment: its name, what it is for, the packages that are pinned in it, and the tests that run there.
 
-    `alone` are packages that are installed without what they ask for, where that cannot be had together.
+    `alone` are packages that are installed without what they ask for, where that cannot be had together. `python` is
+    the version that the packages need, if they need a newer one than endturn; where it is not to be had, nothing is
+    installed. `node` are packages of npm, of command-line programs; an environment with them has no Python.
     """
 
     name: str
@@ -37,17 +39,25 @@ class Env:
     packages: tuple[str, ...]
     tests: str = ""
     alone: tuple[str, ...] = ()
+    version: str = ""
+    node: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
         """Where it is, or will be."""
-        body = json.dumps([self.packages, sys.version_info[:2], sys.platform, *self.alone])
+        body = json.dumps(
+            [self.packages, sys.version_info[:2], sys.platform, *self.alone, *self.node, *filter(None, [self.version])]
+        )
         return cache() / f"{self.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
     @property
     def python(self) -> Path:
         """Its interpreter."""
         return self.folder / "bin" / "python"
+
+    def program(self, name: str) -> Path:
+        """A command-line program that npm installed."""
+        return self.folder / "node_modules" / ".bin" / name
 
     @property
     def built(self) -> bool:
@@ -64,8 +74,16 @@ def envs() -> Mapping[str, Env]:
     """The environments of `envs.toml`, by name."""
     declared = tomllib.loads((HERE / "envs.toml").read_text())
     return {
-        name: Env(name, each["says"], tuple(each["packages"]), each.get("tests", ""), tuple(each.get("alone", ())))
-        for name, each in declared.items()
+        name: Env(
+            name,
+            table["says"],
+            tuple(table.get("packages", ())),
+            table.get("tests", ""),
+            tuple(table.get("alone", ())),
+            table.get("python", ""),
+            tuple(table.get("node", ())),
+        )
+        for name, table in declared.items()
     }
 
 
@@ -73,7 +91,7 @@ def build(env: Env) -> None:
     """Install an environment, unless it is there; processes that want the same wait for one another.
 
     Raises:
-        subprocess.CalledProcessError: uv could not; what it said went to stderr.
+        subprocess.CalledProcessError: uv or npm could not; what it said went to stderr.
     """
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{env.name}.lock").open("w") as lock:
@@ -82,12 +100,41 @@ def build(env: Env) -> None:
             return
         print(f"installing {env.says} into {env.folder}", flush=True)
         shutil.rmtree(env.folder, ignore_errors=True)
-        venv.create(env.folder)
-        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(env.python)]
-        subprocess.run([*install, *env.packages], check=True)
-        if env.alone:
-            subprocess.run([*install, "--no-deps", *env.alone], check=True)
+        if env.node:
+            install_programs(env)
+        elif make_python(env):
+            install_packages(env)
+        else:
+            print(f"{env.says}: Python {env.version} is not to be had here", flush=True)
+            return
         (env.folder / ".installed").touch()
+
+
+def install_programs(env: Env) -> None:
+    """Install the packages of npm."""
+    env.folder.mkdir(parents=True)
+    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(env.folder)]
+    subprocess.run([*install, *env.node], check=True)
+
+
+def make_python(env: Env) -> bool:
+    """Make the environment of a Python; return False if there is none of its version."""
+    if not env.version:
+        venv.create(env.folder)
+        return True
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    places = os.pathsep.join([os.environ["PATH"], *map(str, pyenv.glob(f"versions/{env.version}.*/bin"))])
+    make = [sys.executable, "-m", "uv", "venv", "--quiet", "--no-python-downloads", "--python", env.version]
+    made = subprocess.run([*make, str(env.folder)], env=os.environ | {"PATH": places}, check=False)
+    return made.returncode == 0
+
+
+def install_packages(env: Env) -> None:
+    """Install the packages of PyPI."""
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(env.python)]
+    subprocess.run([*install, *env.packages], check=True)
+    if env.alone:
+        subprocess.run([*install, "--no-deps", *env.alone], check=True)
 
 
 def main(names: Sequence[str]) -> None:

@@ -84,7 +84,8 @@ class ScannedFile:
     def records(self, *needles: bytes) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield the JSON objects of the lines, each with the offset of its line in bytes.
 
-        Of a file that is a list, its objects, each with its place in the list.
+        Of a file that is a list, its objects, each with its place in the list; of one that is an
+        object, that.
 
         Args:
             needles: a line is parsed only if it contains one of them. This is a test for speed that
@@ -92,7 +93,7 @@ class ScannedFile:
                 ASCII letter is escaped passes always. None: each line is parsed.
         """
         damage = self.damage
-        if self.head.is_list:
+        if self.head.shape is Shape.VALUE:
             yield from self._items()
             return
         last: tuple[int, bytes] | None = None
@@ -116,9 +117,11 @@ class ScannedFile:
             damage.is_last_line_incomplete = True
 
     def _items(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield the objects of the list that the file is, each with its place in the list."""
-        items = self.value()
-        for place, item in enumerate(items if isinstance(items, list) else ()):
+        """Yield the object that the file is, or those of its list, each with its place there."""
+        value = self.value()
+        if value is None:
+            return
+        for place, item in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(item, dict):
                 yield place, item
             else:

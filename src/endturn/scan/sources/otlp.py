@@ -291,10 +291,7 @@ _TEXTS: Final = (
 
 def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the JSON objects of a file, each with its offset: one to a line, or one in all."""
-    if file.head.shape is Shape.LINES or file.head.is_list:
-        yield from file.records()
-    elif isinstance(value := file.value(), dict):
-        yield 0, value
+    yield from file.records()
 
 
 SOURCE: Final = Source(
