@@ -239,7 +239,7 @@ def test_sums_stay_finite(page: Served) -> None:
         page.store.write(Batch(points=points))
     check_pages(page)
     figures = report_figures.figures(page.store, [], [], all_turns=True)
-    json.loads(report.written(figures, "json"), parse_constant=pytest.fail)
+    json.loads(report.render(figures, "json"), parse_constant=pytest.fail)
     assert numbers(page.store).number(INDICATORS["turns"].count)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from endturn._version import __version__
 from endturn.cli import _main
@@ -345,6 +347,30 @@ def test_a_report_has_no_message_text(tmp_path: Path, report: Report) -> None:
     file = traces(tmp_path / "a.jsonl", cut(**{"gen_ai.input.messages": message, "gen_ai.output.messages": message}))
     for format_ in ("md", "html", "json"):
         assert "secret" not in report(file, "--format", format_)[1]
+
+
+@pytest.mark.browser
+def test_a_report_is_readable_at_any_width(tmp_path: Path, report: Report) -> None:
+    """Nothing overflows, an id stays on one line, and the browser asks for nothing but the file."""
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert binary, "no Chromium: apt-get install chromium"
+    names = ["<img src=x onerror=alert(1)>", "x" * 200, "مرحبا", "arn:aws:bedrock:eu-west-1:123456789012:model/a-v1:0"]
+    calls = [cut(service=name, model=name) for name in names]
+    page = tmp_path / "report.html"
+    page.write_text(report(traces(tmp_path / "a.jsonl", *calls), "--format", "html")[1], encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        tab = browser.new_page()
+        requests: set[str] = set()
+        tab.on("request", lambda request: requests.add(request.url))
+        for width in (360, 768, 1440):
+            tab.set_viewport_size({"width": width, "height": 800})
+            tab.goto(page.as_uri())
+            assert requests == {page.as_uri()}
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            lines = tab.locator("code.id").evaluate_all("codes => codes.map(code => code.getClientRects().length)")
+            assert set(lines) == {1}
+        browser.close()
 
 
 TESTS = """

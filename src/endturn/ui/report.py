@@ -60,33 +60,33 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
         )
     if file is not None and not file.exists():
         raise UsageError(f"--file {str(file)!r} does not exist")
-    with TemporaryDirectory() as folder, closing(_opened(file, Path(folder))) as store:
+    with TemporaryDirectory() as folder, closing(_open_copy(file, Path(folder))) as store:
         try:
-            read = [] if file is None else [Input(_name(file), _contents(store))]
-            read += [Input(_name(path), otlp.load(store, path)) for path in inputs]
-            report = figures(store, read, conditions, all_turns=format_ == "json")
+            files = [] if file is None else [Input(_name(file), _contents(store))]
+            files += [Input(_name(path), otlp.load(store, path)) for path in inputs]
+            report = figures(store, files, conditions, all_turns=format_ == "json")
         except duckdb.Error as error:
             raise unreadable(file, error) from None
     if isinstance(sys.stdout, io.TextIOWrapper):  # a locale that lacks ✓ must not fail a build
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-    print(written(report, format_))
+    print(render(report, format_))
     if any(limit["met"] for limit in report.limits):
         return 1
     return 3 if conditions and not report.measured else 0
 
 
-def _opened(file: Path | None, folder: Path) -> Store:
+def _open_copy(file: Path | None, folder: Path) -> Store:
     """Open a copy of a file, or an empty store."""
     if file is None:
         return Store()
-    copy = _copied(file, folder)
+    copy = _copy(file, folder)
     try:
         return Store(copy)
     except UsageError as error:
         raise UsageError(str(error).replace(str(copy), str(file))) from None
 
 
-def _copied(file: Path, folder: Path) -> Path:
+def _copy(file: Path, folder: Path) -> Path:
     """Copy a database: the other inputs are read into the copy, never into the file itself."""
     with closing(opened(file, read_only=True)):  # nobody writes meanwhile
         for path in (file, file.with_name(f"{file.name}.wal")):
@@ -96,7 +96,7 @@ def _copied(file: Path, folder: Path) -> Path:
 
 
 def _name(path: Path) -> str:
-    """The name of a file, which may hold bytes that are no text."""
+    """Return the name of a file, which may hold bytes that are no text."""
     return str(path).encode("utf-8", "replace").decode()
 
 
@@ -108,17 +108,18 @@ def _contents(store: Store) -> Contents:
     return Contents(spans, events, points)
 
 
-def written(report: Figures, format_: str) -> str:
-    """The report in a format: html, md or json."""
+def render(report: Figures, format_: str) -> str:
+    """Return the report in a format: html, md or json."""
     if format_ == "json":
         return json.dumps(report.as_json(), indent=2, allow_nan=False)
     environment = views.templates(escape=format_ == "html")
-    environment.filters |= {each.__name__: each for each in (moment, code, plain, needed)}
+    filters = (moment, markdown_code, markdown_text, needed_text)
+    environment.filters |= {function.__name__: function for function in filters}
     return environment.get_template(f"report.{format_}").render(
         report=report,
         version=__version__,
         indicators=INDICATORS,
-        shown={
+        texts={
             name: panels.shown(INDICATORS[name], value) for name, value in report.values.items()
         },
         level=panels.level,
@@ -127,7 +128,7 @@ def written(report: Figures, format_: str) -> str:
         reasons=_reasons(report),
         head=HEAD,
         others=[name for name in INDICATORS if name not in HEAD and report.values[name]],
-        listed_title=_listed_title(report),
+        list_title=_list_title(report),
         order=ORDER,
         missing=_missing(report),
         style=style(),
@@ -135,7 +136,7 @@ def written(report: Figures, format_: str) -> str:
 
 
 def _reasons(report: Figures) -> list[dict[str, Any]]:
-    """Responses by stop reason with their shares; beyond `ROWS` reasons the rest is one row."""
+    """Return responses by stop reason with their shares; beyond `ROWS` the rest is one row."""
     whole = sum(report.reasons.values())
     numbers = list(report.reasons.items())
     if rest := numbers[ROWS:]:
@@ -143,7 +144,7 @@ def _reasons(report: Figures) -> list[dict[str, Any]]:
     return [{"name": name, "number": number, "share": number / whole} for name, number in numbers]
 
 
-def _listed_title(report: Figures) -> str:
+def _list_title(report: Figures) -> str:
     listed, total = len(report.unfinished), report.unfinished_total
     if listed < total:
         return f"The {listed} worst of {count(total)} unfinished turns"
@@ -151,45 +152,45 @@ def _listed_title(report: Figures) -> str:
 
 
 def _missing(report: Figures) -> str:
-    """Unfinished turns that metrics count and whose spans are in no file, as a sentence."""
-    counted = round(report.values["unfinished"] or 0)
-    if counted <= report.unfinished_total:
+    """Return a sentence about unfinished turns that only metrics count, or ""."""
+    number = round(report.values["unfinished"] or 0)
+    if number <= report.unfinished_total:
         return ""
     if not report.unfinished_total:
         return "The unfinished turns cannot be listed: no spans or events of them were passed."
     return (
-        f"The metrics count {count(counted)} unfinished turns; spans or events of "
+        f"The metrics count {count(number)} unfinished turns; spans or events of "
         f"{count(report.unfinished_total)} were passed."
     )
 
 
 def style() -> str:
-    """The style sheet of a page that stands alone."""
+    """Return the style sheet of a page that is a single file."""
     return f"{data('static/page.css')}\n{data('static/report.css')}"
 
 
 def period(start_ns: int, end_ns: int) -> str:
-    """A period in UTC, its date once where it is one day."""
+    """Format a period in UTC, with one date if it is within a day."""
     start, end = (datetime.fromtimestamp(ns / NS, UTC) for ns in (start_ns, end_ns))
     until = f"{end:%H:%M:%S}" if start.date() == end.date() else moment(end_ns)
     return f"{moment(start_ns)} – {until} UTC"
 
 
 def moment(ns: int) -> str:
-    """A moment in UTC, such as 28 Nov 2026, 09:46:03."""
+    """Format a moment in UTC, such as 28 Nov 2026, 09:46:03."""
     time = datetime.fromtimestamp(ns / NS, UTC)
     return f"{time.day} {_MONTHS[time.month - 1]} {time:%Y, %H:%M:%S}"
 
 
-def needed(limit: NeededLimit) -> str:
-    """The limit that would have been enough, or a word that says why none is known."""
+def needed_text(limit: NeededLimit) -> str:
+    """Return the limit that would have been enough, or a word that says why none is known."""
     if limit.tokens is not None:
         return count(limit.tokens)
     return limit.word if limit.above is None else f"above {count(limit.above)}"
 
 
-def code(name: str | None) -> str:
-    """A name as code in a Markdown table: nothing in it is markup, a link or a mention."""
+def markdown_code(name: str | None) -> str:
+    """Format a name as code in a table: nothing in it is markup, a link or a mention."""
     if not name:
         return "–"
     text = _CONTROL.sub(" ", name)
@@ -198,6 +199,6 @@ def code(name: str | None) -> str:
     return f"{fence}{space}{text}{space}{fence}".replace("|", r"\|")
 
 
-def plain(text: str) -> str:
-    """A sentence in Markdown whose characters all stand for themselves."""
+def markdown_text(text: str) -> str:
+    """Escape a sentence: each character stands for itself."""
     return re.sub(r"([\\|`<>*_\[\]~$&@#])", r"\\\1", _CONTROL.sub(" ", text))

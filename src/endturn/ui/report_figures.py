@@ -43,7 +43,7 @@ _PERIOD: Final = """
 
 
 def _quoted(words: Iterable[str]) -> str:
-    """Words of the schema as a list in SQL."""
+    """Return words of the schema as a list in SQL."""
     return ", ".join(f"'{word}'" for word in words)
 
 
@@ -129,12 +129,12 @@ class Figures:
             "version": __version__,
             "files": [
                 {
-                    "name": each.name,
-                    "spans": each.contents.spans,
-                    "events": each.contents.events,
-                    "metric_points": each.contents.points,
+                    "name": file.name,
+                    "spans": file.contents.spans,
+                    "events": file.contents.events,
+                    "metric_points": file.contents.points,
                 }
-                for each in self.inputs
+                for file in self.inputs
             ],
             "period": None
             if self.period is None
@@ -212,7 +212,7 @@ class _Counted:
 
 
 def _measured(numbers: Numbers) -> _Counted:
-    """Count by metrics."""
+    """Count what metric points added."""
     values = {name: numbers.value(name) for name in INDICATORS}
     return _Counted(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
 
@@ -225,8 +225,8 @@ def _unmeasured(view: View, store: Store) -> _Counted:
 
 
 def _reasons(numbers: Numbers) -> dict[str, float]:
-    found = numbers.number(INDICATORS["responses"].count, (schema.REASON.label,))
-    return dict(sorted(((name, number) for (name,), number in found.items()), key=_most_first))
+    rows = numbers.number(INDICATORS["responses"].count, (schema.REASON.label,))
+    return dict(sorted(((name, number) for (name,), number in rows.items()), key=_most_first))
 
 
 def _reasons_of_spans(store: Store, where: str, parameters: Mapping[str, Any]) -> dict[str, float]:
