@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from endturn.scan import scan
+from endturn.scan import run, scan
 from tests.scan.cases import HERE, figures
 
 ABOUT = {"sessionId": "s1", "parentUuid": None, "version": "2.1.76"}
@@ -271,3 +271,11 @@ def test_a_fork_and_its_original_have_each_call_once() -> None:
         assert [call.request.max_tokens for call in calls] == [64_000] * 5  # the original has the requests
         sessions = [ended.past.session[:8] for ended in found.turns]
         assert sessions == ["00000002", "00000002", "d6b3dc05"]
+
+
+def test_turns_that_failed_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [user("go"), synthetic("API Error: 401", error="no_key"), user("again"), answer("m1", "end_turn")]
+    assert scan([written(tmp_path / "session", lines)]).as_json()["total"]["failed_turns"] == 1
+    run([tmp_path])
+    assert "2 turns with 1 response. " in (printed := capsys.readouterr().out)
+    assert "1 turn ended with an error. 1 attempt failed." in printed

@@ -18,7 +18,7 @@ TRUNCATED = "Response truncated due to token limits."
 SESSIONS: dict[str, tuple[list[str], list[str]]] = {
     "before the only answer": (["user", "cut", "answer"], ["max_tokens"]),
     "after the only answer": (["user", "answer", "cut"], ["max_tokens"]),
-    "of the answer to a tool's result": (["user", "tools", "cut", "answer"], ["unknown", "max_tokens"]),
+    "of the answer to a tool's result": (["user", "tools", "result", "cut", "answer"], ["unknown", "max_tokens"]),
     "between two answers it may be of either": (["user", "answer", "cut", "answer"], ["unknown", "unknown"]),
     "of the turn that it stands in": (["user", "answer", "user", "cut", "answer"], ["unknown", "max_tokens"]),
     "before the next message of the user": (["user", "answer", "cut", "user", "answer"], ["max_tokens", "unknown"]),
@@ -32,6 +32,7 @@ def message(number: int, kind: str) -> dict[str, Any]:
     members: dict[str, dict[str, Any]] = {
         "user": {"type": "user", "content": "go"},
         "answer": {"type": "gemini", "content": "words", "tokens": TOKENS},
+        "result": {"type": "user", "content": [{"functionResponse": {"id": "t", "name": "f", "response": {}}}]},
         "half": {"type": "gemini", "content": "wor", "tokens": None},
         "tools": {"type": "gemini", "content": "", "tokens": TOKENS, "toolCalls": [{"id": "t", "status": "success"}]},
         "cut": {"type": "info", "content": f"⚠️  {TRUNCATED}"},

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from endturn._version import __version__
-from endturn.calls import ANEW, STOPPED_BY_PERSON, CallEnded
+from endturn.calls import ANEW, STOPPED_BY_PERSON, CallEnded, TurnOutcome
 from endturn.errors import UsageError
 from endturn.scan.live_records import EndedTurn
 from endturn.scan.past_calls import Evidence, PastCall
@@ -42,6 +42,7 @@ class _Figures:
     truncated_recorded_turns: int = 0
     continued_turns: int = 0
     unfinished_turns: int = 0
+    failed_turns: int = 0
     continuations: int = 0
     repairs: int = 0
 
@@ -76,6 +77,7 @@ class _Figures:
         self.truncated_recorded_turns += turn.truncated and ended.is_recorded
         self.continued_turns += turn.truncated and turn.continued
         self.unfinished_turns += turn.unfinished
+        self.failed_turns += turn.outcome is TurnOutcome.PROVIDER_ERROR
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -89,6 +91,7 @@ class _Figures:
             "truncation_rate": _rate(self.truncated_recorded_turns, self.recorded_turns),
             "continued_turns": self.continued_turns,
             "unfinished_turns": self.unfinished_turns,
+            "failed_turns": self.failed_turns,
             "unfinished_rate": _rate(self.unfinished_turns, self.truncated_turns),
         }
 

@@ -106,8 +106,8 @@ COLUMNS: Final[dict[str, Callable[[Row], str]]] = {
     "truncated": lambda row: _share(row, "truncated_turns", "truncation_rate"),
     "continued": lambda row: str(row["continued_turns"] or "–"),
     "unfinished": lambda row: _share(row, "unfinished_turns", "unfinished_rate"),
-    "responses by reason": lambda row: ", ".join(
-        f"{reason} {count}" for reason, count in row["responses"].items()
+    "responses by reason": lambda row: (
+        ", ".join(f"{reason} {count}" for reason, count in row["responses"].items()) or "–"
     ),
 }
 """What the table says of each agent's model in a project."""
@@ -159,6 +159,8 @@ def _totals(figures: Row) -> str:
         f" {_plural(total['truncated_turns'], 'turn')} had a truncated response;"
         f" {total['unfinished_turns']} of these were left unfinished."
     )
+    if total["failed_turns"]:
+        text += f" {_plural(total['failed_turns'], 'turn')} ended with an error."
     if total["failed_attempts"]:
         text += f" {_plural(total['failed_attempts'], 'attempt')} failed."
     return text

@@ -2,11 +2,12 @@
 
 A message is written again when it changes, and no message has a reason. Only the interactive
 program writes a message of type `info` that says why an answer stopped; without one, nothing is
-known of the answer. It stands before the answer, which is written when its stream is over, in early
-versions after it. Between two answers it is of the second if the first one asked for tools, which
-were run; otherwise it may be of either, and is of neither.
+known of the answer. It stands before its answer, which is written when the stream is over (0.61.0),
+or after it, where a program writes the answer first. Between two answers it is of the second if the
+first one asked for tools, which were run; otherwise it may be of either, and is of neither.
 
-Source of the facts: chatRecordingService.ts and useGeminiStream.ts of google-gemini/gemini-cli.
+Source of the facts: a session that 0.61.0 wrote on a terminal; chatRecordingService.ts,
+geminiChat.ts and useGeminiStream.ts of google-gemini/gemini-cli.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class _Session:
         turn: _Turn | None = None
         for offset, message in self._messages.values():
             match message.get("type"):
-                case "user" if not _words(message).lstrip().startswith(_CONTEXT):
+                case "user" if _is_prompt(message):
                     if turn is not None and turn.past.calls:
                         yield turn.finished()
                     turn = _Turn(self._new_turn(message))
@@ -122,6 +123,13 @@ class _Session:
 def _words(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     return text(content) or "".join(text(part.get("text")) for part in objects(content))
+
+
+def _is_prompt(message: Mapping[str, Any]) -> bool:
+    """Return whether a message in the user's name is the user's, and no result of a tool."""
+    parts = objects(message.get("content"))
+    has_results_alone = bool(parts) and all("functionResponse" in part for part in parts)
+    return not has_results_alone and not _words(message).lstrip().startswith(_CONTEXT)
 
 
 def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
