@@ -15,7 +15,7 @@ import pytest
 from endturn.errors import UsageError
 from endturn.scan import Summary, scan
 from endturn.telemetry import fail_condition
-from endturn.ui import turns
+from endturn.ui import panels, turns
 from endturn.ui.past_sessions import HtmlReport, fill
 from endturn.ui.store import Store
 from endturn.ui.turn_page import turn_page
@@ -60,6 +60,19 @@ def test_the_page_has_each_turn_as_the_summary_has_it(store: Store, past: Summar
             calls = shown(store, ended.past.id)["calls"]
             assert isinstance(calls, list)
             assert len(calls) == len(ended.past.calls)
+
+
+def test_the_headline_names_only_limits_that_the_files_record(store: Store, past: Summary) -> None:
+    """Without any metric: every unfinished turn is in the list, and a file that records no limit gives none."""
+    fill(store, past.turns)
+    overview = panels.overview(View.of(store, {"range": "all"}, time.time_ns()), store)
+    headline = overview["headline"]
+    assert headline.listed == past.as_json()["total"]["unfinished_turns"]
+    assert sum(change.turns for change in headline.changes) + headline.others == headline.listed
+    limits = {(row["service"], row["model"]): row["requested"].text for row in overview["table"]}
+    assert (limits["HAR", "gpt-5-mini"], limits["Codex", "gpt-5"]) == ("50", "–")
+    texts = [change.text for change in headline.changes if change.model == "claude-sonnet-4-5 of Claude Code"]
+    assert texts == ["at max_tokens 32\u202f000; 128\u202f000 would not have been enough."]
 
 
 def test_a_page_reads_the_answer_again_from_its_file(store: Store, past: Summary) -> None:
