@@ -111,3 +111,27 @@ def test_a_page_that_runs_is_not_filled_with_the_demo(page: Served) -> None:
         playing.send_signal(signal.SIGINT)
         playing.communicate(timeout=30)
     assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
+
+
+def test_a_port_has_the_page_served_there_without_a_terminal(page: Served) -> None:
+    """A free one with 0; one that is in use is refused, as the page must not be elsewhere."""
+    command = [sys.executable, "-m", "endturn", "demo", "--no-open", "--port"]
+    busy = page.url.rpartition(":")[2]
+    refused = subprocess.run([*command, busy], capture_output=True, text=True, env=without_otel(), check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"an endturn page already runs at {page.url}" in refused.stderr
+    with subprocess.Popen([*command, "0"], stdout=subprocess.PIPE, text=True, env=without_otel()) as playing:
+        assert playing.stdout is not None
+        first = playing.stdout.readline()
+        playing.send_signal(signal.SIGINT)
+        playing.communicate(timeout=60)
+    assert first.startswith("endturn's page is at http://127.0.0.1:")
+    assert page.url not in first
+
+
+def test_a_mistake_in_the_endpoint_is_named_before_anything_is_played(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318")
+    assert _main.main(["demo"]) == 2
+    assert "has no scheme (http:// or https://): set it to http://localhost:4318" in capsys.readouterr().err

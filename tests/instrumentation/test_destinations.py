@@ -7,8 +7,10 @@ import os
 
 import pytest
 import requests.utils
+from hypothesis import given, strategies as st
 
 from endturn.instrumentation.destinations import Signal, address_shown, destinations, mistakes, proxy_variable
+from endturn.settings.environment import problems
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACES = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -88,6 +90,8 @@ MISTAKES: list[tuple[dict[str, str], str | None]] = [
     ({BASE: "http://h:4317", **GRPC}, None),
     ({BASE: "h:4317", **GRPC}, None),
     ({BASE: "h:4318", **GRPC}, "use port 4317"),
+    ({BASE: "h:port", **GRPC}, "the port is not a number from 1 to 65535"),
+    ({BASE: "http://[::1", **GRPC}, "the port is not a number from 1 to 65535"),
     ({BASE: "localhost:4318", "OTEL_TRACES_EXPORTER": "none"}, None),
     ({"HTTP_PROXY": "http://proxy:3128"}, "HTTP_PROXY is set, so exports to localhost:4318 go to that "
      "proxy: add localhost to NO_PROXY"),
@@ -138,3 +142,20 @@ def test_an_address_without_credentials_is_shown(signal: Signal) -> None:
     token = "k" * 17
     shown = address_shown(f"https://u:secret@h:1/{token}/v1/{signal}?api_key=secret#secret")
     assert shown == f"https://h:1/…/v1/{signal}"
+
+
+ADDRESS_TEXT = st.text() | st.text(alphabet="htps:/[]@.?#%1v traces\"'-_", max_size=30)
+
+
+@given(
+    address=ADDRESS_TEXT,
+    protocol=st.sampled_from(["", "grpc", "http/protobuf", "x"]),
+    name=st.sampled_from([BASE, TRACES]),
+)
+def test_no_text_of_a_variable_raises(address: str, protocol: str, name: str) -> None:
+    """A host must not end because of what a variable holds."""
+    variables = {name: address, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "HTTP_PROXY": address, "NO_PROXY": address}
+    for each in variables.values():
+        problems(dict.fromkeys((*variables, "OTEL_EXPORTER_OTLP_HEADERS", "ENDTURN_REDACT"), each))
+    assert len(mistakes(variables)) <= 3
+    destinations(variables)

@@ -158,11 +158,12 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     name, protocol, signal = destination.variable, destination.protocol, destination.signal
     if text != text.strip().strip("\"'"):
         return f"{name} has quotation marks or spaces around the address: remove them"
-    if "://" not in text:
-        return None if protocol == GRPC else _without_scheme(name, text, signal)
-    shown = f"{name}={address_shown(text)}"
+    if "://" not in text and protocol != GRPC:
+        return _without_scheme(name, text, signal)
+    url = text if "://" in text else f"http://{text}"
+    shown = f"{name}={address_shown(url)}"
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(url)
         _ = parts.port  # raises for one that is none
     except ValueError:
         return f"{shown}: the port is not a number from 1 to 65535"
