@@ -78,9 +78,7 @@ def run(
         return 130
     if any(limit["met"] for limit in result["limits"]):
         return 1
-    has_reasons = any(row["recorded"] or row["other_record"] for row in result["evidence"])
-    is_certain = has_reasons and result["files"]["complete"]
-    return 3 if conditions and not is_certain else 0
+    return 3 if conditions and not result["certain"] else 0
 
 
 def scan(

@@ -152,10 +152,13 @@ class Summary:
         versions: dict[tuple[str, str], Counter[str]] = {}
         for ended in self.turns:
             self._add(ended, total, rows, versions)
-        values = total.values()
+        values, files = total.values(), self._files()
+        has_reasons = total.recorded > 0
         return {
             "version": __version__,
-            "files": self._files(),
+            "files": files,
+            # of a condition that is not met: it is not met in any case
+            "certain": has_reasons and files["complete"],
             "interrupted": self.is_interrupted,
             "copies_removed": self.copies,
             "turns_without_time": self.untimed,

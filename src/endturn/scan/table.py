@@ -42,14 +42,18 @@ def text_of(figures: Row) -> str:
 
 
 def _limits(figures: Row) -> str:
-    is_complete = figures["files"]["complete"]
     lines = []
     for limit in figures["limits"]:
-        state = "FAILED" if limit["met"] else "passed" if is_complete else "UNCERTAIN"
+        state = "FAILED" if limit["met"] else "passed" if figures["certain"] else "UNCERTAIN"
         value = "unknown" if limit["value"] is None else format(limit["value"], ".4g")
         lines.append(f"{state}: {limit['text']} (it is {value})")
-    if not is_complete and not all(limit["met"] for limit in figures["limits"]):
-        lines.append("UNCERTAIN: a part of the files could not be read, see above.")
+    if not figures["certain"] and not all(limit["met"] for limit in figures["limits"]):
+        is_complete = figures["files"]["complete"]
+        lines.append(
+            "UNCERTAIN: no stop reason is recorded."
+            if is_complete
+            else "UNCERTAIN: a part of the files could not be read, see above."
+        )
     return "\n".join(lines)
 
 
