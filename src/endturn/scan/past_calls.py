@@ -115,3 +115,11 @@ class PastTurn:
     parent_tool_call: str | None = None
     parent_session: str | None = None
     path: str = ""
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the file has an answer, an error or an interruption of the turn.
+
+        A prompt alone may have asked no model.
+        """
+        return bool(self.calls) or self.error is not None or self.is_interrupted

@@ -171,7 +171,7 @@ class _Session:
             for response in responses:
                 self._finish(response, rows)
             _connect(responses)
-            if turn.calls or turn.error is not None or turn.is_interrupted:
+            if turn.has_record:
                 yield turn
 
     # --- Lines ---

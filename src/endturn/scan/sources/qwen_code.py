@@ -63,7 +63,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
             case "system" if line.get("subtype") == "turn_result" and stream in latest:
                 if mapping(line.get("systemPayload")).get("error"):
                     latest[stream].error = "error"
-    yield from (turn for turn in turns if turn.calls)
+    yield from (turn for turn in turns if turn.has_record)
 
 
 def _new_turn(line: Mapping[str, Any], is_sub_agent: bool) -> PastTurn:
