@@ -143,8 +143,8 @@ def _finished(rows: Sequence[Row]) -> str:
         most[key] = max(most.get(key, 0), row["sufficient_limit"])
     lines = ["Answers that were whole in the end, and the limit that would have held them:"]
     lines += _columns([
-        (f"  {agent}", model or "–", f"limit {_count(limit)}", f"needed {_count(needed)}")
-        for (agent, model, limit), needed in sorted(most.items(), key=str)
+        (f"  {agent}", model or "–", f"limit {_count(limit)}", f"needed {_count(sufficient_limit)}")
+        for (agent, model, limit), sufficient_limit in sorted(most.items(), key=str)
     ])  # fmt: skip
     return "\n".join(lines)
 

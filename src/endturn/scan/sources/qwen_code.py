@@ -80,11 +80,11 @@ def _new_turn(line: Mapping[str, Any], is_sub_agent: bool) -> PastTurn:
 
 def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
     tokens, model = mapping(line.get("usageMetadata")), text(line.get("model"))
-    generated = count(tokens.get("candidatesTokenCount"))
+    output_tokens = count(tokens.get("candidatesTokenCount"))
     thoughts = count(tokens.get("thoughtsTokenCount"))
     usage = Usage(
         input_tokens=count(tokens.get("promptTokenCount")),
-        output_tokens=generated,
+        output_tokens=output_tokens,
         reasoning_tokens=thoughts,
         cache_read_tokens=count(tokens.get("cachedContentTokenCount")),
     )
