@@ -238,8 +238,26 @@ def test_a_session_that_is_being_written_is_whole(tmp_path: Path) -> None:
     assert run([tmp_path], fail_on=["withheld > 0"]) == 0
 
 
-def test_without_a_recorded_reason_a_condition_is_not_passed() -> None:
+def test_without_a_recorded_reason_a_condition_is_not_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([HERE / "codex" / "version-0.100.0-whole"], fail_on=["truncation > 1%"]) == 3
+    assert "UNCERTAIN: truncation > 1% (it is unknown)\nUNCERTAIN: no stop reason is recorded." in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_report_says_what_is_uncertain(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    from endturn.ui.past_sessions import HtmlReport
+
+    (tmp_path / "half.json").write_bytes(b'{"type": "user", "message')
+    report = tmp_path / "past.html"
+    assert run([SESSION, tmp_path / "half.json"], fail_on=["withheld > 0"], outputs=[HtmlReport(report)]) == 3
+    page = report.read_text(encoding="utf-8")
+    assert "Uncertain</b> <code>withheld &gt; 0</code>" in page
+    assert "A part of the files could not be read" in page
+    assert "it begins like JSON, and is damaged" in page
 
 
 @pytest.mark.parametrize(

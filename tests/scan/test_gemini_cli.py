@@ -36,6 +36,7 @@ def message(number: int, kind: str) -> dict[str, Any]:
         "half": {"type": "gemini", "content": "wor", "tokens": None},
         "tools": {"type": "gemini", "content": "", "tokens": TOKENS, "toolCalls": [{"id": "t", "status": "success"}]},
         "cut": {"type": "info", "content": f"⚠️  {TRUNCATED}"},
+        "error": {"type": "error", "content": "[API Error: 429]"},
         "cancelled": {"type": "info", "content": "Request cancelled."},
     }
     return {"id": str(number)} | members[kind]
@@ -48,3 +49,12 @@ def test_an_info_tells_the_reason_of_one_answer_or_of_none(name: str, tmp_path: 
     (tmp_path / "session").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     calls = [call for ended in scan([tmp_path]).turns for call in ended.past.calls]
     assert [call.response.stop.reason.value for call in calls] == reasons
+
+
+def test_a_message_that_only_an_error_answers_is_a_turn(tmp_path: Path) -> None:
+    """A prompt without any answer may have asked no model."""
+    kinds = ["user", "error", "user", "user", "answer"]
+    lines = [HEADER, *(message(number, kind) for number, kind in enumerate(kinds))]
+    (tmp_path / "session").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    outcomes = [str(ended.turn.outcome) for ended in scan([tmp_path]).turns]
+    assert sorted(outcomes) == ["provider_error", "unknown_reason"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Install the environments of `envs.toml`, each once, into a cache outside the tree.
+"""Install the environments of `envs.toml`, Python's and npm's, each once, into a cache outside the tree.
 
     python tests/sdks/build.py [NAME ...]     install what is missing (all by default)
 

@@ -78,9 +78,7 @@ def run(
         return 130
     if any(limit["met"] for limit in result["limits"]):
         return 1
-    has_reasons = any(row["recorded"] or row["other_record"] for row in result["evidence"])
-    is_certain = has_reasons and result["files"]["complete"]
-    return 3 if conditions and not is_certain else 0
+    return 3 if conditions and not result["certain"] else 0
 
 
 def scan(
@@ -167,15 +165,15 @@ def _progress() -> Callable[[int, int], None] | None:
     """Return what draws a progress bar, if somebody looks at a terminal."""
     if not sys.stderr.isatty():
         return None
-    shown_s = 0.0
+    drawn_s = 0.0
 
     def show(files: int, all_files: int) -> None:
-        nonlocal shown_s
+        nonlocal drawn_s
         now_s = time.monotonic()
         if not all_files:
             sys.stderr.write("\r\x1b[K")
-        elif now_s - shown_s > _REDRAW_S:
-            shown_s = now_s
+        elif now_s - drawn_s > _REDRAW_S:
+            drawn_s = now_s
             bar = "━" * (_BAR * files // all_files)
             sys.stderr.write(f"\r{bar:<{_BAR}} {files:,} of {all_files:,} files\x1b[K")
         sys.stderr.flush()

@@ -52,6 +52,8 @@ def connect_to(data: bytes) -> sqlite3.Connection:
     content[_VERSIONS] = b"\x01\x01"  # memory has no log
     connection = sqlite3.connect(":memory:")
     try:
+        if not hasattr(connection, "deserialize"):  # SQLite can be built without
+            raise sqlite3.NotSupportedError("this SQLite reads none from memory: unpack it")
         connection.deserialize(bytes(content))
     except BaseException:
         connection.close()

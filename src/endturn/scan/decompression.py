@@ -115,8 +115,8 @@ def _step(decompressor: Any, piece: bytes, compression: str) -> tuple[bytes, byt
     else:
         block = decompressor.decompress(piece, BLOCK)
         if not decompressor.eof and not decompressor.needs_input:
-            more = [block]
+            pieces = [block]
             while not decompressor.eof and not decompressor.needs_input:
-                more.append(decompressor.decompress(b"", BLOCK))
-            block = b"".join(more)
+                pieces.append(decompressor.decompress(b"", BLOCK))
+            block = b"".join(pieces)
     return block, decompressor.unused_data if decompressor.eof else b""

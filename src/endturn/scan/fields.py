@@ -58,10 +58,10 @@ def time_ns(value: Any) -> int | None:
         if moment.tzinfo is None:
             return None
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-        whole = since.days * 86_400 + since.seconds
-        if not _EARLIEST_S < whole < _LATEST_S:
+        seconds = since.days * 86_400 + since.seconds
+        if not _EARLIEST_S < seconds < _LATEST_S:
             return None
-        return (whole * 1_000_000 + since.microseconds) * 1_000
+        return (seconds * 1_000_000 + since.microseconds) * 1_000
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     for a_second in (1, 10**3, 10**6, 10**9):

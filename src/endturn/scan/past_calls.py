@@ -117,3 +117,11 @@ class PastTurn:
     parent_session: str | None = None
     path: str = ""
     offset: int | None = None
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the file has an answer, an error or an interruption of the turn.
+
+        A prompt alone may have asked no model.
+        """
+        return bool(self.calls) or self.error is not None or self.is_interrupted

@@ -298,8 +298,8 @@ def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes
     pending_size = 0
     is_skipping = False
     for block in source:
-        first, *more = block.split(b"\n")
-        if not more:
+        first, *rest = block.split(b"\n")
+        if not rest:
             pending_size += len(first)
             if pending_size > LONGEST_LINE:
                 pending, is_skipping = [], True
@@ -312,8 +312,8 @@ def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes
         else:
             yield offset, b"".join([*pending, first]) if pending else first
         offset += size + 1
-        last = more.pop()
-        for line in more:
+        last = rest.pop()
+        for line in rest:
             yield offset, line
             offset += len(line) + 1
         pending, pending_size, is_skipping = [last] if last else [], len(last), False

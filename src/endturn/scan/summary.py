@@ -65,16 +65,16 @@ class _Figures:
         self.suspected += stop.suspected
         self.unmapped += not unrecorded and not stop.mapped
 
-    def add_turn(self, ended: EndedTurn) -> None:
-        turn = ended.turn
+    def add_turn(self, ended_turn: EndedTurn) -> None:
+        turn = ended_turn.turn
         self.turns += 1
         self.continuations += turn.continuations
         self.repairs += turn.repairs
         if turn.outcome in STOPPED_BY_PERSON:
             return
-        self.recorded_turns += ended.is_recorded
+        self.recorded_turns += ended_turn.is_recorded
         self.truncated_turns += turn.truncated
-        self.truncated_recorded_turns += turn.truncated and ended.is_recorded
+        self.truncated_recorded_turns += turn.truncated and ended_turn.is_recorded
         self.continued_turns += turn.truncated and turn.continued
         self.unfinished_turns += turn.unfinished
         self.failed_turns += turn.outcome is TurnOutcome.PROVIDER_ERROR
@@ -150,12 +150,15 @@ class Summary:
         total = _Figures()
         rows: dict[tuple[str, str, str], _Figures] = {}
         versions: dict[tuple[str, str], Counter[str]] = {}
-        for ended in self.turns:
-            self._add(ended, total, rows, versions)
-        values = total.values()
+        for ended_turn in self.turns:
+            self._add(ended_turn, total, rows, versions)
+        values, files = total.values(), self._files()
+        has_reasons = total.recorded > 0
         return {
             "version": __version__,
-            "files": self._files(),
+            "files": files,
+            # of a condition that is not met: it is not met in any case
+            "certain": has_reasons and files["complete"],
             "interrupted": self.is_interrupted,
             "copies_removed": self.copies,
             "turns_without_time": self.untimed,
@@ -173,20 +176,20 @@ class Summary:
                 for (agent, version), counts in sorted(versions.items())
             ],
             "ran_cut_tool_calls": [
-                _call_row(ended, call)
-                for ended in self.turns
-                for call in ended.past.calls
+                _call_row(ended_turn, call)
+                for ended_turn in self.turns
+                for call in ended_turn.past.calls
                 if call.ran_cut_tool_call
             ],
             "not_continued": [
-                _call_row(ended, _last_cut(ended))
-                for ended in self.turns
-                if ended.turn.unfinished and ended.turn.outcome not in STOPPED_BY_PERSON
+                _call_row(ended_turn, _last_cut(ended_turn))
+                for ended_turn in self.turns
+                if ended_turn.turn.unfinished and ended_turn.turn.outcome not in STOPPED_BY_PERSON
             ],
             "finished_after_truncation": [
-                _call_row(ended, cut) | {"sufficient_limit": tokens}
-                for ended in self.turns
-                for cut, tokens in _sufficient_limits(ended)
+                _call_row(ended_turn, truncated_call) | {"sufficient_limit": tokens}
+                for ended_turn in self.turns
+                for truncated_call, tokens in _sufficient_limits(ended_turn)
             ],
             "advice": self._advice(),
             "limits": [_limit_row(condition, values) for condition in conditions],
@@ -194,13 +197,13 @@ class Summary:
 
     def _add(
         self,
-        ended: EndedTurn,
+        ended_turn: EndedTurn,
         total: _Figures,
         rows: dict[tuple[str, str, str], _Figures],
         versions: dict[tuple[str, str], Counter[str]],
     ) -> None:
-        past, agent = ended.past, ended.turn.agent or ""
-        main_model = _model(_first_cut(ended) or _first_response(past.calls))
+        past, agent = ended_turn.past, ended_turn.turn.agent or ""
+        main_model = _model(_first_cut(ended_turn) or _first_response(past.calls))
         for call in past.calls:
             # an attempt that failed without a response does not name its model
             model = _model(call) or main_model
@@ -211,8 +214,8 @@ class Summary:
                 counts = versions.setdefault((agent, call.version), Counter())
                 counts[call.evidence.value] += 1
         if past.has_user_message:
-            total.add_turn(ended)
-            rows.setdefault((agent, main_model, past.project), _Figures()).add_turn(ended)
+            total.add_turn(ended_turn)
+            rows.setdefault((agent, main_model, past.project), _Figures()).add_turn(ended_turn)
 
     def _files(self) -> dict[str, Any]:
         read = [result for result in self.results if result.source is not None]
@@ -244,15 +247,17 @@ class Summary:
         }
 
     def _advice(self) -> list[str]:
-        cut = {
-            ended.past.source
-            for ended in self.turns
-            if any(call.response.stop.reason is StopReason.MAX_TOKENS for call in ended.past.calls)
+        sources_with_cuts = {
+            ended_turn.past.source
+            for ended_turn in self.turns
+            if any(
+                call.response.stop.reason is StopReason.MAX_TOKENS for call in ended_turn.past.calls
+            )
         }
         return [
             f"{source.title}: {source.advice}."
             for source in all_sources()
-            if source.title in cut and source.advice
+            if source.title in sources_with_cuts and source.advice
         ]
 
 
@@ -274,33 +279,33 @@ def _first_response(calls: Sequence[PastCall]) -> PastCall | None:
     return next((call for call in calls if call.error is None), None)
 
 
-def _first_cut(ended: EndedTurn) -> PastCall | None:
-    return next((call for call in ended.past.calls if call.truncated), None)
+def _first_cut(ended_turn: EndedTurn) -> PastCall | None:
+    return next((call for call in ended_turn.past.calls if call.truncated), None)
 
 
-def _last_cut(ended: EndedTurn) -> PastCall:
-    return next(call for call in reversed(ended.past.calls) if call.truncated)
+def _last_cut(ended_turn: EndedTurn) -> PastCall:
+    return next(call for call in reversed(ended_turn.past.calls) if call.truncated)
 
 
-def _call_row(ended: EndedTurn, call: PastCall) -> dict[str, Any]:
+def _call_row(ended_turn: EndedTurn, call: PastCall) -> dict[str, Any]:
     """Return where a truncated call is: what it takes to look at it."""
-    at_ns = call.ended_ns or call.started_ns or ended.past.started_ns
+    at_ns = call.ended_ns or call.started_ns or ended_turn.past.started_ns
     usage = call.response.usage
     return {
-        "agent": ended.turn.agent,
+        "agent": ended_turn.turn.agent,
         "model": _model(call),
-        "project": ended.past.project,
-        "session": ended.past.session,
-        "turn": ended.past.id,
+        "project": ended_turn.past.project,
+        "session": ended_turn.past.session,
+        "turn": ended_turn.past.id,
         "call": call.key,
-        "sub_agent": ended.past.parent_session is not None,
-        "parent_turn": None if ended.turn.around is None else ended.turn.around.id,
+        "sub_agent": ended_turn.past.parent_session is not None,
+        "parent_turn": None if ended_turn.turn.around is None else ended_turn.turn.around.id,
         "time": None if at_ns is None else _iso(at_ns),
         "reason": call.response.stop.reason.value,
         "limit": call.request.max_tokens,
         "output_tokens": None if usage is None else usage.output_tokens,
-        "continuations": ended.turn.continuations + ended.turn.repairs,
-        "file": ended.past.path,
+        "continuations": ended_turn.turn.continuations + ended_turn.turn.repairs,
+        "file": ended_turn.past.path,
         "offset": call.offset,
     }
 
@@ -313,20 +318,20 @@ def _iso(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns // 10**9, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _sufficient_limits(ended: EndedTurn) -> Iterable[tuple[PastCall, int | None]]:
+def _sufficient_limits(ended_turn: EndedTurn) -> Iterable[tuple[PastCall, int | None]]:
     """Yield the truncated calls that a later whole answer finished, and the tokens of that answer.
 
     None where the file lacks the tokens of one of its parts, or where the context window cut it.
     """
-    calls = {call.key: call for call in ended.past.calls}
-    whole = {
+    calls = {call.key: call for call in ended_turn.past.calls}
+    whole_calls = {
         record.started.number
-        for record in ended.records
+        for record in ended_turn.records
         if isinstance(record, CallEnded) and record.whole
     }
-    numbers = [r.started.number for r in ended.records if isinstance(r, CallEnded)]
-    for call, number in zip(ended.past.calls, numbers, strict=True):
-        if number not in whole or call.strategy is None:
+    numbers = [r.started.number for r in ended_turn.records if isinstance(r, CallEnded)]
+    for call, number in zip(ended_turn.past.calls, numbers, strict=True):
+        if number not in whole_calls or call.strategy is None:
             continue
         parts = [call]
         while parts[-1].strategy is not None and parts[-1].continues in calls:
@@ -337,10 +342,14 @@ def _sufficient_limits(ended: EndedTurn) -> Iterable[tuple[PastCall, int | None]
         answer = parts[:1] if call.strategy in ANEW else parts
         usages = [part.response.usage for part in answer]
         tokens = [None if usage is None else usage.output_tokens for usage in usages]
-        needed = sum(filter(None, tokens)) if None not in tokens else None
-        if needed is not None and call.strategy in ANEW and needed <= _tokens(parts[-1]):
-            needed = None  # another answer than the one that was cut
+        tokens_together = sum(filter(None, tokens)) if None not in tokens else None
+        if (
+            tokens_together is not None
+            and call.strategy in ANEW
+            and tokens_together <= _tokens(parts[-1])
+        ):
+            tokens_together = None  # another answer than the one that was cut
         if parts[-1].response.stop.reason is not StopReason.MAX_TOKENS:
-            needed = None  # no limit would have done
+            tokens_together = None  # no limit would have done
         if parts[-1].truncated:
-            yield parts[-1], needed
+            yield parts[-1], tokens_together

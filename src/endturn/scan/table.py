@@ -42,14 +42,18 @@ def text_of(figures: Row) -> str:
 
 
 def _limits(figures: Row) -> str:
-    is_complete = figures["files"]["complete"]
     lines = []
     for limit in figures["limits"]:
-        state = "FAILED" if limit["met"] else "passed" if is_complete else "UNCERTAIN"
+        state = "FAILED" if limit["met"] else "passed" if figures["certain"] else "UNCERTAIN"
         value = "unknown" if limit["value"] is None else format(limit["value"], ".4g")
         lines.append(f"{state}: {limit['text']} (it is {value})")
-    if not is_complete and not all(limit["met"] for limit in figures["limits"]):
-        lines.append("UNCERTAIN: a part of the files could not be read, see above.")
+    if not figures["certain"] and not all(limit["met"] for limit in figures["limits"]):
+        is_complete = figures["files"]["complete"]
+        lines.append(
+            "UNCERTAIN: no stop reason is recorded."
+            if is_complete
+            else "UNCERTAIN: a part of the files could not be read, see above."
+        )
     return "\n".join(lines)
 
 
@@ -139,8 +143,8 @@ def _finished(rows: Sequence[Row]) -> str:
         most[key] = max(most.get(key, 0), row["sufficient_limit"])
     lines = ["Answers that were whole in the end, and the limit that would have held them:"]
     lines += _columns([
-        (f"  {agent}", model or "–", f"limit {_count(limit)}", f"needed {_count(needed)}")
-        for (agent, model, limit), needed in sorted(most.items(), key=str)
+        (f"  {agent}", model or "–", f"limit {_count(limit)}", f"needed {_count(sufficient_limit)}")
+        for (agent, model, limit), sufficient_limit in sorted(most.items(), key=str)
     ])  # fmt: skip
     return "\n".join(lines)
 

@@ -193,7 +193,6 @@ def runbook(view: View, store: Store) -> dict[str, Any] | None:
         return None
     numbers = Numbers(store, view.scope)
     return {
-        "page": "alerts",
         "status": _status(alert, view, numbers),
         "states": STATES,
         "hold": _window(alert.hold) if alert.hold else "",

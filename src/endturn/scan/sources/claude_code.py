@@ -114,7 +114,7 @@ class _Response:
     limit: int | None = None
     is_cut: bool = False
     is_interrupted: bool = False
-    asked_again: Strategy | None = None
+    request_strategy: Strategy | None = None
     results: dict[str, bool] = field(default_factory=dict)
     """The tool calls that have a result, and if that is no error."""
 
@@ -171,7 +171,7 @@ class _Session:
             for response in responses:
                 self._finish(response, rows)
             _connect(responses)
-            if turn.calls or turn.error is not None or turn.is_interrupted:
+            if turn.has_record:
                 yield turn
 
     # --- Lines ---
@@ -186,7 +186,7 @@ class _Session:
         last = stream.last
         if line.get("isMeta") or line.get("isCompactSummary"):
             if last is not None and words.startswith(CONTINUATION):
-                last.asked_again = Strategy.RETRY if ANEW in words else Strategy.PROMPT
+                last.request_strategy = Strategy.RETRY if ANEW in words else Strategy.PROMPT
             return
         has_result = False
         for block in blocks:
@@ -437,8 +437,8 @@ def _connect(responses: Iterable[_Response]) -> None:
 
 
 def _strategy_after(before: _Response) -> Strategy | None:
-    if before.asked_again is not None:
-        return before.asked_again
+    if before.request_strategy is not None:
+        return before.request_strategy
     if not before.call.truncated:
         return None
     if not before.results:

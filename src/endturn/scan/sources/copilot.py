@@ -56,7 +56,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
             case "session.model_change":
                 model = text(data.get("newModel")) or model
             case "user.message":
-                if turn is not None and turn.calls:
+                if turn is not None and turn.has_record:
                     yield turn
                 turn = _new_turn(event, session)
             case "assistant.message":
@@ -70,7 +70,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
                 turn.is_interrupted = True
             case "session.error" if turn is not None:
                 turn.error = text(data.get("errorType")) or "error"
-    if turn is not None and turn.calls:
+    if turn is not None and turn.has_record:
         yield turn
 
 

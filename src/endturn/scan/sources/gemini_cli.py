@@ -87,12 +87,12 @@ class _Session:
             self._messages[identity] = (before[0] if before else offset), message
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns that have a call, once all lines were read."""
+        """Yield the turns, once all lines were read; a prompt that asked no model is none."""
         turn: _Turn | None = None
         for offset, message in self._messages.values():
             match message.get("type"):
                 case "user" if _is_prompt(message):
-                    if turn is not None and turn.past.calls:
+                    if turn is not None and turn.past.has_record:
                         yield turn.finished()
                     turn = _Turn(self._new_turn(message))
                 case "gemini":
@@ -104,7 +104,7 @@ class _Session:
                     turn.add_info(_words(message))
                 case "error" if turn is not None:
                     turn.past.error = "error"
-        if turn is not None and turn.past.calls:
+        if turn is not None and turn.past.has_record:
             yield turn.finished()
 
     def _new_turn(self, message: Mapping[str, Any]) -> PastTurn:
@@ -187,9 +187,10 @@ class _Turn:
 
     def finished(self) -> PastTurn:
         """Return the turn when all of its messages were read."""
-        last = self.past.calls[-1]
-        if self.reason is not None and last.evidence is Evidence.NOT_RECORDED:
-            _set_reason(last, self.reason)
+        if self.reason is not None and self.past.calls:
+            last = self.past.calls[-1]
+            if last.evidence is Evidence.NOT_RECORDED:
+                _set_reason(last, self.reason)
         return self.past
 
 

@@ -71,9 +71,9 @@ def _runs(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
 
 
 def _call_of(run: Mapping[str, Any]) -> PastCall:
-    about = mapping(mapping(run.get("extra")).get("metadata"))
-    provider = canonical(text(about.get("ls_provider")))
-    model, limit = text(about.get("ls_model_name")), count(about.get("ls_max_tokens"))
+    metadata = mapping(mapping(run.get("extra")).get("metadata"))
+    provider = canonical(text(metadata.get("ls_provider")))
+    model, limit = text(metadata.get("ls_model_name")), count(metadata.get("ls_max_tokens"))
     outputs, key = mapping(run.get("outputs")), text(run.get("id"))
     if run.get("error") and not outputs:
         call = failed_call(key, "error", model=model, provider=provider)
@@ -102,7 +102,7 @@ def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | Non
     message = mapping(message.get("kwargs")) or mapping(message.get("data")) or message
     answer = {"message": message, "generation_info": mapping(generation.get("generation_info"))}
     usage = mapping(message.get("usage_metadata"))
-    about = mapping(message.get("response_metadata"))
+    metadata = mapping(message.get("response_metadata"))
     try:
         stop = langchain(answer, maximum=limit)
     except UsageError:
@@ -113,8 +113,8 @@ def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | Non
     call.tool_calls = tuple(text(tool.get("id")) for tool in objects(message.get("tool_calls")))
     call.response = ResponseFacts(
         stop=stop,
-        id=text(about.get("id")) or text(message.get("id")) or None,
-        model=text(about.get("model_name")) or None,
+        id=text(metadata.get("id")) or text(message.get("id")) or None,
+        model=text(metadata.get("model_name")) or None,
         usage=Usage(
             input_tokens=count(usage.get("input_tokens")),
             output_tokens=count(usage.get("output_tokens")),

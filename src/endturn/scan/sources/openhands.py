@@ -122,12 +122,13 @@ class _Conversation:
         self._turns: list[PastTurn] = []
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns that have a call."""
+        """Yield the turns; a prompt that asked no model is none."""
         for path in sorted((self._folder / "events").glob("event-*.json")):
             self._add(_value_of(path))
         for turn in self._turns:
             if turn.calls:
                 turn.started_ns = turn.calls[0].started_ns
+            if turn.has_record:
                 yield turn
 
     def _add(self, event: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
             case "system" if line.get("subtype") == "turn_result" and stream in latest:
                 if mapping(line.get("systemPayload")).get("error"):
                     latest[stream].error = "error"
-    yield from (turn for turn in turns if turn.calls)
+    yield from (turn for turn in turns if turn.has_record)
 
 
 def _new_turn(line: Mapping[str, Any], is_sub_agent: bool) -> PastTurn:
@@ -80,11 +80,11 @@ def _new_turn(line: Mapping[str, Any], is_sub_agent: bool) -> PastTurn:
 
 def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
     tokens, model = mapping(line.get("usageMetadata")), text(line.get("model"))
-    generated = count(tokens.get("candidatesTokenCount"))
+    output_tokens = count(tokens.get("candidatesTokenCount"))
     thoughts = count(tokens.get("thoughtsTokenCount"))
     usage = Usage(
         input_tokens=count(tokens.get("promptTokenCount")),
-        output_tokens=generated,
+        output_tokens=output_tokens,
         reasoning_tokens=thoughts,
         cache_read_tokens=count(tokens.get("cachedContentTokenCount")),
     )
