@@ -87,10 +87,12 @@ class ToldTurns(NoInference):
 
     turn: Turn | None = None
 
-    def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
+    def resolve(self, summary: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         return self.turn or Turn(kind=TurnKind.IMPLICIT), None
 
-    def ended(self, ended: CallEnded, asked: object, tail: str, tool_calls: tuple[RequestedCall, ...] = ()) -> None:
+    def on_call_end(
+        self, ended: CallEnded, summary: object, tail: str, tool_calls: tuple[RequestedCall, ...] = ()
+    ) -> None:
         if not tool_calls:
             end_turn(ended.started.turn, outcome_of(ended))
 
