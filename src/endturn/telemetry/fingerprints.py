@@ -228,8 +228,9 @@ def _brief(message: Any) -> Brief:
         text = text_of(message)
         parts = 0 if text else len(items(body_of(message)))
         results = tuple(tool_results(message))
-    elif (own := own_result(message, speaker)) is not None:
-        results = (own,)
+    elif speaker == "tool" or "type" in message:
+        own = own_result(message, speaker)
+        results = () if own is None else (own,)
     return hash((speaker, text_ends(text), parts, results)), speaker, results
 
 
@@ -248,8 +249,8 @@ def endpoints_hash(request: RequestSummary, length: int) -> int | None:
     """
     if not 0 < length <= request.length:
         return None
-    first, last = _opening(request, length) or 0, length - 1
-    return hash((length, brief_at(request, first)[0], brief_at(request, last)[0]))
+    first, last = request.briefs[_opening(request, length) or 0], brief_at(request, length - 1)
+    return hash((length, first[0], last[0]))
 
 
 def opening_hash(request: RequestSummary) -> int | None:
@@ -264,7 +265,10 @@ def opening_hash(request: RequestSummary) -> int | None:
 
 
 def _opening(request: RequestSummary, length: int) -> int | None:
-    """Find the first of so many messages that is no system prompt; None where all are."""
+    """Find the first of so many messages that is no system prompt; None where all are.
+
+    The messages up to it have briefs then.
+    """
     for place in range(length):
         if brief_at(request, place)[1] != "system":
             return place
