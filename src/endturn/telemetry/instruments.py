@@ -175,6 +175,7 @@ class Instruments:
                 metrics is left to them. None where it is recorded all the same.
         """
         started, stop, usage = ended.started, ended.response.stop, ended.response.usage
+        measure = self._waiting.append
         with self._lock:
             pair = self._caps.pair(started.endpoint.provider, started.request.model)
             self._add(schema.RESPONSES, (*pair, stop.reason.value))
@@ -184,16 +185,18 @@ class Instruments:
                 self._add(schema.UNMAPPED, pair)
             limit = started.request.max_tokens
             if limit and usage is not None and usage.output_tokens is not None:
-                self._measure(schema.BUDGET_USED, usage.output_tokens / limit, pair, context)
+                measure((schema.BUDGET_USED, usage.output_tokens / limit, pair, context, None))
             if started.continuation is not None:
                 self._count_tokens(pair, usage, price)
             if generations:
                 self._measure_standard(ended, pair, (context, watchers), generations)
-        self._relieve(QUEUED)
+        if len(self._waiting) > QUEUED:
+            self._relieve(QUEUED)
 
     def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
+        measure = self._waiting.append
         with self._lock:
             pair, agent = (
                 self._caps.pair(turn.provider, turn.model),
@@ -203,20 +206,15 @@ class Instruments:
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
             if turn.truncated:
-                self._measure(
-                    schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context
-                )
-            self._measure(
-                schema.TURN_DURATION,
-                ended.duration_s,
-                (*pair, turn.truncated, turn.continued),
-                context,
-            )
+                continuations = turn.continuations + turn.repairs
+                measure((schema.TURN_CONTINUATIONS, continuations, pair, context, None))
+            labels = (*pair, turn.truncated, turn.continued)
+            measure((schema.TURN_DURATION, ended.duration_s, labels, context, None))
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
-                self._measure(
-                    schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context
-                )
-        self._relieve(QUEUED)
+                labels = (*pair, ended.complete)
+                measure((schema.TURN_OUTPUT, turn.answer_tokens, labels, context, None))
+        if len(self._waiting) > QUEUED:
+            self._relieve(QUEUED)
 
     def count_event(self, record: Counted, price: Price | None) -> None:
         """Count an event between a turn's calls, and uncounted tokens of a continuation."""
@@ -288,47 +286,36 @@ class Instruments:
         asked, answered = (
             (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         )
+        measure = self._waiting.append
         for generation in generations:
-            self._measure(generation.duration, ended.duration_s, failed, *seen)
+            measure((generation.duration, ended.duration_s, failed, *seen))
             if ended.first_chunk_s is not None:
-                self._measure(generation.first_chunk, ended.first_chunk_s, common, *seen)
+                measure((generation.first_chunk, ended.first_chunk_s, common, *seen))
             for gap in ended.chunk_gaps_s:
-                self._measure(generation.output_chunk, gap, common, *seen)
+                measure((generation.output_chunk, gap, common, *seen))
             if generation is schema.INFERENCE_METRICS:
-                self._measure(schema.INFERENCE_INPUT, asked or 0, failed, *seen)
-                self._measure(schema.INFERENCE_OUTPUT, answered or 0, failed, *seen)
+                measure((schema.INFERENCE_INPUT, asked or 0, failed, *seen))
+                measure((schema.INFERENCE_OUTPUT, answered or 0, failed, *seen))
                 for name, metric in schema.INFERENCE_USAGE.items():
-                    self._measure(
-                        metric, getattr(usage, name, None) or 0, (*common, "unknown"), *seen
-                    )
+                    tokens = getattr(usage, name, None) or 0
+                    measure((metric, tokens, (*common, "unknown"), *seen))
                 continue
             if asked is not None:
-                self._measure(schema.TOKEN_USAGE, asked, (*common, INPUT), *seen)
+                measure((schema.TOKEN_USAGE, asked, (*common, INPUT), *seen))
             if answered is not None:
-                self._measure(schema.TOKEN_USAGE, answered, (*common, OUTPUT), *seen)
-
-    def _measure(
-        self,
-        metric: Metric,
-        amount: float,
-        values: Values,
-        context: Context,
-        watchers: Watchers | None = None,
-    ) -> None:
-        if 0 <= amount <= MOST:
-            self._waiting.append((metric, amount, values, context, watchers))
+                measure((schema.TOKEN_USAGE, answered, (*common, OUTPUT), *seen))
 
     # --- Without it: the SDK has locks of its own -------------------------------------------------
 
     def _relieve(self, most: int) -> None:
-        if len(self._waiting) <= most:
-            return
         self._foreign.look(again=not most)
         while len(self._waiting) > most:
             try:
                 metric, amount, values, context, watchers = self._waiting.popleft()
             except IndexError:  # another thread was faster
                 return
+            if not 0 <= amount <= MOST:
+                continue
             if watchers is not None and self._foreign.record(metric.name, watchers):
                 continue
             with self._lock:
@@ -367,7 +354,8 @@ class Instruments:
         # while instruments are made a lock is held that this might wait for
         if self._is_complete:
             cleanup.run()
-        self._relieve(0)
+        if self._waiting:
+            self._relieve(0)
         with self._lock:
             failures = {"Recorder": 0, **listeners.listener_failures()}
             for each, failed in failures.items():
