@@ -59,10 +59,18 @@ def _table(declared: Mapping[str, Fact]) -> _Table:
     )
 
 
-_ENDPOINT, _REQUEST, _RESPONSE = (
-    _table(facts_in(kind)) for kind in (EndpointFacts, RequestFacts, ResponseFacts)
+def _within(member: str, declared: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts of a member, by their paths from what holds it."""
+    return {f"{member}.{name}": each for name, each in declared.items()}
+
+
+_STARTED: Final = _table(
+    _within("endpoint", facts_in(EndpointFacts)) | _within("request", facts_in(RequestFacts))
 )
-_STOP, _USAGE = (_table(members_of(ResponseFacts, name)) for name in ("stop", "usage"))
+_RESPONSE: Final = _table(
+    facts_in(ResponseFacts) | _within("stop", members_of(ResponseFacts, "stop"))
+)
+_USAGE: Final = _table(members_of(ResponseFacts, "usage"))
 
 
 def _add(found: Attributes, table: _Table, facts: object) -> None:
@@ -115,8 +123,7 @@ def of_call(started: records.CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
     endpoint, turn = started.endpoint, started.turn
     found: Attributes = {}
-    _add(found, _ENDPOINT, endpoint)
-    _add(found, _REQUEST, started.request)
+    _add(found, _STARTED, started)
     if endpoint.server_address is None:
         found.pop(s.SERVER_PORT.key, None)
     if turn.conversation is not None:
@@ -134,11 +141,8 @@ def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
     Whether it is counted by metrics of this process.
     """
     response = ended.response
-    found: Attributes = {
-        s.FINISH_REASONS.key: cleaned(finish_reasons(response.stop, response.reasons))
-    }
+    found: Attributes = {s.FINISH_REASONS.key: finish_reasons(response.stop, response.reasons)}
     _add(found, _RESPONSE, response)
-    _add(found, _STOP, response.stop)
     if response.usage is not None:
         _add(found, _USAGE, response.usage)
     if ended.first_chunk_s is not None:
@@ -234,11 +238,9 @@ def error_of(ended: records.CallEnded) -> str | None:
 
     Whoever stops a call on purpose sees its exception too.
     """
-    return (
-        None
-        if ended.error is None or ended.stop.reason is StopReason.CANCELLED
-        else error_type(ended.error)
-    )
+    if ended.error is None or ended.response.stop.reason is StopReason.CANCELLED:
+        return None
+    return error_type(ended.error)
 
 
 class SpanError(EndturnError):
