@@ -122,7 +122,7 @@ class _RecentCall:
     """
 
     started_ns: int
-    models: set[str]
+    models: tuple[str, ...]
     identity: ResponseIdentity
     watchers: Watchers
     ended_ns: int | None = None
@@ -132,7 +132,8 @@ class _RecentCall:
 
         "" may be any.
         """
-        return not model or model in self.models or model == _short(self.identity.model or "")
+        names = (*self.models, self.identity.model or "")
+        return not model or model in map(_short, names)
 
 
 _open: OrderedDict[int, ForeignSpan] = OrderedDict()
@@ -256,13 +257,12 @@ def span_here(provider: object) -> Span | None:
     return current if current.is_recording() and _is_written_to(current, provider) else None
 
 
-def parent_here() -> Context | None:
-    """The context in which a span of ours begins: None for the current one.
+def parent_of(current: Span) -> Context | None:
+    """The context in which a span of ours begins within the current one: None for the current one.
 
     Within a span of an isolated provider that is the context of the span around it, so that the
     host's trace is whole.
     """
-    current = trace.get_current_span()
     if current is trace.INVALID_SPAN:
         return None
     own = _here(current)
@@ -277,12 +277,11 @@ def turn_here() -> Turn | None:
     return _turn_around(_here(trace.get_current_span())) if _open else None
 
 
-def tool_call_here() -> str | None:
-    """The id of the tool call in whose span the running code is.
+def tool_call_around(current: Span) -> str | None:
+    """The id of the tool call in whose span the current span is.
 
     None where no such span is ours to write to.
     """
-    current = trace.get_current_span()
     if current is trace.INVALID_SPAN:
         return None
     own = _here(current)
@@ -301,25 +300,28 @@ def tool_call_here() -> str | None:
 # --- What the recorder tells and asks -------------------------------------------------------------
 
 
-def call_started(started: CallStarted, *, counted: bool) -> Watchers:
+def call_started(started: CallStarted, current: Span, is_counted: Callable[[], bool]) -> Watchers:
     """A call has been emitted: the spans around it need not be counted.
+
+    Args:
+        current: the current span.
+        is_counted: whether the call is counted by metrics of this process.
 
     Returns:
         The other instrumentations that watch it, as far as spans that are open tell.
     """
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
     watchers = Watchers() if adopted is None else Watchers(adopted.scopes)
-    current = trace.get_current_span()
     if adopted is not None or current is not trace.INVALID_SPAN:
-        _count_around(current, adopted, watchers, counted=counted)
-    models = set() if adopted is not None and adopted.has_ended else {_short(started.request.model)}
+        _count_around(current, adopted, watchers, is_counted=is_counted())
+    models = () if adopted is not None and adopted.has_ended else (started.request.model,)
     call = _RecentCall(started.started_ns, models, started.identity, watchers)
     remember(_recent, started.number, call, most=RECENT)
     return watchers
 
 
 def _count_around(
-    current: Any, adopted: AdoptedSpan | None, watchers: Watchers, *, counted: bool
+    current: Any, adopted: AdoptedSpan | None, watchers: Watchers, *, is_counted: bool
 ) -> None:
     """Mark the spans around a call as counted, and add their instrumentations to its watchers."""
     around = _here(current) if adopted is None else adopted.around
@@ -331,7 +333,7 @@ def _count_around(
             entry.is_counted = True
         for span in _calls_around(around):
             watchers.add(scope_of(span))
-            if counted:
+            if is_counted:
                 span.set_attribute(schema.COUNTED.key, True)
 
 
@@ -342,7 +344,7 @@ def call_ended(ended: CallEnded) -> None:
         call.ended_ns = ended.started.started_ns + round(ended.duration_s * 1e9)
         call.identity.id = ended.response.id or call.identity.id
         if call.models and ended.response.model:
-            call.models.add(_short(ended.response.model))
+            call.models = (*call.models, ended.response.model)
 
 
 def agents_span(turn: Turn) -> Span | None:
