@@ -75,7 +75,7 @@ def prefixes(
     return _hashed(request, frozenset(lengths), bare=bare)
 
 
-def whole(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
+def full_prefix(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
     """Hash a whole history as `prefixes` does its beginnings.
 
     The one, or none where there is nothing to hash.
@@ -99,7 +99,7 @@ def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bo
             ]
         )
     )
-    found: dict[int, Prefix] = {}
+    prefixes_by_length: dict[int, Prefix] = {}
     instructed, heard, length, before = request.system is not None, False, 0, b""
     for place, message in enumerate(history):
         if is_system[place]:
@@ -119,10 +119,10 @@ def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bo
             before = written
         is_wanted = place + 1 == len(history) if wanted is None else length in wanted
         if is_wanted and (not bare or (instructed and heard)):
-            found[length] = Prefix(length, state.copy().digest(), place + 1)
+            prefixes_by_length[length] = Prefix(length, state.copy().digest(), place + 1)
         if length > longest:
             break
-    return list(found.values())
+    return list(prefixes_by_length.values())
 
 
 def _written(value: Any) -> bytes:

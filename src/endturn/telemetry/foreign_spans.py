@@ -161,9 +161,9 @@ def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
     if span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE:
         return
     own = span.get_span_context().span_id
-    if (known := _open.get(own)) is not None:
+    if (open_span := _open.get(own)) is not None:
         if _recorded_to is not None and seen_by is _recorded_to.observer:
-            known.seen_by = seen_by
+            open_span.seen_by = seen_by
         return
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id, seen_by)
     if schema.COUNTED.key in attributes_of(span):
@@ -247,8 +247,8 @@ def span_of_call() -> AdoptedSpan | None:
         spans = [current]
     if not spans:
         return None
-    found = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
-    return None if found.is_taken else found
+    adopted = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
+    return None if adopted.is_taken else adopted
 
 
 def span_here(provider: object) -> Span | None:
@@ -266,9 +266,9 @@ def parent_of(current: Span) -> Context | None:
     if current is trace.INVALID_SPAN:
         return None
     own = _here(current)
-    if own == current.get_span_context().span_id or (known := _open.get(own)) is None:
+    if own == current.get_span_context().span_id or (entry := _open.get(own)) is None:
         return None
-    span = known.span()
+    span = entry.span()
     return None if span is None else trace.set_span_in_context(span)
 
 
@@ -286,15 +286,15 @@ def tool_call_around(current: Span) -> str | None:
         return None
     own = _here(current)
     spans = [entry.span() for entry in _around(own)] if own in _open else [current]
-    found = next((span for span in spans if span is not None and _is_barrier(span)), None)
+    barrier = next((span for span in spans if span is not None and _is_barrier(span)), None)
     if (
-        found is None
-        or not found.is_recording()
-        or kind_of(found) is not Kind.TOOL
-        or not _is_written_to(found)
+        barrier is None
+        or not barrier.is_recording()
+        or kind_of(barrier) is not Kind.TOOL
+        or not _is_written_to(barrier)
     ):
         return None
-    return text_or_none(attributes_of(found).get(schema.TOOL_CALL_ID.key))
+    return text_or_none(attributes_of(barrier).get(schema.TOOL_CALL_ID.key))
 
 
 # --- What the recorder tells and asks -------------------------------------------------------------
@@ -400,9 +400,9 @@ def _is_written_to(span: Any, provider: object = None) -> bool:
         provider: the one that is recorded to where no requests are observed; the global one where
             not given.
     """
-    known, recorded = _open.get(span.get_span_context().span_id), _recorded_to
-    if known is not None:
-        return recorded is None or known.seen_by is recorded.observer
+    entry, recorded = _open.get(span.get_span_context().span_id), _recorded_to
+    if entry is not None:
+        return recorded is None or entry.seen_by is recorded.observer
     if scope_of(span) == schema.SCOPE:
         return True
     if (
@@ -491,12 +491,12 @@ def _emitted(span: Any) -> _RecentCall | None:
     was. Some say of a span that it ended before its request was sent. Of several, one that no span
     of this instrumentation has reported.
     """
-    known, scope = facts_of(span), scope_of(span)
+    facts, scope = facts_of(span), scope_of(span)
     response_id, model = (
-        known.get(schema.RESPONSE_ID.key),
-        _short(text(known.get(schema.REQUEST_MODEL.key))),
+        facts.get(schema.RESPONSE_ID.key),
+        _short(text(facts.get(schema.REQUEST_MODEL.key))),
     )
-    found = None
+    candidate = None
     for call in reversed(list(_recent.values())):
         if response_id is not None and call.identity.id is not None:
             if response_id == call.identity.id and span.start_time <= (
@@ -506,8 +506,8 @@ def _emitted(span: Any) -> _RecentCall | None:
         elif call.models and span.start_time <= call.started_ns and call.is_of(model):
             if scope not in call.watchers.scopes:
                 return call
-            found = found or call
-    return found
+            candidate = candidate or call
+    return candidate
 
 
 def _short(model: str) -> str:

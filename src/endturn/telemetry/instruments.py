@@ -56,7 +56,7 @@ INPUT, OUTPUT = "input", "output"
 BORN_CALLS: Final = (
     *((schema.RESPONSES, (reason.value,)) for reason in StopReason),
     *((schema.CONTINUATIONS_METRIC, (strategy.value,)) for strategy in Strategy),
-    *((schema.CONTINUATION_TOKENS, (each,)) for each in (INPUT, OUTPUT)),
+    *((schema.CONTINUATION_TOKENS, (token_type,)) for token_type in (INPUT, OUTPUT)),
     *((metric, ()) for metric in (schema.SUSPECTED_METRIC, schema.UNMAPPED)),
 )
 """Sums that exist at zero from a model's first call."""
@@ -70,7 +70,7 @@ BORN_TURNS: Final = (
 """Turns that exist so, and their exits where they are truncated: both sides of the headline
 rate."""
 
-_COUNTERS: Final = tuple(each.name for each in schema.METRICS if each.instrument == "counter")
+_COUNTERS: Final = tuple(metric.name for metric in schema.METRICS if metric.instrument == "counter")
 """In the order in which they are made, and so observed."""
 
 Counted = (
@@ -112,12 +112,12 @@ class Instruments:
         self._is_exported = False
         self.withholds = False
         self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
-        self._series = {each.name: Series(each, self._caps) for each in schema.METRICS}
+        self._series = {metric.name: Series(metric, self._caps) for metric in schema.METRICS}
         self._histograms: dict[str, Histogram] = {}
         self._counters: dict[str, object] = {}
-        for each in schema.METRICS:
-            name, about, bounds = each.name, (each.unit, each.brief), each.buckets
-            if each.instrument == "counter":
+        for metric in schema.METRICS:
+            name, about, bounds = metric.name, (metric.unit, metric.brief), metric.buckets
+            if metric.instrument == "counter":
                 self._counters[name] = meter.create_observable_counter(
                     name, [partial(self._observe, name)], *about
                 )
@@ -246,14 +246,16 @@ class Instruments:
 
     def _count_tokens(self, pair: Pair, usage: Usage | None, price: Price | None) -> None:
         """Count what a continuation used: unknown figures bring the sums into being."""
-        asked, answered = (
+        input_tokens, output_tokens = (
             (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
         )
-        self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), asked)
-        self._add(schema.CONTINUATION_TOKENS, (*pair, OUTPUT), answered)
+        self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), input_tokens)
+        self._add(schema.CONTINUATION_TOKENS, (*pair, OUTPUT), output_tokens)
         if price is not None and usage is not None:
             self._add(
-                schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6
+                schema.CONTINUATION_COST,
+                pair,
+                (input_tokens * price[0] + output_tokens * price[1]) / 1e6,
             )
 
     def _measure_standard(
@@ -283,7 +285,7 @@ class Instruments:
         common: Values = (endpoint.operation, *pair, by, address, port)
         error = error_of(ended)
         failed: Values = (*common, None if error is None else self._caps.shown("error_type", error))
-        asked, answered = (
+        input_tokens, output_tokens = (
             (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         )
         measure = self._waiting.append
@@ -294,16 +296,16 @@ class Instruments:
             for gap in ended.chunk_gaps_s:
                 measure((generation.output_chunk, gap, common, *seen))
             if generation is schema.INFERENCE_METRICS:
-                measure((schema.INFERENCE_INPUT, asked or 0, failed, *seen))
-                measure((schema.INFERENCE_OUTPUT, answered or 0, failed, *seen))
+                measure((schema.INFERENCE_INPUT, input_tokens or 0, failed, *seen))
+                measure((schema.INFERENCE_OUTPUT, output_tokens or 0, failed, *seen))
                 for name, metric in schema.INFERENCE_USAGE.items():
                     tokens = getattr(usage, name, None) or 0
                     measure((metric, tokens, (*common, "unknown"), *seen))
                 continue
-            if asked is not None:
-                measure((schema.TOKEN_USAGE, asked, (*common, INPUT), *seen))
-            if answered is not None:
-                measure((schema.TOKEN_USAGE, answered, (*common, OUTPUT), *seen))
+            if input_tokens is not None:
+                measure((schema.TOKEN_USAGE, input_tokens, (*common, INPUT), *seen))
+            if output_tokens is not None:
+                measure((schema.TOKEN_USAGE, output_tokens, (*common, OUTPUT), *seen))
 
     # --- Without it: the SDK has locks of its own -------------------------------------------------
 
@@ -358,11 +360,11 @@ class Instruments:
             self._relieve(0)
         with self._lock:
             failures = {"Recorder": 0, **listeners.listener_failures()}
-            for each, failed in failures.items():
-                self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
+            for name, failed in failures.items():
+                self._add(schema.LISTENER_FAILURES, (name,), failed - self._failures.get(name, 0))
             self._failures = failures
             taken = [
-                self._series[each].take(zero_first=self._zero_first) for each in self._counters
+                self._series[name].take(zero_first=self._zero_first) for name in self._counters
             ]
             self.withholds = any(taken)
 

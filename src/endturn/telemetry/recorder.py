@@ -182,13 +182,13 @@ class Recorder:
         forked = WeakMethod(self._forked)
         cleanup.after_fork(lambda: (method := forked()) and method())
 
-    def use(self, given: Providers, options: Options) -> None:
+    def use(self, providers: Providers, options: Options) -> None:
         """Record so from now on. What is open, and what has been counted, stays.
 
         Raises:
             UsageError: as when it is made; then nothing changes.
         """
-        self._out = OTelProviders(given, options)
+        self._out = OTelProviders(providers, options)
         self.takes_content = self._out.content.on_span or self._out.content.on_event
         """Whether it wants to be told what was said; `hooks` asks, when it begins to listen."""
 
@@ -293,10 +293,10 @@ class Recorder:
                 if opened is None or opened.request is None
                 else opened.request
             )
-            found = {**request, **answer}
+            call_attributes = {**request, **answer}
             if content and out.content.on_event:
-                found |= content
-            self._emit_call(ended, found, opened, ended_ns)
+                call_attributes |= content
+            self._emit_call(ended, call_attributes, opened, ended_ns)
         if (
             watchers is not None
             and opened is not None
@@ -356,21 +356,25 @@ class Recorder:
             return {}
 
     def _emit_call(
-        self, ended: records.CallEnded, found: Attributes, opened: Opened, at_ns: int
+        self, ended: records.CallEnded, call_attributes: Attributes, opened: Opened, at_ns: int
     ) -> None:
         """Emit the events of a call."""
         started, stop = ended.started, ended.response.stop
         self._emit(
-            schema.STOP_REASON_OBSERVED, found, opened, at_ns, "warn" if stop.truncated else "info"
+            schema.STOP_REASON_OBSERVED,
+            call_attributes,
+            opened,
+            at_ns,
+            "warn" if stop.truncated else "info",
         )
         if not stop.mapped:
             # Two values are two announcements, also where both are shown alike.
             unmapped = started.endpoint.provider, started.request.model, value_key(stop.raw or "")
             if unmapped not in self._unmapped and len(self._unmapped) < REMEMBERED:
                 self._unmapped.add(unmapped)
-                self._emit(schema.STOP_REASON_UNMAPPED, found, opened, at_ns)
+                self._emit(schema.STOP_REASON_UNMAPPED, call_attributes, opened, at_ns)
         if self._out.content.details and not _has_content_by_another(opened):
-            self._emit(schema.INFERENCE_DETAILS, found, opened, at_ns)
+            self._emit(schema.INFERENCE_DETAILS, call_attributes, opened, at_ns)
 
     # --- Turns ------------------------------------------------------------------------------------
 
@@ -388,9 +392,9 @@ class Recorder:
         if self._out.tracer is None:
             return None
         name = f"invoke_agent {turn.agent or ''}".rstrip()
-        found, parent = _of_turn(turn), foreign_spans.parent_of(trace.get_current_span())
+        turn_attributes, parent = _of_turn(turn), foreign_spans.parent_of(trace.get_current_span())
         span = self._out.tracer.start_span(
-            name, parent, attributes=found, start_time=turn.started_ns
+            name, parent, attributes=turn_attributes, start_time=turn.started_ns
         )
         opened = OpenSpan(span)
         self._remember_turn(turn, opened)
@@ -432,30 +436,30 @@ class Recorder:
             # A limit of none is no failure: the policy does not continue, or resume.
             is_well = ended.complete or tried.get(outcome) == 0
             level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
-            found = attributes.of_turn(turn, outcome)
+            turn_attributes = attributes.of_turn(turn, outcome)
             if ended.tools_unanswered:
-                found[schema.TOOLS_UNANSWERED.key] = True
-            self._emit(schema.CONTINUATION_TERMINATED, found, opened, ended_ns, level)
+                turn_attributes[schema.TOOLS_UNANSWERED.key] = True
+            self._emit(schema.CONTINUATION_TERMINATED, turn_attributes, opened, ended_ns, level)
         if self._out.meters is not None:
             self._out.meters.count_turn(
                 ended, turn.agent if self._out.agent else None, _context(opened)
             )
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
-            found, error = _of_turn(turn, outcome), attributes.error_type(ended.error)
+            turn_attributes, error = _of_turn(turn, outcome), attributes.error_type(ended.error)
             if opened.ours:
-                opened.span.set_attributes(with_count(found | _error(error)))
+                opened.span.set_attributes(with_count(turn_attributes | _error(error)))
                 _end(opened.span, error, ended_ns)
             else:
-                opened.span.set_attributes(for_another(found))
+                opened.span.set_attributes(for_another(turn_attributes))
 
     def _turn_event(self, record: attributes.TurnEvent) -> None:
         event = TURN_EVENTS[type(record)]
-        found = attributes.of_event(event, record)
+        event_attributes = attributes.of_event(event, record)
         if not self._out.content.on_event:
-            found.pop(schema.BLOCKED_NAMES.key, None)
+            event_attributes.pop(schema.BLOCKED_NAMES.key, None)
         turn_id = record.turn.id
         opened = self._turns.get(turn_id) or self._led_to(self._implicit.get(turn_id))
-        self._emit(event, found, opened, self._clock())
+        self._emit(event, event_attributes, opened, self._clock())
         if not isinstance(record, records.TerminationSignalled):
             self._count(record)
 
@@ -468,10 +472,12 @@ class Recorder:
     def _tool_started(self, started: records.ToolStarted) -> Activation | None:
         if self._out.tracer is None:
             return None
-        name, found = f"execute_tool {started.name}", attributes.of_tool(started)
+        name, tool_attributes = f"execute_tool {started.name}", attributes.of_tool(started)
         parent = foreign_spans.parent_of(trace.get_current_span())
-        span = self._out.tracer.start_span(name, parent, attributes=found, start_time=self._clock())
-        opened = OpenSpan(span, found)
+        span = self._out.tracer.start_span(
+            name, parent, attributes=tool_attributes, start_time=self._clock()
+        )
+        opened = OpenSpan(span, tool_attributes)
         remember(self._tools, started.number, opened, most=IN_FLIGHT)
         return opened.as_current
 
@@ -498,7 +504,7 @@ class Recorder:
     def _emit(
         self,
         event: Event,
-        found: Attributes,
+        event_attributes: Attributes,
         opened: Opened,
         at_ns: int,
         level: Level | None = None,
@@ -508,13 +514,13 @@ class Recorder:
         To the log with its context, and where that is asked for to a span that is open.
         """
         out = self._out
-        found = attributes.declared(event, found)
+        event_attributes = attributes.declared(event, event_attributes)
         if out.logger is not None:
             severity, severity_number = SEVERITIES[level or event.severity]
             out.logger.emit(
                 event_name=event.name,
-                body=event.body % defaultdict(lambda: "?", found),
-                attributes=found,
+                body=event.body % defaultdict(lambda: "?", event_attributes),
+                attributes=event_attributes,
                 timestamp=at_ns,
                 context=None if opened is None else opened.context,
                 severity_text=severity,
@@ -530,7 +536,7 @@ class Recorder:
                 else foreign_spans.span_here(out.tracers)
             )
             if span is not None:
-                span.add_event(event.name, as_text(found), at_ns)
+                span.add_event(event.name, as_text(event_attributes), at_ns)
 
 
 def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:

@@ -116,8 +116,12 @@ class TurnInference:
         if not isinstance(summary, RequestSummary):
             return turn or Turn(kind=TurnKind.IMPLICIT), None
         is_cut = bool(self._truncated.waiting.by_number)
-        found = self._resume_loop(summary, is_sure=is_cut) if turn is None else None
-        if is_cut and found is None and (match := self._truncated.take(summary, turn)) is not None:
+        implicit_turn = self._resume_loop(summary, is_sure=is_cut) if turn is None else None
+        if (
+            is_cut
+            and implicit_turn is None
+            and (match := self._truncated.take(summary, turn)) is not None
+        ):
             cut, relation = match
             if isinstance(relation, Strategy):
                 self._taken[cut.number] = cut
@@ -140,16 +144,18 @@ class TurnInference:
             _end_pending(cut)
         if turn is not None:
             return turn, None
-        if is_cut and found is None:
-            found = self._resume_loop(summary)
-        found = found or self._resume_failed(summary) or Turn(kind=TurnKind.IMPLICIT)
-        self._note(summary, found)
-        return found, None
+        if is_cut and implicit_turn is None:
+            implicit_turn = self._resume_loop(summary)
+        implicit_turn = (
+            implicit_turn or self._resume_failed(summary) or Turn(kind=TurnKind.IMPLICIT)
+        )
+        self._note(summary, implicit_turn)
+        return implicit_turn, None
 
-    def _note(self, asked: RequestSummary, turn: Turn) -> None:
+    def _note(self, request: RequestSummary, turn: Turn) -> None:
         """Remember that an implicit turn asks this."""
         if turn.kind is TurnKind.IMPLICIT:
-            prompt = prompt_of(asked)
+            prompt = prompt_of(request)
             with self._lock:
                 self._recent.note(prompt, turn, self._clock())
 
@@ -418,7 +424,7 @@ def _implicit_outcome(turn: Turn, ended: CallEnded) -> TurnOutcome:
 
 
 def _continue(
-    cut: PendingTurn, strategy: Strategy, asked: RequestSummary
+    cut: PendingTurn, strategy: Strategy, request: RequestSummary
 ) -> tuple[Turn, Continuation]:
     turn = cut.turn
     turn.continuations += 1
@@ -428,7 +434,7 @@ def _continue(
         records.ContinuationAttempted(
             turn=turn,
             provider=turn.provider,
-            model=asked.facts.model or turn.model,
+            model=request.facts.model or turn.model,
             continuation=continuation,
             output_tokens=turn.output_tokens,
             output_chars=turn.output_chars,
@@ -445,12 +451,12 @@ def _end_pending(cut: PendingTurn) -> None:
     elif cut.turn.kind is TurnKind.OBSERVED:
         cut.turn.abandoned |= {cut.number}
     elif cut.turn.kind is TurnKind.IMPLICIT:
-        left = (
+        outcome = (
             TurnOutcome.LEFT_PAUSED
             if cut.paused and not cut.turn.unfinished
             else TurnOutcome.NOT_CONTINUED
         )
-        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else left)
+        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else outcome)
 
 
 def _sweep() -> None:
