@@ -75,7 +75,7 @@ _numbers: Final = itertools.count()
 _ADDRESS: Final = Address("api.openai.com", None, "/v1/chat/completions", "")
 _JSON: Final = {"content-type": "application/json"}
 _TEXT: Final = "word " * 190
-_ANSWER: Final = {"content": "word " * 180}
+ANSWER: Final = {"content": "word " * 180}
 
 
 class ToldTurns(NoInference):
@@ -87,10 +87,12 @@ class ToldTurns(NoInference):
 
     turn: Turn | None = None
 
-    def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
+    def resolve(self, summary: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         return self.turn or Turn(kind=TurnKind.IMPLICIT), None
 
-    def ended(self, ended: CallEnded, asked: object, tail: str, tool_calls: tuple[RequestedCall, ...] = ()) -> None:
+    def on_call_end(
+        self, ended: CallEnded, summary: object, tail: str, tool_calls: tuple[RequestedCall, ...] = ()
+    ) -> None:
         if not tool_calls:
             end_turn(ended.started.turn, outcome_of(ended))
 
@@ -171,7 +173,7 @@ class Loop:
 
     def end(self) -> None:
         """Have the model answer."""
-        Sent(self._history, _ANSWER, "stop")()
+        Sent(self._history, ANSWER, "stop")()
 
 
 @contextmanager
@@ -186,6 +188,19 @@ def observed() -> Iterator[None]:
         yield
     finally:
         endturn.uninstrument()
+
+
+@contextmanager
+def told(inference: Inference, turn: Turn) -> Iterator[None]:
+    """Tell the inference that is told of turns that the calls within belong to this one."""
+    if not isinstance(inference, ToldTurns):
+        yield
+        return
+    inference.turn = turn
+    try:
+        yield
+    finally:
+        inference.turn = None
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -217,14 +232,11 @@ def measure(inferences: dict[str, Inference], *, size_kb: int, is_step: bool) ->
             if is_step:
                 waiting = Loop(size_kb)
                 step = waiting.step()
-                if isinstance(inference, ToldTurns):
-                    inference.turn = waiting.turn
-                spent[name].append(timed(step))
-                waiting.end()
-                if isinstance(inference, ToldTurns):
-                    inference.turn = None
+                with told(inference, waiting.turn):
+                    spent[name].append(timed(step))
+                    waiting.end()
             else:
-                spent[name].append(timed(Sent(question(size_kb), _ANSWER, "stop")))
+                spent[name].append(timed(Sent(question(size_kb), ANSWER, "stop")))
     return {name: statistics.quantiles(values, n=4)[0] for name, values in spent.items()}
 
 
@@ -248,7 +260,7 @@ def samples(rounds: int) -> list[Row]:
             for _ in range(CALLS):
                 for name, inference in inferences.items():
                     infer_with(inference)
-                    spent[name].append(timed(Sent(history(), _ANSWER, "stop")))
+                    spent[name].append(timed(Sent(history(), ANSWER, "stop")))
             told, cut = (statistics.quantiles(values, n=4)[0] for values in spent.values())
             added.append(cut - told)
         found.append((f"a call with {says}, {CUT:,} truncated answers to it: CPU, µs", added, None))
@@ -261,7 +273,7 @@ def memory(number: int, *, is_cut: bool) -> float:
     def opened(times: int) -> None:
         for _ in range(times):
             if is_cut:
-                Sent(question(2), _ANSWER, "length")()
+                Sent(question(2), ANSWER, "length")()
             else:
                 Loop(2)
 
@@ -271,7 +283,7 @@ def memory(number: int, *, is_cut: bool) -> float:
     opened(1_100)  # fills what is kept of the latest calls, however they end
     infer_with(inference)
     for _ in range(REMEMBERED_PROMPTS):
-        Sent(question(0), _ANSWER, "stop")()
+        Sent(question(0), ANSWER, "stop")()
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()
     opened(number)

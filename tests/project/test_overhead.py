@@ -31,10 +31,12 @@ from benchmarks.overhead import __main__ as command, page, runner
 from benchmarks.overhead.by_hand import Signals
 from benchmarks.overhead.figures import Definition, Goal, Row, lower_quartile, row_of_rounds
 from benchmarks.overhead.groups import GROUPS
-from benchmarks.overhead.providers import NO_SDK, Providers
-from benchmarks.overhead.situations import SITUATIONS, make_call
-from benchmarks.overhead.variants import PEERS, put_bare_methods
-from endturn.calls import listeners
+from benchmarks.overhead.providers import ALL_SIGNALS, METRICS_ALONE, NO_SDK, Providers, Setup
+from benchmarks.overhead.situations import LONG_STREAM, SHORT_STREAM, SITUATIONS, make_call
+from benchmarks.overhead.variants import ENDTURN, PEERS, Variant, put_bare_methods
+from endturn.calls import infer_with, listeners
+from endturn.telemetry.turn_inference import TurnInference
+from tests.support.work import functions_entered
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -201,6 +203,54 @@ def test_the_signals_by_hand_are_those_that_endturn_records(situation: str, monk
     Completions.create = signals.wrap(Completions.create)  # type: ignore[method-assign]
     make_call(SITUATIONS[situation])(1)
     assert by_hand.signals() == observed.signals()
+
+
+# --- Work: it is counted, since time differs from run to run ------------------------------------------------------
+
+
+def functions_of_a_call(situation: str, setup: Setup) -> int:
+    """Count the functions of the package that a call enters."""
+    Variant(ENDTURN, setup).enter()
+    call = make_call(SITUATIONS[situation])
+    for number in range(3):  # the first ones fill caches
+        call(number)
+    return functions_entered(lambda: call(3))
+
+
+@pytest.mark.usefixtures("bare_methods")
+@pytest.mark.parametrize(("setup", "most"), [(ALL_SIGNALS, 232), (METRICS_ALONE, 190)], ids=["all", "metrics alone"])
+def test_a_call_enters_few_functions(setup: Setup, most: int) -> None:
+    assert functions_of_a_call("answer", setup) <= most
+
+
+@pytest.mark.usefixtures("bare_methods")
+def test_a_streamed_event_enters_few_functions() -> None:
+    short, long = (functions_of_a_call(f"{length} stream", ALL_SIGNALS) for length in ("short", "long"))
+    assert (long - short) / (LONG_STREAM - SHORT_STREAM) < 17.5
+
+
+@pytest.mark.parametrize(("is_step", "most"), [(False, 26), (True, 68)], ids=["call", "step of a tool loop"])
+def test_finding_the_turn_of_a_call_enters_few_functions(is_step: bool, most: int) -> None:
+    """While other turns wait for the results of their tools: what is entered besides what recording enters."""
+    told, inference = turns.ToldTurns(), TurnInference(tools_idle_s=turns.DAY_S)
+    with turns.observed():
+        infer_with(inference)
+        for _ in range(10):
+            turns.Loop(2)
+        for _ in range(2):  # the first round fills caches
+            inferred, recorded = (functions_of_a_turn(way, is_step) for way in (inference, told))
+        infer_with(None)
+    assert inferred - recorded <= most
+
+
+def functions_of_a_turn(inference: turns.ToldTurns | TurnInference, is_step: bool) -> int:
+    """Count the functions that a question, or the step of a loop, enters: with a history of 200 KB."""
+    infer_with(inference)
+    if not is_step:
+        return functions_entered(turns.Sent(turns.question(200), turns.ANSWER, "stop"))
+    loop = turns.Loop(200)
+    with turns.told(inference, loop.turn):
+        return functions_entered(loop.step())
 
 
 # --- Figures ------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class Call:
     is_reported_below: bool = False
     ended: bool = False
     first_chunk_s: float | None = None
-    chunk_gaps_s: list[float] = field(default_factory=list)
+    chunk_gaps_s: tuple[float, ...] = ()
     later_chunks: int = 0
     """The number of chunks after the first."""
     gap_interval: int = 1
@@ -152,9 +152,9 @@ class Call:
         else:
             self.later_chunks += 1
             if self.later_chunks % self.gap_interval == 0:
-                self.chunk_gaps_s.append(now_s - self.last_chunk_s)
+                self.chunk_gaps_s = (*self.chunk_gaps_s, now_s - self.last_chunk_s)
                 if len(self.chunk_gaps_s) == MAX_CHUNK_GAPS:
-                    del self.chunk_gaps_s[::2]
+                    self.chunk_gaps_s = self.chunk_gaps_s[1::2]
                     self.gap_interval *= 2
         self.last_chunk_s = now_s
 
@@ -253,13 +253,14 @@ class Call:
             error=None if is_stopped and stop.reason is not StopReason.CANCELLED else error,
             duration_s=ended_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
-            chunk_gaps_s=tuple(self.chunk_gaps_s),
+            chunk_gaps_s=self.chunk_gaps_s,
             content=None if self.content is None else _captured_content(self.content, stop),
         )
         add_call(turn, ended)
-        inference().on_response(ended, self.summary)
+        turns = inference()
+        turns.on_response(ended, self.summary)
         emit(ended, self.listeners)
-        inference().on_call_end(ended, self.summary, tail, tool_calls)
+        turns.on_call_end(ended, self.summary, tail, tool_calls)
         turn.open_streams -= started.request.stream
         if turn.pending_end is not None and not turn.open_streams:
             outcome, raised = turn.pending_end

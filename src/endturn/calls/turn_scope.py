@@ -84,12 +84,12 @@ class Step:
 
     def __enter__(self) -> None:
         self._token: Token[Any] = self._variable.set(self._value)
-        self._entered: list[AbstractContextManager[object]] = []
+        self._entered: tuple[AbstractContextManager[object], ...] = ()
         for activation in self._activations:
             try:
                 current = activation()
                 current.__enter__()
-                self._entered.append(current)
+                self._entered = (current, *self._entered)
             except Exception:
                 log_internal_error("making a span current")
 
@@ -99,9 +99,9 @@ class Step:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        while self._entered:
+        for current in self._entered:  # the innermost first
             try:
-                self._entered.pop().__exit__(error_class, value, trace)
+                current.__exit__(error_class, value, trace)
             except Exception:
                 log_internal_error("leaving a span")
         try:
@@ -218,9 +218,10 @@ def completed_outcome(turn: Turn) -> TurnOutcome:
 
 def outcome_of(ended: CallEnded) -> TurnOutcome:
     """Return the outcome of an undeclared turn, from how its last call ended."""
-    if ended.error is not None and ended.stop.reason is not StopReason.CANCELLED:
+    reason = ended.response.stop.reason
+    if ended.error is not None and reason is not StopReason.CANCELLED:
         return TurnOutcome.PROVIDER_ERROR
-    return OUTCOMES[ended.stop.reason]
+    return OUTCOMES[reason]
 
 
 OUTCOMES: Final = {

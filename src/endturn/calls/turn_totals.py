@@ -16,7 +16,8 @@ def add_call(turn: Turn, ended: CallEnded) -> None:
     if turn.kind is TurnKind.CONTROLLER:
         turn.last_usage = usage
     turn.last_call_failed = ended.error is not None and stop.reason is not StopReason.CANCELLED
-    if not turn.provider or (stop.truncated and not turn.truncated):
+    is_truncated = stop.truncated
+    if not turn.provider or (is_truncated and not turn.truncated):
         turn.provider, turn.model = started.endpoint.provider, started.request.model
     if usage is not None:
         turn.input_tokens += usage.input_tokens or 0
@@ -25,12 +26,12 @@ def add_call(turn: Turn, ended: CallEnded) -> None:
     turn.output_chars += ended.response.output_chars
     if ended.whole:
         turn.last_part_outcome = None
-    if stop.truncated:
+    if is_truncated:
         turn.truncated = True
         turn.truncated_calls |= {started.number}
         if len(turn.truncated_calls) > MAX_TRUNCATED_CALLS:
             turn.truncated_calls -= {min(turn.truncated_calls)}
-    if turn.truncated_calls and (stop.truncated or ended.whole):
+    if turn.truncated_calls and (is_truncated or ended.whole):
         if started.continuation is not None:
             turn.truncated_calls -= {started.continuation.of or 0}
         if ended.whole and turn.kind is TurnKind.CONTROLLER:

@@ -197,7 +197,11 @@ class Fold:
         text = self._pieces.take(text, index)
         if refusal:  # also without a text
             self._choice(index).is_refused = True
-        choice = self._speaking_choice(index) if text else None
+        if not text:
+            return None
+        choice = self.choices.get(index)
+        if choice is None or choice.raw is not None:
+            choice = self._speaking_choice(index)
         if choice is None:
             return None
         choice.has_content = True

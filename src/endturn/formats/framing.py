@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
@@ -108,7 +109,7 @@ class SSEDecoder:
 
     def __init__(self, limit: int | None = None) -> None:
         self._lines = _Lines(limit)
-        self._limit = limit
+        self._limit = inf if limit is None else limit
         self._size = 0
         self._skip_lf = False
         self._first = True
@@ -171,7 +172,8 @@ class SSEDecoder:
     def _add(self, value: bytes) -> None:
         """Take a line of an event's data."""
         self._size += len(value) + _LINE_BYTES
-        check_size(self._size, self._limit)
+        if self._size > self._limit:
+            check_size(self._size, self._limit)
         self._data.append(value)
 
     def _dispatch(self) -> Event | None:

@@ -6,7 +6,7 @@ A format's reader yields parts, the fold assembles them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from endturn.calls import RequestedCall
@@ -249,9 +249,12 @@ def usage_in(format: str, usage: Any) -> Usage | None:
     """
     if not usage:
         return None
+    get = usage.get if usage.__class__ is dict else partial(member, usage)
     figures: dict[str, Any] = {}
     for name, places in _figures()[format]:
         for place in places:
+            if get(place[0][0]) is None:
+                continue
             tokens = _figure(usage, place[0])
             if tokens is not None:
                 figures[name] = (

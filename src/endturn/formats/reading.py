@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from hashlib import blake2s
 from itertools import groupby
 from math import isfinite
@@ -38,8 +38,9 @@ def value_at(holder: Any, path: str) -> Any:
 
 def first_member(holder: Any, *names: str) -> Any:
     """Return the first of several members that is not None."""
+    get = holder.get if holder.__class__ is dict else partial(member, holder)
     for name in names:
-        if (value := member(holder, name)) is not None:
+        if (value := get(name)) is not None:
             return value
     return None
 

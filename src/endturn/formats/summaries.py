@@ -30,7 +30,7 @@ class TooLargeError(DecodeError):
     """An incomplete line, message or body is longer than its limit."""
 
 
-def check_size(size: int, limit: int | None) -> None:
+def check_size(size: int, limit: float | None) -> None:
     """Check a size against a limit, if there is one.
 
     Raises:

@@ -90,7 +90,8 @@ def begin(method: str, request: Outgoing) -> Exchange | None:
         if target is None or target.route.retrieve is not None:
             return _begin_fetch(method, address, target)
         request_body = body.json_object(content)
-        target = target.with_body_format(request_body)
+        if target.is_served:
+            target = target.with_body_format(request_body)
         if not target.asks_model(request_body):
             return None
         request_summary = target.summarize_request(request_body or {})

@@ -132,12 +132,20 @@ class Endpoint(NamedTuple):
     def facts(self) -> EndpointFacts:
         """Return the recorded facts."""
         operation = self.route.operation or OPERATIONS.get(self.format.name, "chat")
-        return EndpointFacts(
-            operation=operation,
-            provider=self.provider,
-            server_address=self.host or None,
-            server_port=self.port,
-        )
+        return _shared_facts(operation, self.provider, self.host or None, self.port)
+
+
+@lru_cache(maxsize=1024)
+def _shared_facts(
+    operation: str, provider: str, server_address: str | None, server_port: int | None
+) -> EndpointFacts:
+    """Return the facts of an endpoint: one object for all of its calls."""
+    return EndpointFacts(
+        operation=operation,
+        provider=provider,
+        server_address=server_address,
+        server_port=server_port,
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -52,20 +52,28 @@ def _table(declared: Mapping[str, Fact]) -> _Table:
     be.
     """
     recorded = {
-        name: each for name, each in declared.items() if On.CALL in each.on and not each.opt_in
+        name: fact for name, fact in declared.items() if On.CALL in fact.on and not fact.opt_in
     }
-    return tuple((each.key, each.omit, each.convert) for each in recorded.values()), attrgetter(
+    return tuple((fact.key, fact.omit, fact.convert) for fact in recorded.values()), attrgetter(
         *recorded
     )
 
 
-_ENDPOINT, _REQUEST, _RESPONSE = (
-    _table(facts_in(kind)) for kind in (EndpointFacts, RequestFacts, ResponseFacts)
+def _within(member: str, declared: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts of a member, by their paths from what holds it."""
+    return {f"{member}.{name}": fact for name, fact in declared.items()}
+
+
+_STARTED: Final = _table(
+    _within("endpoint", facts_in(EndpointFacts)) | _within("request", facts_in(RequestFacts))
 )
-_STOP, _USAGE = (_table(members_of(ResponseFacts, name)) for name in ("stop", "usage"))
+_RESPONSE: Final = _table(
+    facts_in(ResponseFacts) | _within("stop", members_of(ResponseFacts, "stop"))
+)
+_USAGE: Final = _table(members_of(ResponseFacts, "usage"))
 
 
-def _add(found: Attributes, table: _Table, facts: object) -> None:
+def _add(attributes: Attributes, table: _Table, facts: object) -> None:
     """Add what is recorded of these facts."""
     rows, values_of = table
     for (key, omit, shown), value in zip(rows, values_of(facts), strict=True):
@@ -74,26 +82,26 @@ def _add(found: Attributes, table: _Table, facts: object) -> None:
         if shown is not None:
             value = shown(value)
         is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
-        found[key] = value if is_clean else cleaned(value)
+        attributes[key] = value if is_clean else cleaned(value)
 
 
 _SIGNALS: Final[tuple[s.Event | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
 _DECLARED: Final = {
-    signal.name: tuple(each.key for each in signal.attributes) for signal in _SIGNALS
+    signal.name: tuple(attribute.key for attribute in signal.attributes) for signal in _SIGNALS
 }
 """The keys that the schema declares for a span or an event, by its name."""
 
 
-def declared(signal: s.Span | s.Event, found: Mapping[str, Value]) -> Attributes:
+def declared(signal: s.Span | s.Event, attributes: Mapping[str, Value]) -> Attributes:
     """Of what is known, what the schema declares for a span or an event."""
-    return {key: found[key] for key in _DECLARED[signal.name] if key in found}
+    return {key: attributes[key] for key in _DECLARED[signal.name] if key in attributes}
 
 
-def for_another(found: Attributes) -> Attributes:
+def for_another(attributes: Attributes) -> Attributes:
     """Of what is known, what a span of another instrumentation is given: ours, and the reasons."""
     return {
         key: value
-        for key, value in found.items()
+        for key, value in attributes.items()
         if key.startswith("endturn.") or key == s.FINISH_REASONS.key
     }
 
@@ -114,18 +122,17 @@ def with_count(last: Attributes, first: Mapping[str, Value] | None = None) -> At
 def of_call(started: records.CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
     endpoint, turn = started.endpoint, started.turn
-    found: Attributes = {}
-    _add(found, _ENDPOINT, endpoint)
-    _add(found, _REQUEST, started.request)
+    attributes: Attributes = {}
+    _add(attributes, _STARTED, started)
     if endpoint.server_address is None:
-        found.pop(s.SERVER_PORT.key, None)
+        attributes.pop(s.SERVER_PORT.key, None)
     if turn.conversation is not None:
-        found[s.CONVERSATION.key] = cleaned(turn.conversation)
-    found[s.TURN_ID.key] = turn.id
-    found[s.ITERATION.key] = started.iteration
+        attributes[s.CONVERSATION.key] = cleaned(turn.conversation)
+    attributes[s.TURN_ID.key] = turn.id
+    attributes[s.ITERATION.key] = started.iteration
     if started.continuation is not None:
-        found[s.CONTINUATION_INDEX.key] = started.continuation.index
-    return found
+        attributes[s.CONTINUATION_INDEX.key] = started.continuation.index
+    return attributes
 
 
 def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
@@ -134,21 +141,18 @@ def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
     Whether it is counted by metrics of this process.
     """
     response = ended.response
-    found: Attributes = {
-        s.FINISH_REASONS.key: cleaned(finish_reasons(response.stop, response.reasons))
-    }
-    _add(found, _RESPONSE, response)
-    _add(found, _STOP, response.stop)
+    attributes: Attributes = {s.FINISH_REASONS.key: finish_reasons(response.stop, response.reasons)}
+    _add(attributes, _RESPONSE, response)
     if response.usage is not None:
-        _add(found, _USAGE, response.usage)
+        _add(attributes, _USAGE, response.usage)
     if ended.first_chunk_s is not None:
-        found[s.RESPONSE_FIRST_CHUNK.key] = ended.first_chunk_s
+        attributes[s.RESPONSE_FIRST_CHUNK.key] = ended.first_chunk_s
     if counted:
-        found[s.COUNTED.key] = True
+        attributes[s.COUNTED.key] = True
     error = error_of(ended)
     if error is not None:
-        found[s.ERROR_TYPE.key] = cleaned(error)
-    return found
+        attributes[s.ERROR_TYPE.key] = cleaned(error)
+    return attributes
 
 
 def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
@@ -168,7 +172,7 @@ def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
 
 def of_turn(turn: _turn.Turn, outcome: outcomes.TurnOutcome | None = None) -> Attributes:
     """What has come of a turn so far, or in the end."""
-    return _known(
+    return _without_none(
         {
             s.OPERATION.key: "invoke_agent",
             s.PROVIDER.key: turn.provider or None,
@@ -211,22 +215,23 @@ def of_event(event: s.Event, record: TurnEvent) -> Attributes:
 
     Most attributes end in the name of the record's field.
     """
-    found = {
-        each.key: getattr(record, each.key.rpartition(".")[2], None) for each in event.attributes
+    attributes = {
+        attribute.key: getattr(record, attribute.key.rpartition(".")[2], None)
+        for attribute in event.attributes
     }
-    found[s.TURN_ID.key] = record.turn.id
-    found[s.ESTIMATED.key] = record.turn.estimated or None
+    attributes[s.TURN_ID.key] = record.turn.id
+    attributes[s.ESTIMATED.key] = record.turn.estimated or None
     if not isinstance(record, records.TerminationSignalled):
-        found |= {
+        attributes |= {
             s.PROVIDER.key: record.provider or None,
             s.REQUEST_MODEL.key: record.model or None,
         }
     if isinstance(record, records.ContinuationAttempted):
-        found[s.CONTINUATION_INDEX.key] = record.continuation.index
-        found[s.STRATEGY.key] = record.continuation.strategy.value
+        attributes[s.CONTINUATION_INDEX.key] = record.continuation.index
+        attributes[s.STRATEGY.key] = record.continuation.strategy.value
     if isinstance(record, records.DispatchBlocked):
-        found[s.BLOCKED_CALLS.key] = len(record.names)
-    return _known(found.items())
+        attributes[s.BLOCKED_CALLS.key] = len(record.names)
+    return _without_none(attributes.items())
 
 
 def error_of(ended: records.CallEnded) -> str | None:
@@ -234,11 +239,9 @@ def error_of(ended: records.CallEnded) -> str | None:
 
     Whoever stops a call on purpose sees its exception too.
     """
-    return (
-        None
-        if ended.error is None or ended.stop.reason is StopReason.CANCELLED
-        else error_type(ended.error)
-    )
+    if ended.error is None or ended.response.stop.reason is StopReason.CANCELLED:
+        return None
+    return error_type(ended.error)
 
 
 class SpanError(EndturnError):
@@ -272,12 +275,12 @@ def port_shown(port: int | None) -> int | None:
     return None if port == 443 else port
 
 
-def _known(found: Iterable[tuple[str, Value | None]]) -> Attributes:
+def _without_none(pairs: Iterable[tuple[str, Value | None]]) -> Attributes:
     """Those that have a value."""
-    known: Attributes = {}
-    for key, value in found:
+    attributes: Attributes = {}
+    for key, value in pairs:
         if value is None:
             continue
         is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
-        known[key] = value if is_clean else cleaned(value)
-    return known
+        attributes[key] = value if is_clean else cleaned(value)
+    return attributes

@@ -75,7 +75,7 @@ def prefixes(
     return _hashed(request, frozenset(lengths), bare=bare)
 
 
-def whole(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
+def full_prefix(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
     """Hash a whole history as `prefixes` does its beginnings.
 
     The one, or none where there is nothing to hash.
@@ -99,7 +99,7 @@ def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bo
             ]
         )
     )
-    found: dict[int, Prefix] = {}
+    prefixes_by_length: dict[int, Prefix] = {}
     instructed, heard, length, before = request.system is not None, False, 0, b""
     for place, message in enumerate(history):
         if is_system[place]:
@@ -121,10 +121,10 @@ def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bo
             before = written
         is_wanted = place + 1 == len(history) if wanted is None else length in wanted
         if is_wanted and (not bare or (instructed and heard)):
-            found[length] = Prefix(length, state.copy().digest(), place + 1)
+            prefixes_by_length[length] = Prefix(length, state.copy().digest(), place + 1)
         if length > longest:
             break
-    return list(found.values())
+    return list(prefixes_by_length.values())
 
 
 def _written(value: Any) -> bytes:
@@ -230,8 +230,9 @@ def _brief(message: Any) -> Brief:
         text = text_of(message)
         parts = 0 if text else len(items(body_of(message)))
         results = tuple(tool_results(message))
-    elif (own := own_result(message, speaker)) is not None:
-        results = (own,)
+    elif speaker == "tool" or "type" in message:
+        own = own_result(message, speaker)
+        results = () if own is None else (own,)
     return hash((speaker, text_ends(text), parts, results)), speaker, results
 
 
@@ -250,8 +251,8 @@ def endpoints_hash(request: RequestSummary, length: int) -> int | None:
     """
     if not 0 < length <= request.length:
         return None
-    first, last = _opening(request, length) or 0, length - 1
-    return hash((length, brief_at(request, first)[0], brief_at(request, last)[0]))
+    first, last = request.briefs[_opening(request, length) or 0], brief_at(request, length - 1)
+    return hash((length, first[0], last[0]))
 
 
 def opening_hash(request: RequestSummary) -> int | None:
@@ -266,7 +267,10 @@ def opening_hash(request: RequestSummary) -> int | None:
 
 
 def _opening(request: RequestSummary, length: int) -> int | None:
-    """Find the first of so many messages that is no system prompt; None where all are."""
+    """Find the first of so many messages that is no system prompt; None where all are.
+
+    The messages up to it have briefs then.
+    """
     for place in range(length):
         if brief_at(request, place)[1] != "system":
             return place

@@ -122,7 +122,7 @@ class _RecentCall:
     """
 
     started_ns: int
-    models: set[str]
+    models: tuple[str, ...]
     identity: ResponseIdentity
     watchers: Watchers
     ended_ns: int | None = None
@@ -132,7 +132,8 @@ class _RecentCall:
 
         "" may be any.
         """
-        return not model or model in self.models or model == _short(self.identity.model or "")
+        names = (*self.models, self.identity.model or "")
+        return not model or model in map(_short, names)
 
 
 _open: OrderedDict[int, ForeignSpan] = OrderedDict()
@@ -160,9 +161,9 @@ def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
     if span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE:
         return
     own = span.get_span_context().span_id
-    if (known := _open.get(own)) is not None:
+    if (open_span := _open.get(own)) is not None:
         if _recorded_to is not None and seen_by is _recorded_to.observer:
-            known.seen_by = seen_by
+            open_span.seen_by = seen_by
         return
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id, seen_by)
     if schema.COUNTED.key in attributes_of(span):
@@ -246,8 +247,8 @@ def span_of_call() -> AdoptedSpan | None:
         spans = [current]
     if not spans:
         return None
-    found = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
-    return None if found.is_taken else found
+    adopted = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
+    return None if adopted.is_taken else adopted
 
 
 def span_here(provider: object) -> Span | None:
@@ -256,19 +257,18 @@ def span_here(provider: object) -> Span | None:
     return current if current.is_recording() and _is_written_to(current, provider) else None
 
 
-def parent_here() -> Context | None:
-    """The context in which a span of ours begins: None for the current one.
+def parent_of(current: Span) -> Context | None:
+    """The context in which a span of ours begins within the current one: None for the current one.
 
     Within a span of an isolated provider that is the context of the span around it, so that the
     host's trace is whole.
     """
-    current = trace.get_current_span()
     if current is trace.INVALID_SPAN:
         return None
     own = _here(current)
-    if own == current.get_span_context().span_id or (known := _open.get(own)) is None:
+    if own == current.get_span_context().span_id or (entry := _open.get(own)) is None:
         return None
-    span = known.span()
+    span = entry.span()
     return None if span is None else trace.set_span_in_context(span)
 
 
@@ -277,49 +277,51 @@ def turn_here() -> Turn | None:
     return _turn_around(_here(trace.get_current_span())) if _open else None
 
 
-def tool_call_here() -> str | None:
-    """The id of the tool call in whose span the running code is.
+def tool_call_around(current: Span) -> str | None:
+    """The id of the tool call in whose span the current span is.
 
     None where no such span is ours to write to.
     """
-    current = trace.get_current_span()
     if current is trace.INVALID_SPAN:
         return None
     own = _here(current)
     spans = [entry.span() for entry in _around(own)] if own in _open else [current]
-    found = next((span for span in spans if span is not None and _is_barrier(span)), None)
+    barrier = next((span for span in spans if span is not None and _is_barrier(span)), None)
     if (
-        found is None
-        or not found.is_recording()
-        or kind_of(found) is not Kind.TOOL
-        or not _is_written_to(found)
+        barrier is None
+        or not barrier.is_recording()
+        or kind_of(barrier) is not Kind.TOOL
+        or not _is_written_to(barrier)
     ):
         return None
-    return text_or_none(attributes_of(found).get(schema.TOOL_CALL_ID.key))
+    return text_or_none(attributes_of(barrier).get(schema.TOOL_CALL_ID.key))
 
 
 # --- What the recorder tells and asks -------------------------------------------------------------
 
 
-def call_started(started: CallStarted, *, counted: bool) -> Watchers:
+def call_started(started: CallStarted, current: Span, is_counted: Callable[[], bool]) -> Watchers:
     """A call has been emitted: the spans around it need not be counted.
+
+    Args:
+        current: the current span.
+        is_counted: whether the call is counted by metrics of this process.
 
     Returns:
         The other instrumentations that watch it, as far as spans that are open tell.
     """
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
     watchers = Watchers() if adopted is None else Watchers(adopted.scopes)
-    current = trace.get_current_span()
     if adopted is not None or current is not trace.INVALID_SPAN:
-        _count_around(current, adopted, watchers, counted=counted)
-    models = set() if adopted is not None and adopted.has_ended else {_short(started.request.model)}
+        _count_around(current, adopted, watchers, is_counted=is_counted())
+    models = () if adopted is not None and adopted.has_ended else (started.request.model,)
     call = _RecentCall(started.started_ns, models, started.identity, watchers)
     remember(_recent, started.number, call, most=RECENT)
     return watchers
 
 
 def _count_around(
-    current: Any, adopted: AdoptedSpan | None, watchers: Watchers, *, counted: bool
+    current: Any, adopted: AdoptedSpan | None, watchers: Watchers, *, is_counted: bool
 ) -> None:
     """Mark the spans around a call as counted, and add their instrumentations to its watchers."""
     around = _here(current) if adopted is None else adopted.around
@@ -331,7 +333,7 @@ def _count_around(
             entry.is_counted = True
         for span in _calls_around(around):
             watchers.add(scope_of(span))
-            if counted:
+            if is_counted:
                 span.set_attribute(schema.COUNTED.key, True)
 
 
@@ -342,7 +344,7 @@ def call_ended(ended: CallEnded) -> None:
         call.ended_ns = ended.started.started_ns + round(ended.duration_s * 1e9)
         call.identity.id = ended.response.id or call.identity.id
         if call.models and ended.response.model:
-            call.models.add(_short(ended.response.model))
+            call.models = (*call.models, ended.response.model)
 
 
 def agents_span(turn: Turn) -> Span | None:
@@ -398,9 +400,9 @@ def _is_written_to(span: Any, provider: object = None) -> bool:
         provider: the one that is recorded to where no requests are observed; the global one where
             not given.
     """
-    known, recorded = _open.get(span.get_span_context().span_id), _recorded_to
-    if known is not None:
-        return recorded is None or known.seen_by is recorded.observer
+    entry, recorded = _open.get(span.get_span_context().span_id), _recorded_to
+    if entry is not None:
+        return recorded is None or entry.seen_by is recorded.observer
     if scope_of(span) == schema.SCOPE:
         return True
     if (
@@ -489,12 +491,12 @@ def _emitted(span: Any) -> _RecentCall | None:
     was. Some say of a span that it ended before its request was sent. Of several, one that no span
     of this instrumentation has reported.
     """
-    known, scope = facts_of(span), scope_of(span)
+    facts, scope = facts_of(span), scope_of(span)
     response_id, model = (
-        known.get(schema.RESPONSE_ID.key),
-        _short(text(known.get(schema.REQUEST_MODEL.key))),
+        facts.get(schema.RESPONSE_ID.key),
+        _short(text(facts.get(schema.REQUEST_MODEL.key))),
     )
-    found = None
+    candidate = None
     for call in reversed(list(_recent.values())):
         if response_id is not None and call.identity.id is not None:
             if response_id == call.identity.id and span.start_time <= (
@@ -504,8 +506,8 @@ def _emitted(span: Any) -> _RecentCall | None:
         elif call.models and span.start_time <= call.started_ns and call.is_of(model):
             if scope not in call.watchers.scopes:
                 return call
-            found = found or call
-    return found
+            candidate = candidate or call
+    return candidate
 
 
 def _short(model: str) -> str:

@@ -56,7 +56,7 @@ INPUT, OUTPUT = "input", "output"
 BORN_CALLS: Final = (
     *((schema.RESPONSES, (reason.value,)) for reason in StopReason),
     *((schema.CONTINUATIONS_METRIC, (strategy.value,)) for strategy in Strategy),
-    *((schema.CONTINUATION_TOKENS, (each,)) for each in (INPUT, OUTPUT)),
+    *((schema.CONTINUATION_TOKENS, (token_type,)) for token_type in (INPUT, OUTPUT)),
     *((metric, ()) for metric in (schema.SUSPECTED_METRIC, schema.UNMAPPED)),
 )
 """Sums that exist at zero from a model's first call."""
@@ -70,7 +70,7 @@ BORN_TURNS: Final = (
 """Turns that exist so, and their exits where they are truncated: both sides of the headline
 rate."""
 
-_COUNTERS: Final = tuple(each.name for each in schema.METRICS if each.instrument == "counter")
+_COUNTERS: Final = tuple(metric.name for metric in schema.METRICS if metric.instrument == "counter")
 """In the order in which they are made, and so observed."""
 
 Counted = (
@@ -112,12 +112,12 @@ class Instruments:
         self._is_exported = False
         self.withholds = False
         self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
-        self._series = {each.name: Series(each, self._caps) for each in schema.METRICS}
+        self._series = {metric.name: Series(metric, self._caps) for metric in schema.METRICS}
         self._histograms: dict[str, Histogram] = {}
         self._counters: dict[str, object] = {}
-        for each in schema.METRICS:
-            name, about, bounds = each.name, (each.unit, each.brief), each.buckets
-            if each.instrument == "counter":
+        for metric in schema.METRICS:
+            name, about, bounds = metric.name, (metric.unit, metric.brief), metric.buckets
+            if metric.instrument == "counter":
                 self._counters[name] = meter.create_observable_counter(
                     name, [partial(self._observe, name)], *about
                 )
@@ -175,6 +175,7 @@ class Instruments:
                 metrics is left to them. None where it is recorded all the same.
         """
         started, stop, usage = ended.started, ended.response.stop, ended.response.usage
+        measure = self._waiting.append
         with self._lock:
             pair = self._caps.pair(started.endpoint.provider, started.request.model)
             self._add(schema.RESPONSES, (*pair, stop.reason.value))
@@ -184,16 +185,18 @@ class Instruments:
                 self._add(schema.UNMAPPED, pair)
             limit = started.request.max_tokens
             if limit and usage is not None and usage.output_tokens is not None:
-                self._measure(schema.BUDGET_USED, usage.output_tokens / limit, pair, context)
+                measure((schema.BUDGET_USED, usage.output_tokens / limit, pair, context, None))
             if started.continuation is not None:
                 self._count_tokens(pair, usage, price)
             if generations:
                 self._measure_standard(ended, pair, (context, watchers), generations)
-        self._relieve(QUEUED)
+        if len(self._waiting) > QUEUED:
+            self._relieve(QUEUED)
 
     def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
+        measure = self._waiting.append
         with self._lock:
             pair, agent = (
                 self._caps.pair(turn.provider, turn.model),
@@ -203,20 +206,15 @@ class Instruments:
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
             if turn.truncated:
-                self._measure(
-                    schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context
-                )
-            self._measure(
-                schema.TURN_DURATION,
-                ended.duration_s,
-                (*pair, turn.truncated, turn.continued),
-                context,
-            )
+                continuations = turn.continuations + turn.repairs
+                measure((schema.TURN_CONTINUATIONS, continuations, pair, context, None))
+            labels = (*pair, turn.truncated, turn.continued)
+            measure((schema.TURN_DURATION, ended.duration_s, labels, context, None))
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
-                self._measure(
-                    schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context
-                )
-        self._relieve(QUEUED)
+                labels = (*pair, ended.complete)
+                measure((schema.TURN_OUTPUT, turn.answer_tokens, labels, context, None))
+        if len(self._waiting) > QUEUED:
+            self._relieve(QUEUED)
 
     def count_event(self, record: Counted, price: Price | None) -> None:
         """Count an event between a turn's calls, and uncounted tokens of a continuation."""
@@ -248,14 +246,16 @@ class Instruments:
 
     def _count_tokens(self, pair: Pair, usage: Usage | None, price: Price | None) -> None:
         """Count what a continuation used: unknown figures bring the sums into being."""
-        asked, answered = (
+        input_tokens, output_tokens = (
             (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
         )
-        self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), asked)
-        self._add(schema.CONTINUATION_TOKENS, (*pair, OUTPUT), answered)
+        self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), input_tokens)
+        self._add(schema.CONTINUATION_TOKENS, (*pair, OUTPUT), output_tokens)
         if price is not None and usage is not None:
             self._add(
-                schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6
+                schema.CONTINUATION_COST,
+                pair,
+                (input_tokens * price[0] + output_tokens * price[1]) / 1e6,
             )
 
     def _measure_standard(
@@ -285,50 +285,39 @@ class Instruments:
         common: Values = (endpoint.operation, *pair, by, address, port)
         error = error_of(ended)
         failed: Values = (*common, None if error is None else self._caps.shown("error_type", error))
-        asked, answered = (
+        input_tokens, output_tokens = (
             (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         )
+        measure = self._waiting.append
         for generation in generations:
-            self._measure(generation.duration, ended.duration_s, failed, *seen)
+            measure((generation.duration, ended.duration_s, failed, *seen))
             if ended.first_chunk_s is not None:
-                self._measure(generation.first_chunk, ended.first_chunk_s, common, *seen)
+                measure((generation.first_chunk, ended.first_chunk_s, common, *seen))
             for gap in ended.chunk_gaps_s:
-                self._measure(generation.output_chunk, gap, common, *seen)
+                measure((generation.output_chunk, gap, common, *seen))
             if generation is schema.INFERENCE_METRICS:
-                self._measure(schema.INFERENCE_INPUT, asked or 0, failed, *seen)
-                self._measure(schema.INFERENCE_OUTPUT, answered or 0, failed, *seen)
+                measure((schema.INFERENCE_INPUT, input_tokens or 0, failed, *seen))
+                measure((schema.INFERENCE_OUTPUT, output_tokens or 0, failed, *seen))
                 for name, metric in schema.INFERENCE_USAGE.items():
-                    self._measure(
-                        metric, getattr(usage, name, None) or 0, (*common, "unknown"), *seen
-                    )
+                    tokens = getattr(usage, name, None) or 0
+                    measure((metric, tokens, (*common, "unknown"), *seen))
                 continue
-            if asked is not None:
-                self._measure(schema.TOKEN_USAGE, asked, (*common, INPUT), *seen)
-            if answered is not None:
-                self._measure(schema.TOKEN_USAGE, answered, (*common, OUTPUT), *seen)
-
-    def _measure(
-        self,
-        metric: Metric,
-        amount: float,
-        values: Values,
-        context: Context,
-        watchers: Watchers | None = None,
-    ) -> None:
-        if 0 <= amount <= MOST:
-            self._waiting.append((metric, amount, values, context, watchers))
+            if input_tokens is not None:
+                measure((schema.TOKEN_USAGE, input_tokens, (*common, INPUT), *seen))
+            if output_tokens is not None:
+                measure((schema.TOKEN_USAGE, output_tokens, (*common, OUTPUT), *seen))
 
     # --- Without it: the SDK has locks of its own -------------------------------------------------
 
     def _relieve(self, most: int) -> None:
-        if len(self._waiting) <= most:
-            return
         self._foreign.look(again=not most)
         while len(self._waiting) > most:
             try:
                 metric, amount, values, context, watchers = self._waiting.popleft()
             except IndexError:  # another thread was faster
                 return
+            if not 0 <= amount <= MOST:
+                continue
             if watchers is not None and self._foreign.record(metric.name, watchers):
                 continue
             with self._lock:
@@ -367,14 +356,15 @@ class Instruments:
         # while instruments are made a lock is held that this might wait for
         if self._is_complete:
             cleanup.run()
-        self._relieve(0)
+        if self._waiting:
+            self._relieve(0)
         with self._lock:
             failures = {"Recorder": 0, **listeners.listener_failures()}
-            for each, failed in failures.items():
-                self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
+            for name, failed in failures.items():
+                self._add(schema.LISTENER_FAILURES, (name,), failed - self._failures.get(name, 0))
             self._failures = failures
             taken = [
-                self._series[each].take(zero_first=self._zero_first) for each in self._counters
+                self._series[name].take(zero_first=self._zero_first) for name in self._counters
             ]
             self.withholds = any(taken)
 

@@ -35,27 +35,27 @@ class RecentPrompts:
 
     def note(self, prompt: int, turn: Turn, now_s: float) -> None:
         """Remember that a turn asks this prompt."""
-        known = self._asked.pop(prompt, None)  # the latest stays longest
-        other_s = -inf if known is None else _by_others_s(known, turn)
+        inquiry = self._asked.pop(prompt, None)  # the latest stays longest
+        other_s = -inf if inquiry is None else _by_others_s(inquiry, turn)
         remember(self._asked, prompt, (turn.id, now_s, other_s), most=REMEMBERED_PROMPTS)
 
     def is_sampled(self, prompt: int, turn: Turn, now_s: float) -> bool:
         """Tell whether another turn than this one asked the prompt a short while ago."""
-        known = self._asked.get(prompt)
-        return known is not None and now_s - _by_others_s(known, turn) <= RECENT_S
+        inquiry = self._asked.get(prompt)
+        return inquiry is not None and now_s - _by_others_s(inquiry, turn) <= RECENT_S
 
     def is_asked_by_several(self, prompt: int, now_s: float) -> bool:
         """Tell whether it is sampled for whatever turn.
 
         Several asked the prompt a short while ago.
         """
-        known = self._asked.get(prompt)
-        return known is not None and now_s - known[2] <= RECENT_S
+        inquiry = self._asked.get(prompt)
+        return inquiry is not None and now_s - inquiry[2] <= RECENT_S
 
     def withdraw(self, prompt: int, turn: Turn) -> None:
         """Forget that a turn asked a prompt: its only call was none."""
-        known = self._asked.get(prompt)
-        if known is not None and known[0] == turn.id:
+        inquiry = self._asked.get(prompt)
+        if inquiry is not None and inquiry[0] == turn.id:
             del self._asked[prompt]
 
 

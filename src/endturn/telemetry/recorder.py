@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, get_args
 from weakref import WeakMethod
@@ -102,6 +103,10 @@ class OpenSpan:
             trace.NonRecordingSpan(span.get_span_context())
         )
 
+    def as_current(self) -> AbstractContextManager[object]:
+        """Make the span current for one step."""
+        return _Current(self.span)
+
     def was_handed_over(self, ended: records.CallEnded) -> bool:
         """Whether its instrumentation handed a stream over.
 
@@ -153,8 +158,9 @@ class Recorder:
     ) -> None:
         self._clock = clock
         self.use((tracer_provider, meter_provider, logger_provider), options or Options())
-        self._open: OrderedDict[int, OpenSpan] = OrderedDict()
-        self._watchers: OrderedDict[int, Watchers] = OrderedDict()
+        self._calls: OrderedDict[int, tuple[Opened, Watchers]] = OrderedDict()
+        """The calls under way, by their numbers: the span, and who else watches the call."""
+        self._tools: OrderedDict[int, OpenSpan] = OrderedDict()
         self._turns: OrderedDict[str, OpenSpan] = OrderedDict()
         self._implicit: OrderedDict[str, SpanContext] = OrderedDict()
         """Where the signals of turns without a span lead. However many wait, no explicit turn loses
@@ -176,13 +182,13 @@ class Recorder:
         forked = WeakMethod(self._forked)
         cleanup.after_fork(lambda: (method := forked()) and method())
 
-    def use(self, given: Providers, options: Options) -> None:
+    def use(self, providers: Providers, options: Options) -> None:
         """Record so from now on. What is open, and what has been counted, stays.
 
         Raises:
             UsageError: as when it is made; then nothing changes.
         """
-        self._out = OTelProviders(given, options)
+        self._out = OTelProviders(providers, options)
         self.takes_content = self._out.content.on_span or self._out.content.on_event
         """Whether it wants to be told what was said; `hooks` asks, when it begins to listen."""
 
@@ -200,8 +206,8 @@ class Recorder:
 
     def _forked(self) -> None:
         """In the child: what is in flight is the parent's to end."""
-        self._open.clear()
-        self._watchers.clear()
+        self._calls.clear()
+        self._tools.clear()
         self._turns.clear()
         self._implicit.clear()
 
@@ -213,25 +219,22 @@ class Recorder:
         if out.meters is not None:
             agent = started.turn.agent if out.agent else None
             out.meters.expect(started.endpoint.provider, started.request.model, agent)
-        watchers = foreign_spans.call_started(started, counted=out.counted())
-        remember(self._watchers, started.number, watchers, most=IN_FLIGHT)
-        opened = self._open_call(started)
-        if opened is None:
-            watchers.is_known = False
-            return None
-        watchers.is_known = (
-            opened.span.is_recording() or not trace.get_current_span().get_span_context().is_valid
+        current = trace.get_current_span()
+        watchers = foreign_spans.call_started(started, current, out.counted)
+        opened = self._open_call(started, current)
+        watchers.is_known = opened is not None and (
+            opened.span.is_recording() or not current.get_span_context().is_valid
         )
-        remember(self._open, started.number, opened, most=IN_FLIGHT)
-        return _activation(opened.span) if opened.ours else None
+        remember(self._calls, started.number, (opened, watchers), most=IN_FLIGHT)
+        return opened.as_current if opened is not None and opened.ours else None
 
-    def _open_call(self, started: records.CallStarted) -> Opened:
+    def _open_call(self, started: records.CallStarted, current: Span) -> Opened:
         """The span of a call: another's that is adopted, else one of ours, if those go anywhere."""
         adopted = started.adopt
         if adopted is None and self._out.tracer is None:
             return None
         request = attributes.of_call(started)
-        links = self._links(started)
+        links = self._links(started, current)
         if isinstance(adopted, foreign_spans.AdoptedSpan):
             if adopted.span.is_recording():
                 adopted.span.set_attributes(for_another(request))
@@ -242,7 +245,7 @@ class Recorder:
             return None
         span = self._out.tracer.start_span(
             f"{started.endpoint.operation} {started.request.model}".rstrip(),
-            context=foreign_spans.parent_here(),
+            context=foreign_spans.parent_of(current),
             kind=SpanKind.CLIENT,
             attributes=request,
             links=links,
@@ -250,7 +253,7 @@ class Recorder:
         )
         return OpenSpan(span, request)
 
-    def _links(self, started: records.CallStarted) -> list[Link]:
+    def _links(self, started: records.CallStarted, current: Span) -> list[Link]:
         """Return the links of a call to the call it continues, and to the call whose tool runs it.
 
         The first call of a sub-agent has a link of the second kind.
@@ -262,7 +265,7 @@ class Recorder:
         if continued is not None:
             links.append(Link(continued))
         if turn.kind is TurnKind.IMPLICIT and started.iteration == 1:
-            call_id = foreign_spans.tool_call_here()
+            call_id = foreign_spans.tool_call_around(current)
             parent = None if call_id is None else inference().turn_of_tool_call(call_id)
             kept = None if parent is None else self._implicit.get(parent.id)
             if parent is not None and kept is not None:
@@ -271,8 +274,7 @@ class Recorder:
 
     def _call_ended(self, ended: records.CallEnded) -> None:
         started, out = ended.started, self._out
-        opened = self._open.pop(started.number, None)
-        watchers = self._watchers.pop(started.number, None)
+        opened, watchers = self._calls.pop(started.number, (None, None))
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
         is_told = out.takes_events()
         is_shown = is_told or (opened is not None and opened.span.is_recording())
@@ -291,10 +293,10 @@ class Recorder:
                 if opened is None or opened.request is None
                 else opened.request
             )
-            found = {**request, **answer}
+            call_attributes = {**request, **answer}
             if content and out.content.on_event:
-                found |= content
-            self._emit_call(ended, found, opened, ended_ns)
+                call_attributes |= content
+            self._emit_call(ended, call_attributes, opened, ended_ns)
         if (
             watchers is not None
             and opened is not None
@@ -303,26 +305,25 @@ class Recorder:
         ):
             watchers.remove(opened.scopes[0])
         if out.meters is not None:
-            standard, price = out.options.gen_ai_metrics, out.price(started.request.model)
+            standard = out.options.gen_ai_metrics
             out.meters.count_call(
                 ended,
                 _context(opened),
                 generations=() if standard is False else out.generations,
-                price=price,
+                price=None if started.continuation is None else out.price(started.request.model),
                 watchers=watchers if standard is None else None,
             )
         if opened is not None and opened.ours:
             _end(opened.span, attributes.error_of(ended), ended_ns)
 
     def _call_withdrawn(self, withdrawn: records.CallWithdrawn) -> None:
-        self._open.pop(withdrawn.started.number, None)
-        self._watchers.pop(withdrawn.started.number, None)
+        self._calls.pop(withdrawn.started.number, None)
 
     def _describe(
         self, opened: OpenSpan, ended: records.CallEnded, answer: Attributes, content: Attributes
     ) -> None:
         """Say on the span what came, and remember it for what may follow."""
-        span, turn, stop = opened.span, ended.started.turn, ended.stop
+        span, turn, stop = opened.span, ended.started.turn, ended.response.stop
         if span.is_recording():
             shown = answer if opened.ours else for_another(answer)
             if content:
@@ -330,9 +331,10 @@ class Recorder:
             elif opened.ours:
                 shown = with_count(shown, opened.request or {})
             span.set_attributes(shown)
-        if stop.truncated or stop.incomplete:
+        is_truncated = stop.truncated
+        if is_truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
-        if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
+        if turn.kind is TurnKind.IMPLICIT and (is_truncated or not turn.truncated):
             # The turn has no span: its events and exemplars lead to its truncated call, else to its
             # last. It may wait for long: only the span's context is kept.
             remember(self._implicit, turn.id, span.get_span_context(), most=OPEN_IMPLICIT)
@@ -354,21 +356,25 @@ class Recorder:
             return {}
 
     def _emit_call(
-        self, ended: records.CallEnded, found: Attributes, opened: Opened, at_ns: int
+        self, ended: records.CallEnded, call_attributes: Attributes, opened: Opened, at_ns: int
     ) -> None:
         """Emit the events of a call."""
-        started, stop = ended.started, ended.stop
+        started, stop = ended.started, ended.response.stop
         self._emit(
-            schema.STOP_REASON_OBSERVED, found, opened, at_ns, "warn" if stop.truncated else "info"
+            schema.STOP_REASON_OBSERVED,
+            call_attributes,
+            opened,
+            at_ns,
+            "warn" if stop.truncated else "info",
         )
         if not stop.mapped:
             # Two values are two announcements, also where both are shown alike.
             unmapped = started.endpoint.provider, started.request.model, value_key(stop.raw or "")
             if unmapped not in self._unmapped and len(self._unmapped) < REMEMBERED:
                 self._unmapped.add(unmapped)
-                self._emit(schema.STOP_REASON_UNMAPPED, found, opened, at_ns)
+                self._emit(schema.STOP_REASON_UNMAPPED, call_attributes, opened, at_ns)
         if self._out.content.details and not _has_content_by_another(opened):
-            self._emit(schema.INFERENCE_DETAILS, found, opened, at_ns)
+            self._emit(schema.INFERENCE_DETAILS, call_attributes, opened, at_ns)
 
     # --- Turns ------------------------------------------------------------------------------------
 
@@ -386,17 +392,18 @@ class Recorder:
         if self._out.tracer is None:
             return None
         name = f"invoke_agent {turn.agent or ''}".rstrip()
-        found, parent = _of_turn(turn), foreign_spans.parent_here()
+        turn_attributes, parent = _of_turn(turn), foreign_spans.parent_of(trace.get_current_span())
         span = self._out.tracer.start_span(
-            name, parent, attributes=found, start_time=turn.started_ns
+            name, parent, attributes=turn_attributes, start_time=turn.started_ns
         )
-        self._remember_turn(turn, OpenSpan(span))
-        return _activation(span)
+        opened = OpenSpan(span)
+        self._remember_turn(turn, opened)
+        return opened.as_current
 
     def _turn_joined(self, joined: records.TurnJoined) -> Activation | None:
         """Keep the span current in which the turn began: a stream may be read elsewhere."""
         current = trace.get_current_span()
-        return _activation(current) if current.get_span_context().is_valid else None
+        return partial(_Current, current) if current.get_span_context().is_valid else None
 
     def _tell_agent(self, ended: records.CallEnded) -> None:
         """Write what has come of an agent's turn so far on its span.
@@ -429,30 +436,30 @@ class Recorder:
             # A limit of none is no failure: the policy does not continue, or resume.
             is_well = ended.complete or tried.get(outcome) == 0
             level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
-            found = attributes.of_turn(turn, outcome)
+            turn_attributes = attributes.of_turn(turn, outcome)
             if ended.tools_unanswered:
-                found[schema.TOOLS_UNANSWERED.key] = True
-            self._emit(schema.CONTINUATION_TERMINATED, found, opened, ended_ns, level)
+                turn_attributes[schema.TOOLS_UNANSWERED.key] = True
+            self._emit(schema.CONTINUATION_TERMINATED, turn_attributes, opened, ended_ns, level)
         if self._out.meters is not None:
             self._out.meters.count_turn(
                 ended, turn.agent if self._out.agent else None, _context(opened)
             )
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
-            found, error = _of_turn(turn, outcome), attributes.error_type(ended.error)
+            turn_attributes, error = _of_turn(turn, outcome), attributes.error_type(ended.error)
             if opened.ours:
-                opened.span.set_attributes(with_count(found | _error(error)))
+                opened.span.set_attributes(with_count(turn_attributes | _error(error)))
                 _end(opened.span, error, ended_ns)
             else:
-                opened.span.set_attributes(for_another(found))
+                opened.span.set_attributes(for_another(turn_attributes))
 
     def _turn_event(self, record: attributes.TurnEvent) -> None:
         event = TURN_EVENTS[type(record)]
-        found = attributes.of_event(event, record)
+        event_attributes = attributes.of_event(event, record)
         if not self._out.content.on_event:
-            found.pop(schema.BLOCKED_NAMES.key, None)
+            event_attributes.pop(schema.BLOCKED_NAMES.key, None)
         turn_id = record.turn.id
         opened = self._turns.get(turn_id) or self._led_to(self._implicit.get(turn_id))
-        self._emit(event, found, opened, self._clock())
+        self._emit(event, event_attributes, opened, self._clock())
         if not isinstance(record, records.TerminationSignalled):
             self._count(record)
 
@@ -465,15 +472,17 @@ class Recorder:
     def _tool_started(self, started: records.ToolStarted) -> Activation | None:
         if self._out.tracer is None:
             return None
-        name, found = f"execute_tool {started.name}", attributes.of_tool(started)
-        parent = foreign_spans.parent_here()
-        span = self._out.tracer.start_span(name, parent, attributes=found, start_time=self._clock())
-        opened = OpenSpan(span, found)
-        remember(self._open, started.number, opened, most=IN_FLIGHT)
-        return _activation(opened.span)
+        name, tool_attributes = f"execute_tool {started.name}", attributes.of_tool(started)
+        parent = foreign_spans.parent_of(trace.get_current_span())
+        span = self._out.tracer.start_span(
+            name, parent, attributes=tool_attributes, start_time=self._clock()
+        )
+        opened = OpenSpan(span, tool_attributes)
+        remember(self._tools, started.number, opened, most=IN_FLIGHT)
+        return opened.as_current
 
     def _tool_ended(self, ended: records.ToolEnded) -> None:
-        opened = self._open.pop(ended.started.number, None)
+        opened = self._tools.pop(ended.started.number, None)
         if opened is not None:
             error = attributes.error_type(ended.error)
             opened.span.set_attributes(with_count(_error(error), opened.request or {}))
@@ -484,7 +493,10 @@ class Recorder:
     @staticmethod
     def _led_to(context: SpanContext | None) -> Opened:
         """Where signals lead that belong to a span which has ended."""
-        return None if context is None else OpenSpan(trace.NonRecordingSpan(context), ours=False)
+        if context is None:
+            return None
+        span = trace.NonRecordingSpan(context)
+        return OpenSpan(span, ours=False, context=trace.set_span_in_context(span))
 
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
@@ -492,7 +504,7 @@ class Recorder:
     def _emit(
         self,
         event: Event,
-        found: Attributes,
+        event_attributes: Attributes,
         opened: Opened,
         at_ns: int,
         level: Level | None = None,
@@ -502,13 +514,13 @@ class Recorder:
         To the log with its context, and where that is asked for to a span that is open.
         """
         out = self._out
-        found = attributes.declared(event, found)
+        event_attributes = attributes.declared(event, event_attributes)
         if out.logger is not None:
             severity, severity_number = SEVERITIES[level or event.severity]
             out.logger.emit(
                 event_name=event.name,
-                body=event.body % defaultdict(lambda: "?", found),
-                attributes=found,
+                body=event.body % defaultdict(lambda: "?", event_attributes),
+                attributes=event_attributes,
                 timestamp=at_ns,
                 context=None if opened is None else opened.context,
                 severity_text=severity,
@@ -524,17 +536,12 @@ class Recorder:
                 else foreign_spans.span_here(out.tracers)
             )
             if span is not None:
-                span.add_event(event.name, as_text(found), at_ns)
+                span.add_event(event.name, as_text(event_attributes), at_ns)
 
 
 def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
     """What a turn's span says of it."""
     return attributes.declared(schema.TURN_SPAN, attributes.of_turn(turn, outcome))
-
-
-def _activation(span: Span) -> Activation:
-    """Makes a span current for one step."""
-    return partial(_Current, span)
 
 
 class _Current:

@@ -29,11 +29,11 @@ from endturn.formats import (
 from endturn.telemetry.continuation_requests import QUOTED, comparable, mentions_cut, repeats_answer
 from endturn.telemetry.fingerprints import (
     ContinuePrompts,
+    full_prefix,
     is_call_refused,
     opening_hash,
     prefixes,
     question_of,
-    whole,
 )
 from endturn.telemetry.recent_prompts import RecentPrompts, prompt_of
 from endturn.telemetry.retries import RETRY_S
@@ -499,7 +499,7 @@ def pending_turn(
     own = [
         (prefix.length, prefix.digest)
         for bare in (False, True)
-        for prefix in whole(asked, bare=bare)
+        for prefix in full_prefix(asked, bare=bare)
     ]
     first = (before and before.first) or tuple(own)
     openings = (*(before.openings[:1] if before else ()), opening_hash(asked))

@@ -115,9 +115,13 @@ class TurnInference:
             return turn, again
         if not isinstance(summary, RequestSummary):
             return turn or Turn(kind=TurnKind.IMPLICIT), None
-        is_cut = len(self._truncated.waiting) > 0
-        found = self._resume_loop(summary, is_sure=is_cut) if turn is None else None
-        if is_cut and found is None and (match := self._truncated.take(summary, turn)) is not None:
+        is_cut = bool(self._truncated.waiting.by_number)
+        implicit_turn = self._resume_loop(summary, is_sure=is_cut) if turn is None else None
+        if (
+            is_cut
+            and implicit_turn is None
+            and (match := self._truncated.take(summary, turn)) is not None
+        ):
             cut, relation = match
             if isinstance(relation, Strategy):
                 self._taken[cut.number] = cut
@@ -140,16 +144,18 @@ class TurnInference:
             _end_pending(cut)
         if turn is not None:
             return turn, None
-        if is_cut and found is None:
-            found = self._resume_loop(summary)
-        found = found or self._resume_failed(summary) or Turn(kind=TurnKind.IMPLICIT)
-        self._note(summary, found)
-        return found, None
+        if is_cut and implicit_turn is None:
+            implicit_turn = self._resume_loop(summary)
+        implicit_turn = (
+            implicit_turn or self._resume_failed(summary) or Turn(kind=TurnKind.IMPLICIT)
+        )
+        self._note(summary, implicit_turn)
+        return implicit_turn, None
 
-    def _note(self, asked: RequestSummary, turn: Turn) -> None:
+    def _note(self, request: RequestSummary, turn: Turn) -> None:
         """Remember that an implicit turn asks this."""
         if turn.kind is TurnKind.IMPLICIT:
-            prompt = prompt_of(asked)
+            prompt = prompt_of(request)
             with self._lock:
                 self._recent.note(prompt, turn, self._clock())
 
@@ -160,7 +166,7 @@ class TurnInference:
             is_sure: only where an id that no other turn had, or the answer before the results,
                 tells it from others.
         """
-        if not self._loops.waiting or not results_at_end(request)[0]:
+        if not self._loops.waiting.by_number or not results_at_end(request)[0]:
             return None
         with self._lock:
             loop = self._loops.find(request)
@@ -172,7 +178,7 @@ class TurnInference:
 
     def _resume_failed(self, request: RequestSummary) -> Turn | None:
         """Find the turn whose failed attempt a call repeats."""
-        if not self._failed.waiting:
+        if not self._failed.waiting.by_number:
             return None
         with self._lock:
             failed = self._failed.find(request)
@@ -239,7 +245,8 @@ class TurnInference:
         tool_calls: tuple[RequestedCall, ...] = (),
     ) -> None:
         """A call has ended: its turn ends with it, or waits for its next call."""
-        turn, continuation = ended.started.turn, ended.started.continuation
+        started, stop = ended.started, ended.response.stop
+        turn, continuation = started.turn, started.continuation
         if turn.kind is TurnKind.CONTROLLER:
             return
         joined = self._joined.pop(turn.id, None)
@@ -248,15 +255,15 @@ class TurnInference:
             return
         # A continuation that failed leaves the answer as cut as it was, and is often asked for
         # again.
-        failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
-        failed |= ended.stop.reason is StopReason.ERROR
+        failed = ended.error is not None and stop.reason is not StopReason.CANCELLED
+        failed |= stop.reason is StopReason.ERROR
         if tool_calls:
             with self._lock:
                 self._loops.remember_ids(turn.id, tool_calls)
         if isinstance(summary, RequestSummary):
             # A response in the background is over when it is recorded: nobody has fetched it.
-            is_paused = ended.stop.reason is StopReason.PAUSED and not summary.background
-            is_cut = ended.stop.truncated or is_paused
+            is_paused = stop.reason is StopReason.PAUSED and not summary.background
+            is_cut = stop.truncated or is_paused
             if is_cut or (before is not None and failed):
                 now = self._clock()
                 deadline = now + (self.tools_idle_s if tool_calls else self._idle_s)
@@ -282,7 +289,7 @@ class TurnInference:
                     self._wait_for_retry(ended, summary, joined, outcome)
                     return
                 # Calls that are malformed may come with a reason of an end, and are answered too.
-                if tool_calls and ended.stop.reason in (StopReason.TOOL_CALL, StopReason.END_TURN):
+                if tool_calls and stop.reason in (StopReason.TOOL_CALL, StopReason.END_TURN):
                     deadline = self._clock() + self.tools_idle_s
                     loop = tool_loop(
                         ended, summary, tail, tool_calls, outcome=outcome, deadline=deadline
@@ -331,7 +338,7 @@ class TurnInference:
 
     def turn_of_tool_call(self, call_id: str) -> Turn | None:
         """The turn that waits for the result of that tool call."""
-        if not self._loops.waiting:
+        if not self._loops.waiting.by_number:
             return None
         with self._lock:
             return self._loops.turn_of(call_id)
@@ -341,7 +348,7 @@ class TurnInference:
     @property
     def open_turns(self) -> int:
         """How many turns wait for a continuation."""
-        return len(self._truncated.waiting)
+        return len(self._truncated.waiting.by_number)
 
     def sweep(self) -> None:
         """End the turns that have waited too long."""
@@ -411,13 +418,13 @@ def _end_loop(loop: ToolLoop) -> None:
 def _implicit_outcome(turn: Turn, ended: CallEnded) -> TurnOutcome:
     """Tell how an implicit turn ends if this was its last call."""
     outcome = outcome_of(ended)
-    if ended.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
+    if ended.response.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
         return TurnOutcome.NOT_CONTINUED
     return outcome
 
 
 def _continue(
-    cut: PendingTurn, strategy: Strategy, asked: RequestSummary
+    cut: PendingTurn, strategy: Strategy, request: RequestSummary
 ) -> tuple[Turn, Continuation]:
     turn = cut.turn
     _count_continuation(turn, strategy, 1)
@@ -427,7 +434,7 @@ def _continue(
         records.ContinuationAttempted(
             turn=turn,
             provider=turn.provider,
-            model=asked.facts.model or turn.model,
+            model=request.facts.model or turn.model,
             continuation=continuation,
             output_tokens=turn.output_tokens,
             output_chars=turn.output_chars,
@@ -452,12 +459,12 @@ def _end_pending(cut: PendingTurn) -> None:
     elif cut.turn.kind is TurnKind.OBSERVED:
         cut.turn.abandoned |= {cut.number}
     elif cut.turn.kind is TurnKind.IMPLICIT:
-        left = (
+        outcome = (
             TurnOutcome.LEFT_PAUSED
             if cut.paused and not cut.turn.unfinished
             else TurnOutcome.NOT_CONTINUED
         )
-        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else left)
+        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else outcome)
 
 
 def _sweep() -> None:

@@ -28,26 +28,21 @@ class WaitingTurns(Generic[Entry]):
 
     Attributes:
         earliest: no entry's deadline is earlier.
+        by_number: the entries, the oldest first; `add` and `remove` change it.
     """
 
     def __init__(self, most: int) -> None:
         self.earliest = inf
         self._most = most
-        self._entries: OrderedDict[int, Entry] = OrderedDict()
+        self.by_number: OrderedDict[int, Entry] = OrderedDict()
         """The oldest are removed first: a plain `dict` would look for the next one for long."""
         self._deadlines: list[tuple[float, int]] = []
         """A heap. What was removed stays in it until its deadline, or until most of the heap is
         such."""
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, entry: Entry) -> bool:
-        return self._entries.get(entry.number) is entry
-
     def entries(self) -> list[Entry]:
         """List the entries, the oldest first."""
-        return list(self._entries.values())
+        return list(self.by_number.values())
 
     def add(self, entry: Entry) -> list[Entry]:
         """Add an entry.
@@ -55,29 +50,29 @@ class WaitingTurns(Generic[Entry]):
         Returns:
             The oldest entries beyond the bound: the caller removes and ends them.
         """
-        self._entries[entry.number] = entry
+        self.by_number[entry.number] = entry
         if entry.deadline < self.earliest:
             self.earliest = entry.deadline
         heappush(self._deadlines, (entry.deadline, entry.number))
-        if len(self._deadlines) > 2 * len(self._entries) + 64:
+        if len(self._deadlines) > 2 * len(self.by_number) + 64:
             self._deadlines = [
-                (waiting.deadline, number) for number, waiting in self._entries.items()
+                (waiting.deadline, number) for number, waiting in self.by_number.items()
             ]
             heapify(self._deadlines)
-        excess = len(self._entries) - self._most
+        excess = len(self.by_number) - self._most
         return (
             []
             if excess <= 0
             else [
-                waiting for waiting, _ in zip(self._entries.values(), range(excess), strict=False)
+                waiting for waiting, _ in zip(self.by_number.values(), range(excess), strict=False)
             ]
         )
 
     def remove(self, entry: Entry) -> bool:
         """Remove an entry; False where it does not wait any more."""
-        if entry not in self:
+        if self.by_number.get(entry.number) is not entry:
             return False
-        del self._entries[entry.number]
+        del self.by_number[entry.number]
         return True
 
     def expired(self, now: float) -> list[Entry]:
@@ -85,7 +80,7 @@ class WaitingTurns(Generic[Entry]):
         over: list[Entry] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, number = heappop(self._deadlines)
-            entry = self._entries.get(number)
+            entry = self.by_number.get(number)
             if entry is not None and entry.deadline == deadline:
                 over.append(entry)
         self.earliest = self._deadlines[0][0] if self._deadlines else inf

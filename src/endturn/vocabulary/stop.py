@@ -10,6 +10,8 @@ from functools import lru_cache
 from hashlib import blake2s
 from typing import Final, TypedDict
 
+from endturn.vocabulary.characters import fix_surrogates
+
 
 class StopReason(StrEnum):
     """The reason for which a model stopped, normalised."""
@@ -240,6 +242,7 @@ def value_key(raw: str) -> str:
 
 @lru_cache(256)
 def _display_text(raw: str) -> str:
+    raw = fix_surrogates(raw)
     tokens = _TOKENS.findall(raw)
     words = [token for token in tokens if len(token) > 1 or token.isalnum()]
     if len(words) == 1 and len(raw.strip()) > MAX_WORD_CHARS:
