@@ -190,7 +190,7 @@ class Stack:
         command = [sys.executable, "-c", AGENT, str(seconds / self.times), str(calls), str(self.truths[-1])]
         with (self.folder / "agent.log").open("ab") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        eventually(self.truths[-1].exists, what="the agent's first call", timeout=60)
+        eventually(self.truths[-1].exists, what="the agent's first call", timeout=300)
         return process
 
     def happened(self) -> dict[str, float]:
