@@ -48,6 +48,38 @@ class ExternalMetric:
         return _either(f"{function}({selection}{past})" for selection in ranges)
 
 
+@dataclass(frozen=True, slots=True)
+class MetricFamily:
+    """Metrics that one selector reads.
+
+    Functions that drop the name, such as `increase`, fail on it while a metric has series in two
+    spellings, as after an upgrade; `ExternalMetric.over` does not.
+
+    Attributes:
+        pattern: The regular expression of their names, without suffixes.
+        metrics: The metrics; a test holds that the expression has just their names.
+    """
+
+    pattern: str
+    metrics: tuple[ExternalMetric, ...]
+
+    def select(self, *matchers: Matcher) -> str:
+        """Return an instant vector of all their series, in whichever spelling."""
+        return f"{{{','.join(map(str, (self.name_matcher, *matchers)))}}}"
+
+    @property
+    def name_matcher(self) -> Matcher:
+        """The matcher of their names in all spellings."""
+        suffixes = "|".join(suffix for suffix in self.metrics[0].suffixes if suffix)
+        optional = f"({suffixes})?" if suffixes else ""
+        return Matcher("__name__", "=~", f"{self.pattern}{optional}")
+
+
+def family(metric: ExternalMetric) -> MetricFamily:
+    """Return a metric as a family of its own: its spellings in one selector."""
+    return MetricFamily(metric.name, (metric,))
+
+
 def _either(expressions: Iterable[str]) -> str:
     """Return whichever exists, without parentheses.
 
@@ -90,12 +122,19 @@ SENT: Final = {
     words: _counter(f"otelcol_exporter_sent_{name}", EXPORTER) for words, name in SIGNALS.items()
 }
 """Items that exporters sent, by signal."""
+ALL_SENT: Final = MetricFamily(
+    "otelcol_exporter_sent_(spans|metric_points|log_records)", tuple(SENT.values())
+)
 LOSSES: Final = tuple(
     _counter(f"otelcol_{what}_{name}", EXPORTER, RECEIVER)
     for what in ("exporter_send_failed", "exporter_enqueue_failed", "receiver_refused")
     for name in SIGNALS.values()
 )
 """Items that were given up or refused; each of these counters appears with the first such item."""
+ALL_LOSSES: Final = MetricFamily(
+    "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)",
+    LOSSES,
+)
 DELTA_POINTS: Final = _counter("otelcol_deltatocumulative_datapoints", ERROR)
 """Points of delta counters; without `error` those that were added up."""
 QUEUE_SIZE: Final = ExternalMetric("otelcol_exporter_queue_size", (EXPORTER, DATA_TYPE))
@@ -129,6 +168,9 @@ SDK_RECORDS: Final = tuple(
     )
 )
 """Spans and events that an SDK processed and exported, in vain where `error_type` is set."""
+ALL_SDK_RECORDS: Final = MetricFamily(
+    "otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total", SDK_RECORDS
+)
 
 # --- Prometheus -----------------------------------------------------------------------------------
 

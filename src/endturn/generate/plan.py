@@ -217,7 +217,7 @@ class Constants:
             "`python benchmarks/pipeline.py --only fleet`: kafka_agent.yaml classifies,"
             " counts, redacts and queues on disk; measured on a loaded machine",
         ),
-    ] = 37
+    ] = 31
     gateway_us: Annotated[
         Number,
         Source(
@@ -225,7 +225,7 @@ class Constants:
             "`python benchmarks/pipeline.py --only fleet`: kafka_gateway.yaml reads, samples"
             " and exports, with one, two or four gateways; measured on a loaded machine",
         ),
-    ] = 36
+    ] = 34
     trace_bytes: Annotated[
         Number,
         Source(

@@ -131,16 +131,38 @@ NAME_SOURCES: Final = (
         credential_trees=("process.environment_variable",),
     ),
     NameSource(
+        source="OpenTelemetry databases: opentelemetry.io/docs/specs/semconv/db",
+        # A statement holds values where an instrumentation does not sanitise it; OpenLIT writes the
+        # documents and the question of a vector search there. `db.statement` is the name before
+        # 1.25.
+        content=("db.query.text", "db.statement"),
+        content_trees=("db.query.parameter",),
+    ),
+    NameSource(
+        source="OpenTelemetry GraphQL: opentelemetry.io/docs/specs/semconv/graphql, and"
+        " github.com/open-telemetry/opentelemetry-js-contrib, instrumentation-graphql",
+        content=("graphql.document", "graphql.source"),
+        content_trees=("graphql.variables",),
+    ),
+    NameSource(
         source="OpenInference: github.com/Arize-ai/openinference, spec/semantic_conventions.md",
         content=(
             "input.value",
             "output.value",
-            *_join(("tool.",), ("parameters", "input", "output")),
+            *_join(("tool.",), ("parameters", "input", "output", "description", "json_schema")),
+            "tool_call.function.arguments",
             "embedding.text",
             "embedding.vector",
             # Of speech: the URL may hold the recording itself (`data:`).
             *_join(("input.audio.", "output.audio."), ("transcript", "url")),
+            "message.function_call_arguments_json",
+            # JSON that the host adds: what it is about is the host's to say.
+            "metadata",
+            "document.metadata",
+            "annotation.explanation",
+            "evaluation.explanation",
         ),
+        content_lists=_join(("", "trace.", "session."), ("annotations", "evaluations")),
         content_trees=(
             # The parameters of a call hold its instructions and tools, too.
             *_join(
@@ -152,6 +174,8 @@ NAME_SOURCES: Final = (
             "llm.prompt_template.variables",
             "message.content",
             "message.contents",
+            "message.tool_calls",
+            "message_content",
             "document.content",
             "retrieval.documents",
             *_join(("reranker.",), ("input_documents", "output_documents", "query")),
@@ -170,20 +194,59 @@ NAME_SOURCES: Final = (
             "llm.request.functions",
         ),
         credential_trees=("llm.headers",),
+        urls=("gen_ai.openai.api_base",),
     ),
     NameSource(
-        source="OpenLIT: github.com/openlit/openlit, semcov",
-        content=_join(
-            ("gen_ai.agent.",),
-            ("goal", "context", "task", "params", "instructions", "expected_output",
-             "actual_output", "human_input", "tool_results"),
+        source="OpenLIT: github.com/openlit/openlit, sdk/python/src/openlit/semcov",
+        content=(
+            *_join(
+                ("gen_ai.agent.",),
+                ("goal", "context", "task", "params", "instructions", "expected_output",
+                 "actual_output", "human_input", "tool_results", "action.log",
+                 "action.tool_input", "evaluation", "final_result", "finish.log", "finish.output",
+                 "introduction", "memory", "next_goal", "step_messages", "thinking"),
+            ),
+            *_join(("gen_ai.tool.",), ("args", "input_kwargs", "parameters", "schema")),
+            *_join(("gen_ai.content.",), ("reasoning", "revised_prompt")),
+            *_join(("gen_ai.execution.", "gen_ai.workflow."), ("input", "output")),
+            *_join(("gen_ai.request.",), ("parameters", "speech.prompt")),
+            *_join(
+                ("gen_ai.response.",), ("audio.text", "image", "speech.timestamps", "tool_calls")
+            ),
+            *_join(("gen_ai.task.",), ("description", "expected_output")),
+            *_join(("gen_ai.knowledge.", "gen_ai.memory.", "gen_ai.vectordb."), ("search.query",)),
+            *_join(("gen_ai.memory.",), ("input", "metadata")),
+            *_join(("gen_ai.framework.pipeline.",), ("input_data", "output_data")),
+            "gen_ai.framework.query.text",
+            "gen_ai.retrieval.query",
+            "gen_ai.message.content",
+            "gen_ai.extraction.instruction",
+            *_join(("gen_ai.browser.",), ("task.description", "action.value", "console.logs")),
+            *_join(("db.",), ("filter", "metadata", "where_document", "update.values")),
+            *_join(("mcp.",), ("params", "result", "sampling.messages", "completion.values")),
+            *_join(("mcp.completion.",), ("argument.value", "context.arguments")),
+            *_join(("mcp.fastmcp.",), ("prompt.arguments", "server.instructions")),
+            "guard.explanation",
         ),
+        errors=(
+            *_join(("mcp.error.",), ("data", "message")),
+            *_join(
+                ("gen_ai.browser.error.", "gen_ai.framework.error."), ("message",)
+            ),
+            *_join(("gen_ai.execution.", "gen_ai.tool."), ("error",)),
+        ),
+        credentials=("mcp.auth.authorization_code",),
+        urls=("gen_ai.llm.base_url",),
     ),
     NameSource(
         source="Vercel's AI SDK: ai-sdk.dev/docs/ai-sdk-core/telemetry",
         content=(
             *_join(("ai.",), ("value", "values", "embedding", "embeddings")),
-            *_join(("ai.response.",), ("text", "object", "reasoning", "toolCalls", "files")),
+            *_join(
+                ("ai.response.",),
+                # The provider's metadata have logprobs, citations and signed reasoning.
+                ("text", "object", "reasoning", "toolCalls", "files", "providerMetadata"),
+            ),
             *_join(("ai.result.",), ("text", "object", "toolCalls")),
             "ai.toolCall.args",
             "ai.toolCall.result",
@@ -248,11 +311,58 @@ NAME_SOURCES: Final = (
             *_join(("spring.ai.tool.call.",), ("arguments", "result")),
             *_join(("spring.ai.tool.definition.",), ("description", "schema")),
             *_join(("db.vector.query.",), ("content", "response.documents")),
+            # Of 1.0 before its release candidates.
+            *_join(
+                ("spring.ai.chat.client.",),
+                ("user.text", "user.params", "system.text", "system.params", "advisor.params"),
+            ),
         ),
     ),
     NameSource(
         source="AgentOps: github.com/AgentOps-AI/agentops, agentops/semconv",
-        content=_join(("agentops.entity.",), ("input", "output")),
+        content=(
+            *_join(
+                _join(
+                    ("agentops.",),
+                    ("entity.", "session.", "workflow.", "agent.", "task.", "operation.", "tool."),
+                ),
+                ("input", "output"),
+            ),
+            *_join(("workflow.",), ("input", "output", "final_output")),
+            *_join(("agent.",), ("action", "decision", "reasoning", "thinking")),
+            "tool.result",
+            *_join(("langchain.agent.action.", "langchain.agent.finish."), ("log",)),
+            "langchain.agent.action.input",
+            "langchain.agent.finish.return_values",
+            *_join(
+                ("langchain.tool.",), ("input", "output", "description", "args_schema")
+            ),
+            "langchain.text.content",
+            "gen_ai.openai.instructions",
+            "gen_ai.request.system_instruction",
+            "gen_ai.completion.chunk",
+        ),
+        content_trees=_join(("gen_ai.request.",), ("functions", "tools")),
+        errors=_join(("langchain.",), ("chain.error", "llm.error", "tool.error")),
+        credential_trees=("gen_ai.request.headers",),
+    ),
+    NameSource(
+        source="Langtrace: github.com/Scale3-Labs/langtrace-python-sdk and langtrace",
+        content=(
+            "llm.responses",
+            *_join(
+                ("langchain.", "llamaindex.", "graphlit."), ("inputs", "outputs", "metadata")
+            ),
+            *_join(("phidata.",), ("agent.response", "memory.inputs", "memory.output")),
+            "phidata.memory.summary",
+            *_join(("dspy.signature.", "dspy.evaluate."), ("args", "result")),
+            *_join(("crewai.",), ("crew.config", "task.config")),
+        ),
+    ),
+    NameSource(
+        source="Prompt flow: github.com/microsoft/promptflow, promptflow/tracing/_trace.py",
+        content=("inputs", "llm.generated_message"),
+        event_fields=("payload",),
     ),
     NameSource(
         source="Langfuse: langfuse.com/integrations/native/opentelemetry",
@@ -268,8 +378,15 @@ NAME_SOURCES: Final = (
     ),
     NameSource(
         source="LangSmith: docs.langchain.com/langsmith/trace-with-opentelemetry",
-        content=(*_join(("langsmith.",), _AS_JSON), "gen_ai.request.extra_body"),
+        content=(
+            *_join(("langsmith.",), _AS_JSON),
+            "gen_ai.request.extra_body",
+            "gen_ai.serialized.doc",
+        ),
+        # LangChain's metadata, which a host fills in: Dify puts a workflow's inputs there.
+        content_trees=("langsmith.metadata",),
         credentials=("gen_ai.request.extra_query",),
+        credential_trees=("langsmith.request.headers",),
     ),
     NameSource(
         source="Braintrust: braintrust.dev/docs/integrations/sdk-integrations/opentelemetry",
@@ -323,7 +440,7 @@ NAME_SOURCES: Final = (
         source="plain names, as agents write them by hand and log libraries pass them on",
         content=(
             "prompt", "prompts", "completion", "completions", "messages", "content", "contents",
-            "question", "answer", "arguments", "input", "output",
+            "question", "answer", "arguments", "input", "output", "outputs",
         ),
         credentials=(
             "authorization", "proxy-authorization", "proxy_authorization", "cookie", "set-cookie",
@@ -357,7 +474,14 @@ NAME_SOURCES: Final = (
         credential_trees=("extra_headers", "default_headers", "llm.extra_headers"),
     ),
     NameSource(
-        source="Datadog: github.com/DataDog/dd-trace-py, contrib/openai",
+        source="Datadog: github.com/DataDog/dd-trace-py, contrib/openai and contrib/anthropic",
+        content=("anthropic.request.system", "anthropic.request.parameters"),
+        content_trees=(
+            *_join(("openai.request.",), ("messages", "prompt", "input")),
+            "openai.response.choices",
+            "anthropic.request.messages",
+            "anthropic.response.completions",
+        ),
         credentials=("openai.user.api_key",),
     ),
     NameSource(
@@ -376,7 +500,7 @@ NAME_SOURCES: Final = (
     ),
 )  # fmt: skip
 
-GENAI_EVENTS: Final = r"(?i)^(gen_ai|claude_code|codex|gemini_cli|qwen_code|qwen-code)\."
+GENAI_EVENTS: Final = r"(?i)^(gen_ai|claude_code|codex|gemini_cli|qwen_code|qwen-code|promptflow)\."
 """Names of events whose fields and bodies are message content, or may be."""
 
 

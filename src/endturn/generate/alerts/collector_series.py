@@ -1,7 +1,6 @@
 """Selectors of the series that Collectors and SDKs report about themselves.
 
-Counters of the Collector have two spellings: with and without the suffix `_total`, as its version
-and its exporter write them.
+The names of their metrics, in all spellings, are in `external_metrics`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from endturn.generate.queries import Matcher, selector
+from endturn.generate import external_metrics as external
+from endturn.generate.external_metrics import ExternalMetric, MetricFamily
+from endturn.generate.queries import JOB, Matcher
+
+
+def _of_collectors(collector: str) -> Matcher:
+    return Matcher(JOB, "=~", collector)
 
 COLLECTOR_METRICS: Final = "the Collectors' own metrics"
 """What a condition about Collectors needs."""
@@ -17,48 +22,31 @@ COLLECTOR_METRICS: Final = "the Collectors' own metrics"
 
 def is_up(collector: str) -> str:
     """Return the selector of the Collectors' `up`; empty without a Collector."""
-    return f'up{{job=~"{collector}"}}' if collector else ""
+    return external.UP.select(_of_collectors(collector)) if collector else ""
 
 
-def collector_gauge(name: str, collector: str) -> str:
-    """Return the selector of one of the Collectors' gauges."""
-    return f'{name}{{job=~"{collector}"}}'
+def collector_gauge(metric: ExternalMetric, collector: str) -> str:
+    """Return the selector of one of the Collectors' gauges, in all spellings."""
+    if metric.suffixes == ("",):
+        return metric.select(_of_collectors(collector))
+    return collector_counters(external.family(metric), collector)
 
 
-def collector_counter(name: str, collector: str, *matchers: Matcher) -> str:
-    """Return the selector of the Collectors' counters whose name matches, in both spellings.
-
-    Functions that drop the name, such as `increase`, fail on it while both spellings exist, as
-    after an upgrade; for them there is `collector_increase`.
+def collector_counters(counters: MetricFamily, collector: str, *matchers: Matcher) -> str:
+    """Return the selector of a family of the Collectors' counters.
 
     Args:
-        name: A regular expression.
         collector: `job` of the Collectors, a regular expression.
         matchers: More matchers.
     """
-    all_matchers = (
-        Matcher("__name__", "=~", f"{name}(_total)?"),
-        *matchers,
-        Matcher("job", "=~", collector),
-    )
-    return f"{{{','.join(map(str, all_matchers))}}}"
+    return counters.select(*matchers, _of_collectors(collector))
 
 
-def collector_increase(name: str, collector: str, window: str, *matchers: Matcher) -> str:
+def collector_increase(
+    metric: ExternalMetric, collector: str, window: str, *matchers: Matcher
+) -> str:
     """Return the increase of one of the Collectors' counters, in whichever spelling it exists."""
-    all_matchers = (*matchers, Matcher("job", "=~", collector))
-    return " or ".join(
-        f"increase({selector(spelling, all_matchers)}[{window}])"
-        for spelling in (name, f"{name}_total")
-    )
-
-
-def kafka_gauge(name: str, collector: str) -> str:
-    """Return the selector of a gauge of the Kafka receiver, in both spellings.
-
-    Its unit is 1, for which some exporters add `_ratio`.
-    """
-    return f'{{__name__=~"{name}(_ratio)?",job=~"{collector}"}}'
+    return metric.over("increase", window, *matchers, _of_collectors(collector))
 
 
 def collectors_down_within(window: str) -> str:
@@ -72,8 +60,4 @@ def collectors_down_within(window: str) -> str:
 
 def sdk_drops(services: Sequence[Matcher]) -> str:
     """Return the selector of the counters of records that agents' SDKs dropped."""
-    drops = (
-        '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",'
-        'error_type!=""'
-    )
-    return f"{{{', '.join(map(str, (drops, *services)))}}}"
+    return external.ALL_SDK_RECORDS.select(Matcher(external.ERROR_TYPE, "!=", ""), *services)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from endturn.generate import external_metrics as external
 from endturn.generate.alerts.collector_series import (
     COLLECTOR_METRICS,
+    collector_gauge,
     collector_increase,
-    kafka_gauge,
 )
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
 from endturn.generate.alerts.model import (
@@ -37,7 +38,7 @@ RAISE_RETENTION: Final = (
 
 def _gateways_behind(settings: AlertSettings) -> Condition:
     collector = settings.collector
-    lag = kafka_gauge("otelcol_kafka_receiver_offset_lag", collector)
+    lag = collector_gauge(external.KAFKA_LAG, collector)
     waiting = (
         f'sum by (cluster, receiver) (label_replace({lag}, "receiver", "kafka/$1", "topic", '
         '".*[.](.+)"))'
@@ -54,10 +55,10 @@ def _gateways_behind(settings: AlertSettings) -> Condition:
 def _spans_read(collector: str, window: str) -> str:
     """Return the number of spans that were read from each topic, by receiver."""
     read = collector_increase(
-        "otelcol_receiver_accepted_spans",
+        external.ACCEPTED["spans"],
         collector,
         window,
-        Matcher("receiver", "=~", "kafka/.+"),
+        Matcher(external.RECEIVER, "=~", "kafka/.+"),
     )
     return f"sum by (cluster, receiver) ({read})"
 
@@ -65,15 +66,15 @@ def _spans_read(collector: str, window: str) -> str:
 def _spans_written(collector: str, window: str) -> str:
     """Return the number of spans that were sent to each topic, named as its receiver is."""
     sent = collector_increase(
-        "otelcol_exporter_sent_spans", collector, window, Matcher("exporter", "=~", "kafka/.+")
+        external.SENT["spans"], collector, window, Matcher(external.EXPORTER, "=~", "kafka/.+")
     )
     renamed = f'label_replace({sent}, "receiver", "$1", "exporter", "(.+)")'
     return f"sum by (cluster, receiver) ({renamed})"
 
 
 def _kafka_deleting(settings: AlertSettings) -> Condition:
-    fetched = collector_increase("otelcol_kafka_receiver_messages", settings.collector, "6h")
-    offset = kafka_gauge("otelcol_kafka_receiver_current_offset", settings.collector)
+    fetched = collector_increase(external.KAFKA_MESSAGES, settings.collector, "6h")
+    offset = collector_gauge(external.KAFKA_OFFSET, settings.collector)
     partition = "max by (cluster, topic, partition)"
     return PrometheusOnly(
         f"1 - sum by (cluster, topic) ({fetched}) / (\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from endturn.generate import external_metrics as external
 from endturn.generate.alerts.collector_series import (
     COLLECTOR_METRICS,
-    collector_counter,
+    collector_counters,
     collectors_down_within,
     is_up,
     sdk_drops,
@@ -35,18 +36,15 @@ from endturn.generate.queries import ALL, CLUSTER, INSTANCE, JOB, SERVICE, Label
 
 COLLECTOR: Final[Labels] = (JOB, INSTANCE, CLUSTER)
 """Labels that identify a Collector."""
-FAILURES: Final = (
-    "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)"
-)
-CAPPED_COUNTERS: Final = Matcher("error", "=", "limit")
-"""Without `error`, `otelcol_deltatocumulative_datapoints` counts what was accepted."""
+NO_ROOM: Final = Matcher(external.ERROR, "=", "limit")
+"""Without `error`, `DELTA_POINTS` counts what was accepted."""
 
 
 def _collector_losing(settings: AlertSettings) -> Condition:
     collector = settings.collector
     counters = (
-        collector_counter(FAILURES, collector),
-        collector_counter("otelcol_deltatocumulative_datapoints", collector, CAPPED_COUNTERS),
+        collector_counters(external.ALL_LOSSES, collector),
+        collector_counters(external.family(external.DELTA_POINTS), collector, NO_ROOM),
     )
     lost = (
         losses(loss, by=COLLECTOR, over="15m", observed=is_up(collector), on=COLLECTOR)

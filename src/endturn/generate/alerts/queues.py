@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from endturn.generate import external_metrics as external
 from endturn.generate.alerts.collector_series import (
     COLLECTOR_METRICS,
-    collector_counter,
+    collector_counters,
     collector_gauge,
 )
 from endturn.generate.alerts.conditions import Condition, PrometheusOnly
@@ -37,14 +38,14 @@ def _queue_filling(settings: AlertSettings) -> Condition:
 
 
 def _fullness(collector: str) -> str:
-    size = collector_gauge("otelcol_exporter_queue_size", collector)
-    capacity = collector_gauge("otelcol_exporter_queue_capacity", collector)
+    size = collector_gauge(external.QUEUE_SIZE, collector)
+    capacity = collector_gauge(external.QUEUE_CAPACITY, collector)
     return f"max by (job, instance, cluster, exporter) (\n  {size} / ({capacity} > 0)\n)"
 
 
 def _export_stalled(settings: AlertSettings) -> Condition:
     labels = "job, instance, cluster, exporter, data_type"
-    size = collector_gauge("otelcol_exporter_queue_size", settings.collector)
+    size = collector_gauge(external.QUEUE_SIZE, settings.collector)
     now, before = (_sent(settings.collector, offset) for offset in ("", " offset 10m"))
     return PrometheusOnly(
         f"max by ({labels}) (min_over_time({size}[10m]) and min_over_time({size}[2m])) > 0\n"
@@ -59,7 +60,7 @@ def _export_stalled(settings: AlertSettings) -> Condition:
 
 def _sent(collector: str, offset: str) -> str:
     """Return the counters of sent items, with their signal in the label `data_type`."""
-    sent = collector_counter("otelcol_exporter_sent_(spans|metric_points|log_records)", collector)
+    sent = collector_counters(external.ALL_SENT, collector)
     pattern = ".+_(log|metric)_[a-z]+(s)(_total)?"
     return (
         f'label_replace(label_replace({sent}{offset}, "data_type", "traces", "", ""), '

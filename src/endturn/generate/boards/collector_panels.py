@@ -34,13 +34,8 @@ SIGNALS: Final[Palette] = {
 }
 """Regular expression of the series' names -> color."""
 NOT_SCRAPED: Final = "no Collector is scraped"
-LOSSES: Final = Matcher(
-    "__name__",
-    "=~",
-    "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)"
-    "(_total)?",
-)
-DELTA_POINTS: Final = Matcher("__name__", "=~", "otelcol_deltatocumulative_datapoints(_total)?")
+LOSSES: Final = external.ALL_LOSSES.name_matcher
+DELTA_POINTS: Final = external.family(external.DELTA_POINTS).name_matcher
 
 
 # --- Collector ------------------------------------------------------------------------------------
