@@ -15,13 +15,14 @@ import pytest
 from endturn.errors import UsageError
 from endturn.scan import Summary, scan
 from endturn.telemetry import fail_condition
-from endturn.ui import panels, turns
+from endturn.ui import panels, server, turns
 from endturn.ui.past_sessions import HtmlReport, fill
 from endturn.ui.store import Store
 from endturn.ui.turn_page import turn_page
 from endturn.ui.views import View
 from endturn.ui.what_was_said import WhatWasSaid
 from tests.scan.cases import HERE
+from tests.ui.support import Served
 
 SAID = "part 1 "
 """What the first answer of the session says that was cut four times."""
@@ -134,6 +135,14 @@ def test_without_content_no_page_has_text(store: Store, past: Summary) -> None:
     fill(store, past.turns, with_content=False)
     rows = [{"turn_id": ended.past.id, "start_ns": 0} for ended in past.turns]
     assert turns.questions(store, rows) == {}
+    (cut,) = (ended for ended in past.turns if ended.past.session.startswith("11111111"))
+    with server.serving(store, server.listen("127.0.0.1", 0)) as url:
+        page = Served(url, store)
+        text = page.ask(f"/turns/{cut.past.id}").words
+        found = page.ask("/turns?range=all&q=long").words
+    assert "the scan ran with --no-content" in text
+    assert "Messages of past sessions stay in their files, and are not searched." in found
+    assert "OTEL_INSTRUMENTATION" not in text + found  # nothing that is set now records the past
     answers = [shown(store, ended.past.id)["answer"] for ended in past.turns if ended.past.has_user_message]
     assert set(answers) == {""}
 

@@ -216,7 +216,7 @@ def test_an_image_is_named_and_what_is_markup_is_text(page: Served) -> None:
 
 
 def test_everything_is_bounded_and_says_so(page: Served) -> None:
-    long = [message("user", text(f"{n} " + "x" * 900)) for n in range(400)]
+    long = [message("user", text(f"{n} " + "x" * 500)) for n in range(400)]
     send(page, 1, CUT | content(*long, answers=[message("assistant", text("y" * 1000))]))
     said = card(page)
     assert "The conversation, 401 messages The first 201 are left out: a page shows the newest." in said

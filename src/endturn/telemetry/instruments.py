@@ -211,8 +211,8 @@ class Instruments:
             labels = (*pair, turn.truncated, turn.continued)
             measure((schema.TURN_DURATION, ended.duration_s, labels, context, None))
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
-                labels = (*pair, ended.complete)
-                measure((schema.TURN_OUTPUT, turn.answer_tokens, labels, context, None))
+                by_end = (*pair, ended.complete)
+                measure((schema.TURN_OUTPUT, turn.answer_tokens, by_end, context, None))
         if len(self._waiting) > QUEUED:
             self._relieve(QUEUED)
 

@@ -105,8 +105,7 @@ def fill(store: Store, turns: Sequence[EndedTurn], *, with_content: bool = True)
     Args:
         with_content: have the store read messages from their files when they are asked for.
     """
-    if with_content:
-        store.past_messages = _Files(turns)
+    store.past_messages = _Files(turns if with_content else ())
     for start in range(0, len(turns), AT_ONCE):
         batch = Batch(from_file=True)
         for ended in turns[start : start + AT_ONCE]:

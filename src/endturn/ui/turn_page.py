@@ -23,9 +23,11 @@ from endturn.ui.recorded_messages import (
 from endturn.ui.rows import MODEL_CALLS, Row
 from endturn.ui.store import AGED, Store
 from endturn.ui.views import View, excerpt
-from endturn.ui.what_was_said import MOST_TEXT, CallMessages, what_was_said
+from endturn.ui.what_was_said import CallMessages, what_was_said
 from endturn.vocabulary import StopReason
 
+MOST_TEXT: Final = 256 * 1024
+"""Characters of an answer that a page shows."""
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
 TOOL, REPAIRED = "execute_tool", schema.TOOL_PAYLOAD_REPAIR.name

@@ -69,7 +69,7 @@ def turn_list(view: View, store: Store) -> dict[str, Any]:
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "rows": rows, "longest": longest, "total": total, "counts": counts,
         "questions": questions(store, rows), "search": asked,
-        "capture": settings.CAPTURE_CONTENT.name,
+        "capture": settings.CAPTURE_CONTENT.name, "is_past": store.past_messages is not None,
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number,
         "last": last, "first": number * PAGE_SIZE + 1, "deepest": DEEPEST,
         "question_length": QUESTION, "most_texts": search.MOST_TEXTS,

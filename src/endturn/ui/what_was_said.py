@@ -23,8 +23,8 @@ END: Final = 300
 """Characters that are shown of the end of an answer."""
 QUESTION: Final = 4000
 """Characters of the user's message that the card can be expanded to."""
-MOST_TEXT: Final = 256 * 1024
-"""Characters of a conversation, or of an answer, that a page shows."""
+MOST_TEXT: Final = 128 * 1024
+"""Characters of a conversation that a page shows, the newest messages first."""
 MOST_MESSAGES: Final = 200
 MOST_CHOICES: Final = 8
 
