@@ -471,8 +471,10 @@ def test_links_resolve(board: dict[str, Any]) -> None:
         assert query.endswith("${__url_time_range}")
     for link in board["links"]:
         if link["type"] == "link":
-            path = link["url"].partition("/blob/main/")[2]
+            path, _, anchor = link["url"].partition("/blob/main/")[2].partition("#")
             assert (REPOSITORY / path).exists(), link["title"]
+            heading = anchor.replace("-", " ")
+            assert not anchor or re.search(rf"(?im)^#+ {heading}$", (REPOSITORY / path).read_text()), link["title"]
     for panel in drawn(board):
         steps = [step["options"].get("renameByName", {}) for step in panel.get("transformations", [])]
         columns = {name for renamed in steps for name in renamed.values()}

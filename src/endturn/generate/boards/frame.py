@@ -67,6 +67,13 @@ def new_dashboard(
         .link(
             _page_link("What the metrics mean", f"{SITE}/docs/telemetry.md", tooltip="Every name")
         )
+        .link(
+            _page_link(
+                "What is exact",
+                f"{SITE}/docs/install.md#what-is-exact",
+                tooltip="Which counts are exact, and which faults make them differ",
+            )
+        )
         .annotation(alerts_annotation(config.collector))
         .annotation(deployments_annotation())
     )
