@@ -16,6 +16,7 @@ from endturn.generate.queries import JOB, Matcher
 def _of_collectors(collector: str) -> Matcher:
     return Matcher(JOB, "=~", collector)
 
+
 COLLECTOR_METRICS: Final = "the Collectors' own metrics"
 """What a condition about Collectors needs."""
 
