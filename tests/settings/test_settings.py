@@ -190,7 +190,7 @@ def test_variables_that_cannot_be_used_are_reported_once_and_break_nothing(start
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", UNUSABLE.keys() - {"ENDTURN_EVENT"})
+@pytest.mark.parametrize("name", sorted(UNUSABLE.keys() - {"ENDTURN_EVENT"}))
 def test_the_table_reports_a_text_that_cannot_be_used(name: str) -> None:
     """Or the exporters and addresses, whose checks need more than one variable."""
     text, remedy = UNUSABLE[name]

@@ -6,7 +6,6 @@ The agents are written as users write theirs.
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,14 +28,22 @@ _SENTENCES: Final = (
     "The second is how often somebody noticed and finished the answer.",
     "Both are counters, and their ratio is worth being woken for.",
 )
-QUESTIONS: Final = 8
-"""How many different questions are asked; each round asks them anew."""
+QUESTIONS: Final = (
+    "What is a stop reason?",
+    "Why did my answer end in the middle of a sentence?",
+    "Where does a provider say that an answer is cut off?",
+    "How does an agent get the rest of an answer?",
+    "What happens when nobody asks for the rest?",
+    "How often are our agents cut off?",
+    "How often does somebody finish the answer?",
+    "Which of these numbers should wake me up?",
+)
+"""Each round asks them again, and says which round it is: every conversation is its own."""
 
 
 def _number(question: str) -> int:
-    """Which question it is, from 0."""
-    found = re.match(r"Question (\d+)", question)
-    return int(found[1]) - 1 if found else 0
+    """Return the index of a question."""
+    return next((n for n, text in enumerate(QUESTIONS) if question.startswith(text)), 0)
 
 
 def _answer(question: str, sentences: int) -> str:
@@ -202,10 +209,8 @@ def plan(minutes: float) -> Iterator[tuple[Agent, str]]:
     """Every agent with every question, and now and then something rare."""
     end = time.monotonic() + minutes * 60
     for round_ in itertools.count(1):
-        for turn in range(QUESTIONS):
-            question = (
-                f"Question {turn + 1}, asked for the {round_}. time: why do answers stop early?"
-            )
+        for turn, text in enumerate(QUESTIONS):
+            question = text if round_ == 1 else f"{text} (Round {round_}.)"
             yield from ((agent, question) for agent in AGENTS)
             yield RARE[turn % len(RARE)], question
         if time.monotonic() >= end:

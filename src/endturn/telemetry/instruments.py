@@ -208,11 +208,11 @@ class Instruments:
             if turn.truncated:
                 continuations = turn.continuations + turn.repairs
                 measure((schema.TURN_CONTINUATIONS, continuations, pair, context, None))
-            labels = (*pair, turn.truncated, turn.continued)
-            measure((schema.TURN_DURATION, ended.duration_s, labels, context, None))
+            duration_labels = (*pair, turn.truncated, turn.continued)
+            measure((schema.TURN_DURATION, ended.duration_s, duration_labels, context, None))
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
-                by_end = (*pair, ended.complete)
-                measure((schema.TURN_OUTPUT, turn.answer_tokens, by_end, context, None))
+                output_labels = (*pair, ended.complete)
+                measure((schema.TURN_OUTPUT, turn.answer_tokens, output_labels, context, None))
         if len(self._waiting) > QUEUED:
             self._relieve(QUEUED)
 

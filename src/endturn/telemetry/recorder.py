@@ -221,12 +221,15 @@ class Recorder:
             out.meters.expect(started.endpoint.provider, started.request.model, agent)
         current = trace.get_current_span()
         watchers = foreign_spans.call_started(started, current, out.counted)
+        # Before the span is made: a sampler of the host's may raise.
+        remember(self._calls, started.number, (None, watchers), most=IN_FLIGHT)
         opened = self._open_call(started, current)
-        watchers.is_known = opened is not None and (
-            opened.span.is_recording() or not current.get_span_context().is_valid
-        )
-        remember(self._calls, started.number, (opened, watchers), most=IN_FLIGHT)
-        return opened.as_current if opened is not None and opened.ours else None
+        if opened is None:
+            watchers.is_known = False
+            return None
+        self._calls[started.number] = opened, watchers
+        watchers.is_known = opened.span.is_recording() or not current.get_span_context().is_valid
+        return opened.as_current if opened.ours else None
 
     def _open_call(self, started: records.CallStarted, current: Span) -> Opened:
         """The span of a call: another's that is adopted, else one of ours, if those go anywhere."""
