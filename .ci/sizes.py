@@ -26,7 +26,7 @@ LONG_FILES = {
     "formats/apis/openai_responses_reader.py": "one reader, a method for each kind of event and item",
     "formats/fold.py": "one state that every format's parts change; a method for each kind of part",
     "generate/plan.py": "the sizing of a fleet, one formula after the other, as docs/plan.md explains them",
-    "generate/redacted_names.py": "one table: names of recorded content, each with its source",
+    "generate/redacted_names.py": "one table: names that hold content or credentials, by who uses them",
     "instrumentation/body.py": "one response as its bytes pass: which format it is in, and what it says",
     "telemetry/recorder.py": "one listener with a method for each record; what they share is its state",
     "telemetry/schema.py": "declarations alone: every span, event, metric and attribute, in one order",
