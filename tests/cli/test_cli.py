@@ -159,7 +159,7 @@ CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
             "alerts": False,
             "dry_run": False,
             "folder": "endturn",
-            "asked": [],
+            "source_options": [],
         },
     ),
     (
@@ -174,7 +174,7 @@ CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
             "alerts": True,
             "dry_run": True,
             "folder": "f",
-            "asked": ["prometheus=M", "loki=L"],
+            "source_options": ["prometheus=M", "loki=L"],
         },
     ),
     ("dashboards export d", "endturn.grafana.assets:command", (Path("d"), False), {}),

@@ -254,7 +254,7 @@ def test_a_report_says_what_is_uncertain(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_bytes(b'{"type": "user", "message')
     report = tmp_path / "past.html"
     assert run([SESSION, tmp_path / "half.json"], fail_on=["withheld > 0"], outputs=[HtmlReport(report)]) == 3
-    page = report.read_text(encoding="utf-8")
+    page = " ".join(report.read_text(encoding="utf-8").split())
     assert "Uncertain</b> <code>withheld &gt; 0</code>" in page
     assert "A part of the files could not be read" in page
     assert "it begins like JSON, and is damaged" in page

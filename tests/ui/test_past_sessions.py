@@ -173,6 +173,7 @@ def test_the_report_shortens_no_list_silently(tmp_path: Path, past: Summary) -> 
     """Files that could not be read, and conditions that are therefore uncertain."""
     figures = past.as_json([fail_condition("truncation > 99%"), fail_condition("unfinished > 0")])
     unreadable = {f"file-{number:02}": "permission denied" for number in range(23)}
+    figures |= {"certain": False}
     figures |= {"files": figures["files"] | {"complete": False, "damaged": {}, "unreadable": unreadable}}
     HtmlReport(tmp_path / "report.html")(past, figures)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
