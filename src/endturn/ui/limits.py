@@ -125,6 +125,9 @@ class NeededLimit:
 
 
 NOTHING_TRUNCATED: Final = NeededLimit(word="none cut", note="No turn was truncated.")
+NO_TURN_ENDED: Final = NeededLimit(
+    word="unknown", note="No turn with one of the truncated responses has ended here."
+)
 _NO_CURE: Final = {
     CutCause.OTHER_LIMIT: NeededLimit(
         word="not max_tokens",

@@ -13,6 +13,8 @@ from endturn.ui.bounds import finite
 from endturn.ui.charts import Chart, Series
 from endturn.ui.formatting import count, share
 from endturn.ui.limits import (
+    NO_TURN_ENDED,
+    NOTHING_TRUNCATED,
     Model,
     RequestedLimit,
     TruncatedTurns,
@@ -90,7 +92,10 @@ def with_limits(
 
     def limits(row: Mapping[str, Any]) -> dict[str, Any]:
         of = Model(row["service"], row["provider"] or "", row["model"] or "")
-        return {"requested": requested.get(of), "needed": needed_limit(by_model.get(of, ()))}
+        needed = needed_limit(by_model.get(of, ()))
+        if needed is NOTHING_TRUNCATED and row["truncation"]:
+            needed = NO_TURN_ENDED
+        return {"requested": requested.get(of), "needed": needed}
 
     return [row | limits(row) for row in rows]
 
