@@ -78,14 +78,14 @@ def run_jobs() -> None:
         _do(job)
 
 
-def remember(kept: OrderedDict[Key, Value], key: Key, value: Value, *, most: int) -> None:
+def remember(values: OrderedDict[Key, Value], key: Key, value: Value, *, most: int) -> None:
     """Keep a value, and let go of the oldest where there are too many.
 
     A plain `dict` would look for it for long.
     """
-    kept[key] = value
-    if len(kept) > most:
-        kept.popitem(last=False)
+    values[key] = value
+    if len(values) > most:
+        values.popitem(last=False)
 
 
 def _do(job: Job) -> None:

@@ -88,7 +88,7 @@ class ContentPolicy:
         from endturn.telemetry.messages import MessageWriter, RedactionFailed
 
         writer = MessageWriter(self.longest, self.redact)
-        found: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         try:
             if (request := content.request) is not None:
                 beside = int(
@@ -97,17 +97,21 @@ class ContentPolicy:
                     and request.messages[0].role == "system"
                 )
                 system = writer.attribute(writer.message, request.messages[:beside])
-                found[schema.SYSTEM_INSTRUCTIONS.key] = [
-                    part for each in system for part in each["parts"]
+                attributes[schema.SYSTEM_INSTRUCTIONS.key] = [
+                    part for message in system for part in message["parts"]
                 ]
                 # The newest are kept where there is no room for all.
                 newest = writer.attribute(writer.message, reversed(request.messages[beside:]))
-                found[schema.INPUT_MESSAGES.key] = newest[::-1]
-                found[schema.TOOL_DEFINITIONS.key] = writer.attribute(
+                attributes[schema.INPUT_MESSAGES.key] = newest[::-1]
+                attributes[schema.TOOL_DEFINITIONS.key] = writer.attribute(
                     writer.tool, tools_of(request)
                 )
-            found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
-            found[schema.REQUEST["stop_sequences"].key] = tuple(map(writer.text, stop_sequences))
+            attributes[schema.OUTPUT_MESSAGES.key] = writer.attribute(
+                writer.answer, content.responses
+            )
+            attributes[schema.REQUEST["stop_sequences"].key] = tuple(
+                map(writer.text, stop_sequences)
+            )
         except RedactionFailed as failed:
             if listeners.is_strict():
                 raise
@@ -115,8 +119,8 @@ class ContentPolicy:
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
             _report_failed_redaction(name, failed.__cause__)
             return {}
-        found[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
-        return {key: cleaned(value) for key, value in found.items() if value}
+        attributes[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
+        return {key: cleaned(value) for key, value in attributes.items() if value}
 
 
 def as_text(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def comparable(text: str) -> str:
     return " ".join(text[-COMPARED:].split())
 
 
-def repeats_answer(said: str, tail: str, *, is_all: bool = False) -> int:
+def repeats_answer(text: str, tail: str, *, is_all: bool = False) -> int:
     """Tell how surely a message of a history repeats an answer that was cut.
 
     Both texts are as `comparable` gives them.
@@ -125,17 +125,17 @@ def repeats_answer(said: str, tail: str, *, is_all: bool = False) -> int:
         markup or tool calls, or removed what was unfinished; 0 where it is another answer.
     """
     if is_all and len(tail) < QUOTED:
-        after = said[len(tail) :].lstrip(" .…")
-        is_marked = said.startswith(tail) and (not after or after.startswith(_MARKUP))
-        return 2 if said == tail else int(is_marked)
-    if said.endswith(tail):
+        after = text[len(tail) :].lstrip(" .…")
+        is_marked = text.startswith(tail) and (not after or after.startswith(_MARKUP))
+        return 2 if text == tail else int(is_marked)
+    if text.endswith(tail):
         return 2
-    at = said.rfind(tail)
+    at = text.rfind(tail)
     if at >= 0:
         # A short text may begin another answer, which goes on in words.
-        return int(len(tail) >= QUOTED or not said[at + len(tail) :].lstrip(" .…")[:1].isalnum())
+        return int(len(tail) >= QUOTED or not text[at + len(tail) :].lstrip(" .…")[:1].isalnum())
     # Where the end was removed, the message ends in what the tail begins with.
-    begin, window = tail[:QUOTED], said[-len(tail) :]
+    begin, window = tail[:QUOTED], text[-len(tail) :]
     places = range(1 + len(window) - QUOTED if begin in window else 0)
     return int(any(window.startswith(begin, at) and tail.startswith(window[at:]) for at in places))
 
@@ -165,14 +165,14 @@ def mentions_cut(text: str) -> bool:
 def _asks(folded: str, *, is_joined: bool = False) -> bool:
     sentences = _sentences(folded)
     claimed = any(map(_is_claim, sentences))
-    told = [sentence for sentence in sentences if not _is_question(sentence)]
-    asked = any(map(_is_request, told))
+    statements = [sentence for sentence in sentences if not _is_question(sentence)]
+    requests_rest = any(map(_is_request, statements))
     joined = is_joined or any(
-        pattern("seam", "cut elsewhere").search(sentence) for sentence in told
+        pattern("seam", "cut elsewhere").search(sentence) for sentence in statements
     )
     if len(folded) > SHORT:
-        return claimed and asked
-    return claimed or (asked and joined) or _only_asks(sentences) or _is_alone(folded)
+        return claimed and requests_rest
+    return claimed or (requests_rest and joined) or _only_asks(sentences) or _is_alone(folded)
 
 
 def _is_claim(sentence: str) -> bool:
@@ -180,12 +180,12 @@ def _is_claim(sentence: str) -> bool:
 
     "Your last answer was cut off", "Output token limit hit", "Truncated".
     """
-    cut = pattern("cut", "cut elsewhere").search(sentence)
-    if cut is None or _is_question(sentence):
+    match = pattern("cut", "cut elsewhere").search(sentence)
+    if match is None or _is_question(sentence):
         return False
-    rest = re.findall(_WORD, f"{sentence[: cut.start()]} {sentence[cut.end() :]}")
+    rest = re.findall(_WORD, f"{sentence[: match.start()]} {sentence[match.end() :]}")
     is_terse = _words().issuperset(rest) and not _OTHERS.intersection(rest)
-    return is_terse or _subject().search(sentence[: cut.start()]) is not None
+    return is_terse or _subject().search(sentence[: match.start()]) is not None
 
 
 @cache
@@ -209,8 +209,8 @@ def _is_request(sentence: str) -> bool:
     ]
     if any(map(_request().match, parts)):
         return True
-    found = pattern("verbs of others", word=True).search(sentence)
-    return found is not None and not re.search(_APART, sentence[: found.start()].strip())
+    match = pattern("verbs of others", word=True).search(sentence)
+    return match is not None and not re.search(_APART, sentence[: match.start()].strip())
 
 
 def _only_asks(sentences: list[str]) -> bool:
@@ -236,8 +236,8 @@ def _says_nothing_new(sentence: str) -> bool:
     """
     text = pattern("rest").sub("continue", sentence.strip(_EDGES + "?？"))
     text = re.sub(_SAME, "", text).strip()
-    if (found := _open_object().search(text)) is not None and not re.search(_NEW, found["noun"]):
-        text = text[: found.start()]
+    if (match := _open_object().search(text)) is not None and not re.search(_NEW, match["noun"]):
+        text = text[: match.start()]
     words = re.findall(_WORD, text)
     return all(
         word in _words() or (re.fullmatch(_CJK, word) and set(word) <= _characters())

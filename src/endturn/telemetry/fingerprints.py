@@ -83,8 +83,10 @@ def full_prefix(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
     return _hashed(request, None, bare=bare)[-1:]
 
 
-def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bool) -> list[Prefix]:
-    longest = request.length if wanted is None else max(wanted)
+def _hashed(
+    request: RequestSummary, lengths: Collection[int] | None, *, bare: bool
+) -> list[Prefix]:
+    longest = request.length if lengths is None else max(lengths)
     history = request.history[: min(request.length, 2 * longest)]  # each message may be there twice
     is_system = [bare and role(message) == "system" for message in history]
     if bare and request.system is None and not any(is_system):
@@ -100,27 +102,27 @@ def _hashed(request: RequestSummary, wanted: Collection[int] | None, *, bare: bo
         )
     )
     prefixes_by_length: dict[int, Prefix] = {}
-    instructed, heard, length, before = request.system is not None, False, 0, b""
+    instructed, has_message, length, before = request.system is not None, False, 0, b""
     for place, message in enumerate(history):
         if is_system[place]:
             instructed, before = True, b""
             length += 1
         else:
-            heard = True
+            has_message = True
             is_text = (
                 message.__class__ is dict
                 and message.keys() == _TEXT
                 and message["content"].__class__ is str
             )
-            written = _written(
+            encoded = _written(
                 [role(message), message["content"]] if is_text else canonical_message(message)
             )
-            if written != before or role(message) != "user":
-                state.update(written)
+            if encoded != before or role(message) != "user":
+                state.update(encoded)
                 length += 1
-            before = written
-        is_wanted = place + 1 == len(history) if wanted is None else length in wanted
-        if is_wanted and (not bare or (instructed and heard)):
+            before = encoded
+        is_wanted = place + 1 == len(history) if lengths is None else length in lengths
+        if is_wanted and (not bare or (instructed and has_message)):
             prefixes_by_length[length] = Prefix(length, state.copy().digest(), place + 1)
         if length > longest:
             break

@@ -55,7 +55,7 @@ class Watchers:
 
     def remove(self, scope: str) -> None:
         """An instrumentation looks at the call no longer."""
-        self.scopes = tuple(each for each in self.scopes if each != scope)
+        self.scopes = tuple(name for name in self.scopes if name != scope)
 
 
 class ForeignMetrics:
@@ -97,7 +97,7 @@ class ForeignMetrics:
         except Exception:
             log_internal_error("looking at instruments")
             return
-        self._owners = {name: frozenset(each) for name, each in owners.items()}
+        self._owners = {name: frozenset(scopes) for name, scopes in owners.items()}
         self._can_see = can_see
 
     def record(self, name: str, watchers: Watchers) -> bool:
@@ -112,7 +112,9 @@ class ForeignMetrics:
         return any(owner(scope) in owners for scope in watchers.scopes)
 
 
-STANDARD: Final = frozenset(each.name for each in schema.METRICS if each.name.startswith("gen_ai."))
+STANDARD: Final = frozenset(
+    metric.name for metric in schema.METRICS if metric.name.startswith("gen_ai.")
+)
 """The names of the conventions' metrics, of both generations."""
 
 
@@ -138,17 +140,17 @@ _KNOWN_OWNERS: Final = frozenset(
 
 def _instruments(provider: object) -> Iterator[tuple[str, str]]:
     """The instruments that a provider's meters hold: scope and name of each."""
-    pending, seen = [provider], set()
+    pending, visited = [provider], set()
     while pending:
         holder = pending.pop()
-        if id(holder) in seen:
+        if id(holder) in visited:
             continue
-        seen.add(id(holder))
-        for held in _members(holder):
-            if isinstance(held, Meter | MeterProvider):
-                pending.append(held)
-            elif isinstance(held, Instrument) and isinstance(holder, Meter):
-                yield holder.name, str(getattr(held, "name", ""))
+        visited.add(id(holder))
+        for member in _members(holder):
+            if isinstance(member, Meter | MeterProvider):
+                pending.append(member)
+            elif isinstance(member, Instrument) and isinstance(holder, Meter):
+                yield holder.name, str(getattr(member, "name", ""))
 
 
 def _members(holder: object) -> Iterator[object]:

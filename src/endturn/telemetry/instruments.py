@@ -363,10 +363,10 @@ class Instruments:
             for name, failed in failures.items():
                 self._add(schema.LISTENER_FAILURES, (name,), failed - self._failures.get(name, 0))
             self._failures = failures
-            taken = [
+            withheld = [
                 self._series[name].take(zero_first=self._zero_first) for name in self._counters
             ]
-            self.withholds = any(taken)
+            self.withholds = any(withheld)
 
     def forget(self) -> None:
         """In a forked child: nothing waits or is counted yet, whatever the parent had.

@@ -55,7 +55,7 @@ class MessageWriter:
         self._redact = redact
 
     def attribute(
-        self, write: Callable[[Thing], Part | None], things: Iterable[Thing]
+        self, write: Callable[[Thing], Part | None], items: Iterable[Thing]
     ) -> list[Part]:
         """What one attribute holds: as many of the things, the first ones, as it has room for.
 
@@ -63,7 +63,7 @@ class MessageWriter:
             RedactionFailed: none of it may be recorded.
         """
         self._left = self._longest * TEXTS
-        return self._all(write, things)
+        return self._all(write, items)
 
     def message(self, message: Message) -> Part:
         """A message of a conversation."""
@@ -106,8 +106,8 @@ class MessageWriter:
         """One part of a message, in whatever format's shape."""
         if (thought := content_parts.thinking_text(raw)) is not None:
             return self._typed("reasoning", content=thought)
-        if said := content_parts.visible_text(raw):
-            return self._typed("text", content=said)
+        if visible := content_parts.visible_text(raw):
+            return self._typed("text", content=visible)
         if media := self._media(raw):
             return media
         if (result := content_parts.result_object(raw)) is not None:
@@ -117,8 +117,8 @@ class MessageWriter:
 
     # --- Parts ---
 
-    def _all(self, write: Callable[[Thing], Part | None], things: Iterable[Thing]) -> list[Part]:
-        return [part for thing in self._while_room(things) if (part := write(thing)) is not None]
+    def _all(self, write: Callable[[Thing], Part | None], items: Iterable[Thing]) -> list[Part]:
+        return [part for item in self._while_room(items) if (part := write(item)) is not None]
 
     def _parts(self, message: Message, *thoughts: str) -> list[Part]:
         """Thinking, text, media, calls.
@@ -126,9 +126,9 @@ class MessageWriter:
         Where our text of a message is known, its own blocks have the media.
         """
         content = message.content
-        said = [{"text": content}] if isinstance(content, str) and content else content or ()
+        blocks = [{"text": content}] if isinstance(content, str) and content else content or ()
         parts = self._all(
-            self.part, [*({"thinking": thought} for thought in thoughts if thought), *said]
+            self.part, [*({"thinking": thought} for thought in thoughts if thought), *blocks]
         )
         if isinstance(content, str):
             parts += self._all(self._media, content_parts.message_parts(message))
@@ -138,15 +138,15 @@ class MessageWriter:
         return {"type": kind, **{name: self._value(value) for name, value in members.items()}}
 
     def _call(self, call: ToolCall) -> Part:
-        given = call.arguments if call.arguments is not None else call.arguments_raw
-        return self._typed("tool_call", id=call.id, name=call.name, arguments=given)
+        arguments = call.arguments if call.arguments is not None else call.arguments_raw
+        return self._typed("tool_call", id=call.id, name=call.name, arguments=arguments)
 
     def _media(self, raw: Mapping[str, Any]) -> Part | None:
         """A placeholder for an image, a sound or a file; None for what is none of these."""
-        found = content_parts.medium(raw)
-        if found is None:
+        medium = content_parts.medium(raw)
+        if medium is None:
             return None
-        kind, value, mime, modality = found
+        kind, value, mime, modality = medium
         # Bedrock says "png"
         about = {"mime_type": mime[:_KIND] if "/" in mime else None, "modality": modality}
         if kind == "blob":  # how much of it, never the data
@@ -154,18 +154,18 @@ class MessageWriter:
                 len(value) if isinstance(value, bytes) else len(value.rpartition(",")[2]) * 3 // 4
             )
             return self._typed(kind, **about, content="", size=size)
-        shown = {"uri": address(str(value))} if kind == "uri" else {"file_id": str(value)}
-        return self._typed(kind, **about, **shown)
+        location = {"uri": address(str(value))} if kind == "uri" else {"file_id": str(value)}
+        return self._typed(kind, **about, **location)
 
     # --- Texts and values ---
 
-    def _while_room(self, things: Iterable[Thing]) -> Iterator[Thing]:
-        for thing in things:
+    def _while_room(self, items: Iterable[Thing]) -> Iterator[Thing]:
+        for item in items:
             if self._left <= 0:
                 self.cut = True
                 return
             self._left -= _OVERHEAD
-            yield thing
+            yield item
 
     def _value(self, value: Any, depth: int = _DEPTH) -> Any:
         """A value of the host's, or the model's, as JSON can hold it."""
@@ -175,8 +175,8 @@ class MessageWriter:
             return self.text(value)
         if isinstance(value, int | float):
             # What no exporter can send, or JSON cannot say, is text.
-            shown = self.text(str(value))
-            return value if shown == str(value) and abs(value) < 1 << 63 else shown
+            readable = self.text(str(value))
+            return value if readable == str(value) and abs(value) < 1 << 63 else readable
         if isinstance(value, Mapping) and depth:
             pairs = self._while_room(value.items())
             return {self.text(str(key)): self._value(inner, depth - 1) for key, inner in pairs}
@@ -188,17 +188,17 @@ class MessageWriter:
     def text(self, text: str) -> str:
         """A text, redacted whole and then cut: half of a secret is one that no redaction finds."""
         try:
-            shown = text if self._redact is None else self._redact(text)
+            readable = text if self._redact is None else self._redact(text)
             # what UTF-8 cannot hold no exporter can send
-            shown = shown.encode("utf-8", "replace").decode()
+            readable = readable.encode("utf-8", "replace").decode()
         except Exception as error:
             raise RedactionFailed from error
         room = max(0, min(self._longest, self._left))
-        if len(shown) > room:
+        if len(readable) > room:
             self.cut = True
-            shown = f"{shown[:room]}… [{len(shown) - room:,} more characters]"
-        self._left -= len(shown)
-        return shown
+            readable = f"{readable[:room]}… [{len(readable) - room:,} more characters]"
+        self._left -= len(readable)
+        return readable
 
 
 def address(url: str) -> str:

@@ -79,7 +79,7 @@ class Options:
     def check(self) -> None:
         """Raises UsageError where a value cannot be used."""
         settings.check_keywords(
-            "instrument", {each.name: getattr(self, each.name) for each in fields(self)}
+            "instrument", {option.name: getattr(self, option.name) for option in fields(self)}
         )
 
     @property
@@ -91,8 +91,8 @@ class Options:
 
     def changed_by(self, later: Options) -> Options:
         """These, and in their place what a later call gives."""
-        given = {each.name: getattr(later, each.name) for each in fields(later)}
-        return replace(self, **{name: value for name, value in given.items() if value is not None})
+        values = {each.name: getattr(later, each.name) for each in fields(later)}
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
 
 
 class OptionsGiven(TypedDict, total=False):
@@ -150,9 +150,9 @@ class OTelProviders:
 
         Threads may do so at once: each then makes the same of a provider.
         """
-        for signal, given in tuple(self._missing.items()):
-            provider = CURRENT[signal]() if given is None else given
-            if given is not None or installed(provider.__class__):
+        for signal, provider_option in tuple(self._missing.items()):
+            provider = CURRENT[signal]() if provider_option is None else provider_option
+            if provider_option is not None or installed(provider.__class__):
                 self._use(signal, provider)
                 self._missing.pop(signal, None)
 

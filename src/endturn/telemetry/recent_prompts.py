@@ -59,9 +59,9 @@ class RecentPrompts:
             del self._asked[prompt]
 
 
-def _by_others_s(asked: Asked, turn: Turn) -> float:
+def _by_others_s(times_asked: Asked, turn: Turn) -> float:
     """Return when another turn than this one last asked a prompt."""
-    turn_id, latest_s, other_s = asked
+    turn_id, latest_s, other_s = times_asked
     return other_s if turn_id == turn.id else latest_s
 
 

@@ -149,7 +149,7 @@ def _is_passing(status: int | None) -> bool:
 
 def wait_s(error: BaseException | None) -> float:
     """Choose how many seconds a failed turn waits for the next attempt."""
-    asked = getattr(error, "retry_after_s", None)
-    if not isinstance(asked, int | float):
+    retry_after_s = getattr(error, "retry_after_s", None)
+    if not isinstance(retry_after_s, int | float):
         return RETRY_S
-    return min(asked + RETRY_S, LONGEST_RETRY_S)
+    return min(retry_after_s + RETRY_S, LONGEST_RETRY_S)

@@ -169,19 +169,19 @@ def _recorded(declared: Fact) -> Attribute:
 
 def _attributes(declared: Mapping[str, Fact]) -> dict[str, Attribute]:
     """Return the attributes of facts, by their fields."""
-    return {name: _recorded(each) for name, each in declared.items()}
+    return {name: _recorded(fact) for name, fact in declared.items()}
 
 
 def _on(where: On, declared: Mapping[str, Fact]) -> tuple[Attribute, ...]:
     """Return the facts that are recorded there without being asked for."""
     return tuple(
-        _recorded(each) for each in declared.values() if where in each.on and not each.opt_in
+        _recorded(fact) for fact in declared.values() if where in fact.on and not fact.opt_in
     )
 
 
 def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
     """All of a kind that stand above, in their order."""
-    return tuple(each for each in globals().values() if isinstance(each, kind))
+    return tuple(value for value in globals().values() if isinstance(value, kind))
 
 
 # --- Attributes: the GenAI conventions' -----------------------------------------------------------
@@ -269,7 +269,7 @@ LISTENER = _attribute("endturn.listener.name", "string", "Recorder", *INTERNAL_S
 
 CONTENT: Final = (
     SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS,
-    *(each for each in REQUEST.values() if each.opt_in), CONTENT_CUT,
+    *(attribute for attribute in REQUEST.values() if attribute.opt_in), CONTENT_CUT,
 )  # fmt: skip
 """What was said: only where the host asked for it."""
 CALL: Final = (*_on(On.OWN, _ENDPOINT), *_on(On.OWN, _REQUEST))
@@ -421,11 +421,14 @@ METRICS: Final = (*_declared(Metric), *INFERENCE_USAGE.values())
 
 _OF_RESPONSE: Final = _on(On.CALL, _RESPONSE)
 INFERENCE: Final = (
-    *(each for each in _on(On.CALL, _ENDPOINT) if each not in SERVER), *_on(On.CALL, _REQUEST),
-    *(each for each in _OF_RESPONSE if each.key.startswith("gen_ai.")), FINISH_REASONS,
+    *(attribute for attribute in _on(On.CALL, _ENDPOINT) if attribute not in SERVER),
+    *_on(On.CALL, _REQUEST),
+    *(attribute for attribute in _OF_RESPONSE if attribute.key.startswith("gen_ai.")),
+    FINISH_REASONS,
     RESPONSE_FIRST_CHUNK, *sorted(USAGE.values(), key=lambda each: "cache" in each.key),
     CONVERSATION, *SERVER, ERROR_TYPE, *_on(On.CALL, _STOP),
-    *(each for each in _OF_RESPONSE if each.key.startswith("endturn.")), TURN_ID, ITERATION,
+    *(attribute for attribute in _OF_RESPONSE if attribute.key.startswith("endturn.")),
+    TURN_ID, ITERATION,
     CONTINUATION_INDEX,
 )  # fmt: skip
 """What is known of one call to a provider."""
@@ -510,7 +513,7 @@ _SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 
 ATTRIBUTES: Final = tuple(
     sorted(
-        {each for signal in _SIGNALS for each in signal.attributes},
+        {attribute for signal in _SIGNALS for attribute in signal.attributes},
         key=lambda attribute: attribute.key,
     )
 )

@@ -56,11 +56,11 @@ class Caps:
 
     def admits(self, label: str, value: object) -> bool:
         """Whether a value may stand in a label."""
-        known = self._known[label]
-        if value not in known and len(known) >= CAPS[label]:
+        admitted = self._known[label]
+        if value not in admitted and len(admitted) >= CAPS[label]:
             self.capped(label)
             return False
-        known.add(value)
+        admitted.add(value)
         return True
 
     def pair(self, provider: str, model: str) -> Pair:

@@ -161,12 +161,12 @@ def kind_of(span: Any) -> Kind | None:
 
     Our own spans, and those that are of nothing here, have no kind.
     """
-    scope, known, name = scope_of(span), attributes_of(span), getattr(span, "name", "")
+    scope, attributes, name = scope_of(span), attributes_of(span), getattr(span, "name", "")
     if scope == schema.SCOPE:
         return None
-    key = next((key for key in _KINDS if known.get(key) is not None), None)
+    key = next((key for key in _KINDS if attributes.get(key) is not None), None)
     if key is not None:
-        kind = _KINDS[key].get(str(known[key]).lower())
+        kind = _KINDS[key].get(str(attributes[key]).lower())
     else:
         kind = _NAMES.get(name.partition(" ")[0])
         if kind is Kind.CALL and not scope.startswith(_NAMED_BY):
@@ -175,7 +175,7 @@ def kind_of(span: Any) -> Kind | None:
         return None
     if kind is Kind.CALL and scope.startswith("logfire"):
         return {"log": Kind.STREAM_END, "pending_span": None}.get(
-            str(known.get("logfire.span_type")), kind
+            str(attributes.get("logfire.span_type")), kind
         )
     return kind
 
@@ -193,22 +193,23 @@ def is_handed_over(span: Any) -> bool:
 
 def facts_of(span: Any) -> dict[str, Any]:
     """A span's attributes by the conventions' names, whatever it calls them."""
-    found = dict(attributes_of(span))
+    facts = dict(attributes_of(span))
     for key, name in _JSON.items():
-        body = _json(found.get(key))
-        found |= (
-            {f"{name}.{each}": value for each, value in body.items()}
+        body = _json(facts.get(key))
+        facts |= (
+            {f"{name}.{member_name}": value for member_name, value in body.items()}
             if isinstance(body, dict)
             else {}
         )
-    if found.get(_RAW_REASON):
-        found[schema.FINISH_REASONS.key] = found[_RAW_REASON]
+    if facts.get(_RAW_REASON):
+        facts[schema.FINISH_REASONS.key] = facts[_RAW_REASON]
     for key, spellings in _SPELLINGS.items():
-        if found.get(key) in _NOTHING:
-            found[key] = next(
-                (found[each] for each in spellings if found.get(each) not in _NOTHING), None
+        if facts.get(key) in _NOTHING:
+            facts[key] = next(
+                (facts[spelling] for spelling in spellings if facts.get(spelling) not in _NOTHING),
+                None,
             )
-    return found
+    return facts
 
 
 def outcome_of(span: Any) -> TurnOutcome:
@@ -219,23 +220,23 @@ def outcome_of(span: Any) -> TurnOutcome:
 
 def request_of(span: Any) -> RequestFacts:
     """Return what a call's span says of the request."""
-    known = facts_of(span)
+    facts = facts_of(span)
     return RequestFacts(
-        model=text_or_none(known.get(schema.REQUEST_MODEL.key)) or span.name.partition(" ")[2],
-        stream=known.get(schema.REQUEST["stream"].key) is True,
-        max_tokens=count(known.get(schema.REQUEST_MAX_TOKENS.key)),
-        choice_count=count(known.get(schema.REQUEST["choice_count"].key)) or 1,
+        model=text_or_none(facts.get(schema.REQUEST_MODEL.key)) or span.name.partition(" ")[2],
+        stream=facts.get(schema.REQUEST["stream"].key) is True,
+        max_tokens=count(facts.get(schema.REQUEST_MAX_TOKENS.key)),
+        choice_count=count(facts.get(schema.REQUEST["choice_count"].key)) or 1,
     )
 
 
 def endpoint_of(span: Any) -> EndpointFacts:
     """Return whom a call's span says was asked."""
-    known = facts_of(span)
+    facts = facts_of(span)
     return EndpointFacts(
-        operation=text_or_none(known.get(schema.OPERATION.key)) or "chat",
-        provider=_provider(scope_of(span), known),
-        server_address=text_or_none(known.get(schema.SERVER_ADDRESS.key)),
-        server_port=count(known.get(schema.SERVER_PORT.key)),
+        operation=text_or_none(facts.get(schema.OPERATION.key)) or "chat",
+        provider=_provider(scope_of(span), facts),
+        server_address=text_or_none(facts.get(schema.SERVER_ADDRESS.key)),
+        server_port=count(facts.get(schema.SERVER_PORT.key)),
     )
 
 
@@ -274,11 +275,11 @@ def result_of(
     return facts, SpanError(name or "_OTHER") if is_error else None
 
 
-def _provider(scope: str, known: Attributes) -> str:
+def _provider(scope: str, facts: Attributes) -> str:
     """The conventions' name of whoever answers; "" where the span does not say."""
     from endturn.vocabulary import canonical
 
-    named = text_or_none(known.get(schema.PROVIDER.key))
+    named = text_or_none(facts.get(schema.PROVIDER.key))
     return (
         canonical(named)
         if named
@@ -286,18 +287,18 @@ def _provider(scope: str, known: Attributes) -> str:
     )
 
 
-def _reasons(said: Any) -> tuple[str | None, ...]:
+def _reasons(finish_reasons: Any) -> tuple[str | None, ...]:
     """Why each choice stopped, in whatever words.
 
     One, a list, a list of messages, or the JSON of such a list.
     """
-    listed = _json(said) or said
-    found = listed if isinstance(listed, list | tuple) else (said,)
+    parsed = _json(finish_reasons) or finish_reasons
+    entries = parsed if isinstance(parsed, list | tuple) else (finish_reasons,)
     words = (
-        raw_text(member(each, "finish_reason") if isinstance(each, Mapping) else each)
-        for each in found
+        raw_text(member(entry, "finish_reason") if isinstance(entry, Mapping) else entry)
+        for entry in entries
     )
-    return () if said is None else tuple(words)
+    return () if finish_reasons is None else tuple(words)
 
 
 def _failure(span: Any) -> Stop:
@@ -318,12 +319,12 @@ def _failure(span: Any) -> Stop:
     return Stop(StopReason.ERROR, detail=timeout, incomplete=True)
 
 
-def _of_body(known: Attributes, provider: str, maximum: int | None) -> Stop | None:
+def _of_body(facts: Attributes, provider: str, maximum: int | None) -> Stop | None:
     """Why a response of OpenAI's Responses stopped.
 
     OpenInference keeps its body, and tells the reason nowhere else.
     """
-    body = _json(known.get("output.value"))
+    body = _json(facts.get("output.value"))
     if member(body, "object") != "response" or not isinstance(member(body, "status"), str):
         return None
     return summarize(
@@ -343,10 +344,10 @@ def _error_of(span: Any) -> str:
         text_or_none((event.attributes or {}).get("exception.type"))
         for event in reversed(span.events or ())
     ]
-    said = text_or_none(attributes_of(span).get(schema.ERROR_TYPE.key)) or next(
+    error_name = text_or_none(attributes_of(span).get(schema.ERROR_TYPE.key)) or next(
         filter(None, raised), ""
     )
-    return said.rpartition(".")[2]
+    return error_name.rpartition(".")[2]
 
 
 def _json(value: object) -> Any:

@@ -126,14 +126,14 @@ class AdoptingSpanProcessor(SpanObserver):
 
 
 def _is_instrumented() -> bool:
-    return any(isinstance(each, Recorder) for each in listeners.current_listeners())
+    return any(isinstance(listener, Recorder) for listener in listeners.current_listeners())
 
 
 def _is_counting() -> bool:
     return any(
-        each.counted()
-        for each in listeners.current_listeners()
-        if isinstance(each, Recorder | AdoptingSpanProcessor)
+        listener.counted()
+        for listener in listeners.current_listeners()
+        if isinstance(listener, Recorder | AdoptingSpanProcessor)
     )
 
 
@@ -153,7 +153,9 @@ def attach(provider: Any) -> SpanObserver:
     _attached[:] = [
         each for each in _attached if each[0]() is not None and not each[1].is_shut_down
     ]
-    observer = next((each for known, each in _attached if known() is provider), None)
+    observer = next(
+        (each for attached_provider, each in _attached if attached_provider() is provider), None
+    )
     if observer is None:
         observer = SpanObserver()
         if isinstance(provider, SDKTracerProvider):

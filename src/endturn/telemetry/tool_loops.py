@@ -162,11 +162,11 @@ class OpenToolLoops:
         """Remember that a response of a turn asked for these tool calls."""
         for call in calls:
             if call.id:
-                known = self._turns_of_id.get(call.id, turn_id)
+                earlier_turn = self._turns_of_id.get(call.id, turn_id)
                 remember(
                     self._turns_of_id,
                     call.id,
-                    turn_id if known == turn_id else None,
+                    turn_id if earlier_turn == turn_id else None,
                     most=REMEMBERED_IDS,
                 )
 
@@ -263,8 +263,8 @@ class OpenToolLoops:
         """
         place = begin
         while place > 0:
-            said = _said_at(request, place)
-            for alike in _likeliest(self._alike(request, place), said):
+            text = _said_at(request, place)
+            for alike in _likeliest(self._alike(request, place), text):
                 loop = next(
                     (loop for loop in alike if self._answers_only(request, ids, begin, loop)), None
                 )
@@ -328,25 +328,25 @@ SAME: Final = 3
 
 
 def _likeliest(
-    alike: Mapping[LoopKind, dict[str, ToolLoop]], said: str
+    alike: Mapping[LoopKind, dict[str, ToolLoop]], text: str
 ) -> list[Collection[ToolLoop]]:
     """List the turns whose response said that beside its calls, or may have.
 
     The surest first, the oldest of equals.
     """
-    rows = [(_repeats(kind.tail, said), loops.values()) for kind, loops in alike.items()]
+    rows = [(_repeats(kind.tail, text), loops.values()) for kind, loops in alike.items()]
     rows.sort(key=lambda row: (-row[0], next(iter(row[1])).number))
     return [loops for likeness, loops in rows if likeness]
 
 
-def _repeats(tail: str, said: str) -> int:
+def _repeats(tail: str, text: str) -> int:
     """How surely a text is what a response said beside its calls.
 
     1 where a host left it out; 0: it is another's.
     """
-    if said == tail:
+    if text == tail:
         return SAME
-    return 1 + (repeats_answer(said, tail) or -1) if said and tail else 1
+    return 1 + (repeats_answer(text, tail) or -1) if text and tail else 1
 
 
 def _said_at(request: RequestSummary, place: int) -> str:
@@ -386,10 +386,10 @@ def _results_before(request: RequestSummary, place: int) -> tuple[list[ToolResul
     history, speaker = request.history, ""
     results: list[ToolResult] = []
     while place > 0 and (speaker := role(history[place - 1])) != "assistant":
-        _, _, found = brief_at(request, place - 1)
-        if not found and speaker != "user":
+        _, _, message_results = brief_at(request, place - 1)
+        if not message_results and speaker != "user":
             break
-        results += found
+        results += message_results
         place -= 1
     if not results:
         return [], 0

@@ -139,14 +139,14 @@ class _Added:
     Attributes:
         messages: all of it.
         answers: the answer; a format may tell one in several messages.
-        said: its text, comparable.
+        text: its text, comparable.
         rest: the messages after it.
         ids, names: of the tool calls in the answer, and of those that the results right after it
             answer.
         others: the kinds of what the answer holds besides: what the server ran, media.
     """
 
-    __slots__ = ("answers", "ids", "messages", "names", "others", "rest", "said")
+    __slots__ = ("answers", "ids", "messages", "names", "others", "rest", "text")
 
     def __init__(self, messages: Sequence[Any]) -> None:
         self.messages = messages
@@ -154,11 +154,11 @@ class _Added:
             takewhile(lambda message: role(message) in ("assistant", "thought"), messages)
         )
         self.rest = messages[len(self.answers) :]
-        self.said = comparable(
-            "".join(text_of(each) for each in self.answers if role(each) == "assistant")
+        self.text = comparable(
+            "".join(text_of(message) for message in self.answers if role(message) == "assistant")
         )
-        self.others = [kind for each in self.answers for kind in parts_beside_text(each)]
-        named = [call for each in self.answers for call in calls_of(each)]
+        self.others = [kind for message in self.answers for kind in parts_beside_text(message)]
+        named = [call for message in self.answers for call in calls_of(message)]
         for results in takewhile(bool, map(tool_results, self.rest)):
             named += results
         self.ids, self.names = (
@@ -205,46 +205,46 @@ class TruncatedTurns:
         self._of_turn: dict[str, dict[int, PendingTurn]] = {}
         """Of explicit turns, by the turn's id and by the calls' numbers."""
 
-    def add(self, cut: PendingTurn) -> list[PendingTurn]:
+    def add(self, pending: PendingTurn) -> list[PendingTurn]:
         """Have a turn wait; return the oldest ones beyond the bound."""
-        for kind, name in cut.keys:
+        for kind, name in pending.keys:
             named = self._by_key.setdefault(kind, {})
-            named[name] = (*named.get(name, ()), cut)
-        self._openings.update(cut.openings)
-        if cut.turn.kind is TurnKind.OBSERVED:
-            self._of_turn.setdefault(cut.turn.id, {})[cut.number] = cut
-        return self.waiting.add(cut)
+            named[name] = (*named.get(name, ()), pending)
+        self._openings.update(pending.openings)
+        if pending.turn.kind is TurnKind.OBSERVED:
+            self._of_turn.setdefault(pending.turn.id, {})[pending.number] = pending
+        return self.waiting.add(pending)
 
     def of_turn(self, turn: Turn) -> list[PendingTurn]:
         """List the truncated responses of an observed turn that wait."""
         return list(self._of_turn.get(turn.id, {}).values())
 
-    def remove(self, cut: PendingTurn) -> bool:
+    def remove(self, pending: PendingTurn) -> bool:
         """Remove a turn; False where it does not wait any more."""
-        if not self.waiting.remove(cut):
+        if not self.waiting.remove(pending):
             return False
-        for kind, name in cut.keys:
+        for kind, name in pending.keys:
             named = self._by_key[kind]
             cuts = named[name]
-            place = cuts.index(cut)
+            place = cuts.index(pending)
             named[name] = cuts[:place] + cuts[place + 1 :]
             if not named[name]:
                 del named[name]
             if not named:
                 del self._by_key[kind]
-        for opening in cut.openings:
+        for opening in pending.openings:
             self._openings[opening] -= 1
             if not self._openings[opening]:
                 del self._openings[opening]
-        if cut.turn.kind is TurnKind.OBSERVED:
-            of_turn = self._of_turn[cut.turn.id]
-            del of_turn[cut.number]
+        if pending.turn.kind is TurnKind.OBSERVED:
+            of_turn = self._of_turn[pending.turn.id]
+            del of_turn[pending.number]
             if not of_turn:
-                del self._of_turn[cut.turn.id]
+                del self._of_turn[pending.turn.id]
         return True
 
     def take(
-        self, asked: RequestSummary, turn: Turn | None
+        self, request: RequestSummary, turn: Turn | None
     ) -> tuple[PendingTurn, Strategy | Relation] | None:
         """Find and remove the turn that a call goes on with, and say how.
 
@@ -253,55 +253,55 @@ class TruncatedTurns:
         Args:
             turn: the explicit turn that the call is made in.
         """
-        opening = opening_hash(asked)
+        opening = opening_hash(request)
         with self._lock:
             is_known = opening in self._openings or None in self._openings
             kinds = self._by_key if is_known else ()
             lengths = sorted(
-                kind for kind in kinds if isinstance(kind, int) and kind <= asked.length
+                kind for kind in kinds if isinstance(kind, int) and kind <= request.length
             )
         for bare in (False, True):
             # One that is the same but for its system prompts has to repeat the answer.
-            begun = [length for length in lengths if length < asked.length] if bare else lengths
+            begun = [length for length in lengths if length < request.length] if bare else lengths
             # Outside the lock: a long history takes a while.
-            known = prefixes(asked, begun, bare=bare) if begun else []
+            matching_prefixes = prefixes(request, begun, bare=bare) if begun else []
             begins: dict[Key, int] = {
-                (prefix.length, prefix.digest): prefix.end for prefix in known
+                (prefix.length, prefix.digest): prefix.end for prefix in matching_prefixes
             }
             begins |= (
                 {}
                 if bare
                 else dict.fromkeys(
-                    _names(asked.facts.previous_response_id, asked.conversation_id), 0
+                    _names(request.facts.previous_response_id, request.conversation_id), 0
                 )
             )
             if not begins:
                 continue
-            left: list[PendingTurn] = []
+            moved_on: list[PendingTurn] = []
             best: tuple[int, PendingTurn, Strategy | Relation] | None = None
             with self._lock:
-                for begin, cut, added in self._candidates(asked, begins):
-                    if not _may_continue(cut.turn, turn):
+                for begin, pending, added in self._candidates(request, begins):
+                    if not _may_continue(pending.turn, turn):
                         continue
-                    likeness, relation = self._judge(cut, asked, begin, added, bare=bare)
+                    likeness, relation = self._judge(pending, request, begin, added, bare=bare)
                     if likeness and relation is Relation.MOVED_ON:
-                        left.append(cut)
+                        moved_on.append(pending)
                     elif likeness and (best is None or likeness > best[0]):
-                        best = likeness, cut, relation
+                        best = likeness, pending, relation
                     elif likeness:
-                        left.append(cut)
+                        moved_on.append(pending)
                     if best is not None and best[0] == SAME:
                         break
                 if best is not None:
-                    _, cut, relation = best
-                    self.remove(cut)
-                    return cut, relation
-            self._moved_on(left)
-            if left:
+                    _, pending, relation = best
+                    self.remove(pending)
+                    return pending, relation
+            self._moved_on(moved_on)
+            if moved_on:
                 break
         return None
 
-    def _candidates(self, asked: RequestSummary, begins: Mapping[Key, int]) -> list[Candidate]:
+    def _candidates(self, request: RequestSummary, begins: Mapping[Key, int]) -> list[Candidate]:
         """List the turns that have one of these keys, and that a call may go on with.
 
         The longest history first, those found by name last; among equals those of the same model,
@@ -312,28 +312,30 @@ class TruncatedTurns:
             cuts: Sequence[PendingTurn] = self._by_key.get(kind, {}).get(name, ())
             if not cuts:
                 continue
-            added = _Added(asked.history[begin : asked.length])
+            added = _Added(request.history[begin : request.length])
             if begin and not added.messages:
-                cuts = self._unsampled(cuts, asked)
+                cuts = self._unsampled(cuts, request)
             elif begin and added.answers and len(cuts) > FEW:
                 cuts = self._narrowed(cuts, added)
-            rows += [(begin, cut, added) for cut in reversed(cuts)]
+            rows += [(begin, pending, added) for pending in reversed(cuts)]
         return sorted(
             rows,
-            key=lambda row: (-row[0], row[1].turn.model != asked.facts.model, not row[1].paused),
+            key=lambda row: (-row[0], row[1].turn.model != request.facts.model, not row[1].paused),
         )
 
     def _unsampled(
-        self, cuts: Sequence[PendingTurn], asked: RequestSummary
+        self, cuts: Sequence[PendingTurn], request: RequestSummary
     ) -> Sequence[PendingTurn]:
         """Leave out the implicit turns where several ask the same prompt.
 
         A call that asks it again is a sample.
         """
-        if not self._recent.is_asked_by_several(prompt_of(asked), self._clock()):
+        if not self._recent.is_asked_by_several(prompt_of(request), self._clock()):
             return cuts
         return (
-            [cut for cut in cuts if cut.turn.kind is not TurnKind.IMPLICIT] if self._of_turn else ()
+            [pending for pending in cuts if pending.turn.kind is not TurnKind.IMPLICIT]
+            if self._of_turn
+            else ()
         )
 
     def _narrowed(self, cuts: Sequence[PendingTurn], added: _Added) -> Sequence[PendingTurn]:
@@ -341,19 +343,35 @@ class TruncatedTurns:
 
         Used where many turns have one history.
         """
-        ids, said = added.ids, added.said
+        ids, answers_text = added.ids, added.text
         if any(map(self._is_known_id, ids)):
             cuts = [
-                cut for cut in cuts if any(call.id in ids or call.is_beside for call in cut.calls)
+                pending
+                for pending in cuts
+                if any(call.id in ids or call.is_beside for call in pending.calls)
             ]
-        same = [cut for cut in cuts if said.endswith(cut.tail) or cut.joined or cut.calls]
+        same = [
+            pending
+            for pending in cuts
+            if answers_text.endswith(pending.tail) or pending.joined or pending.calls
+        ]
         if same:
             return same
-        pieces = {said[place : place + QUOTED] for place in range(len(said))}
-        return [cut for cut in cuts if len(cut.tail) < QUOTED or cut.tail[:QUOTED] in pieces]
+        pieces = {answers_text[place : place + QUOTED] for place in range(len(answers_text))}
+        return [
+            pending
+            for pending in cuts
+            if len(pending.tail) < QUOTED or pending.tail[:QUOTED] in pieces
+        ]
 
     def _judge(
-        self, cut: PendingTurn, asked: RequestSummary, begin: int, added: _Added, *, bare: bool
+        self,
+        pending: PendingTurn,
+        request: RequestSummary,
+        begin: int,
+        added: _Added,
+        *,
+        bare: bool,
     ) -> Verdict:
         """How the call relates to what was cut.
 
@@ -362,18 +380,20 @@ class TruncatedTurns:
                 names that.
             bare: the histories are the same but for their system prompts.
         """
-        tail, likeness = cut.tail, SAME
-        if added.rest and _answers_any(added.rest, [call for call in cut.calls if call.is_beside]):
+        tail, likeness = pending.tail, SAME
+        if added.rest and _answers_any(
+            added.rest, [call for call in pending.calls if call.is_beside]
+        ):
             return Verdict(SAME, Relation.TOOK_OTHER)
         if bare and not (added.answers and tail):
             # another agent was asked the same: its instructions are all that tells it apart
             return UNRELATED
         if begin and not added.messages:
-            return self._asked_again(cut, asked)
-        if begin and not self._holds_own(cut, added):
+            return self._repeated_request(pending, request)
+        if begin and not self._holds_own(pending, added):
             return UNRELATED  # a step of another run that was asked the same
         if added.answers:
-            likeness = _likeness(cut, added.said)
+            likeness = _likeness(pending, added.text)
             if not likeness:
                 return UNRELATED  # another sample of the same prompt: somebody else's conversation
         elif begin and not self._goes_on_alone(added.messages, tail):
@@ -381,8 +401,8 @@ class TruncatedTurns:
             # message speaks of it.
             return Verdict(SAME) if role(added.messages[0]) in ("user", "tool") else UNRELATED
         if not added.rest:
-            return Verdict(likeness, Strategy.RESEND if cut.paused else Strategy.PREFILL)
-        if cut.paused:
+            return Verdict(likeness, Strategy.RESEND if pending.paused else Strategy.PREFILL)
+        if pending.paused:
             return Verdict(likeness)
         if is_call_refused(added.rest, tail):
             return Verdict(likeness, Strategy.REPAIR)
@@ -392,14 +412,14 @@ class TruncatedTurns:
             likeness, Strategy.PROMPT if self._prompts.ask(added.rest, tail) else Relation.MOVED_ON
         )
 
-    def _holds_own(self, cut: PendingTurn, added: _Added) -> bool:
+    def _holds_own(self, pending: PendingTurn, added: _Added) -> bool:
         """Return whether the tool calls, results and media sent may be those of the cut response.
 
         Several runs may have been asked the same, and said as much: their ids tell them apart. What
         the server ran in a truncated response is not known: without text, only a message that asks
         for the rest says that it was cut.
         """
-        if added.others and not (cut.tail or cut.paused):
+        if added.others and not (pending.tail or pending.paused):
             ran = all(
                 "tool" in kind or kind.endswith(("_call", "_call_output")) for kind in added.others
             )
@@ -407,12 +427,12 @@ class TruncatedTurns:
                 return False
         if not (added.ids or added.names):
             return True
-        if any(call.id in added.ids for call in cut.calls):
+        if any(call.id in added.ids for call in pending.calls):
             return True
         if any(map(self._is_known_id, added.ids)):
             return False
         # A framework gave the calls ids of its own, or none.
-        return bool(cut.calls) and added.names.issubset([call.name for call in cut.calls])
+        return bool(pending.calls) and added.names.issubset([call.name for call in pending.calls])
 
     def _goes_on_alone(self, added: Sequence[Any], tail: str) -> bool:
         """Return whether the messages ask for the rest of an answer that the history omits."""
@@ -422,7 +442,7 @@ class TruncatedTurns:
             return False
         return self._prompts.ask(added, tail)
 
-    def _asked_again(self, cut: PendingTurn, asked: RequestSummary) -> Verdict:
+    def _repeated_request(self, pending: PendingTurn, request: RequestSummary) -> Verdict:
         """The same of a call that adds nothing.
 
         Only a larger limit says that the rest is wanted. With the same limit it is another sample
@@ -430,33 +450,42 @@ class TruncatedTurns:
         continuation would hide truncated answers wherever one prompt is asked many times. After a
         lost connection the same is asked again at once.
         """
-        if asked.facts.model != cut.turn.model:
+        if request.facts.model != pending.turn.model:
             return UNRELATED  # one prompt sent to several models: each has its own turn
-        if asked.facts.output_type != cut.output_type or asked.forces_tool != cut.forces_tool:
+        if (
+            request.facts.output_type != pending.output_type
+            or request.forces_tool != pending.forces_tool
+        ):
             # another question about the same text: a title of the conversation, for instance
             return UNRELATED
-        maximum = asked.facts.max_tokens
-        is_raised = cut.maximum is not None and (maximum is None or maximum > cut.maximum)
-        is_retry = self._clock() <= cut.retry_until
+        maximum = request.facts.max_tokens
+        is_raised = pending.maximum is not None and (maximum is None or maximum > pending.maximum)
+        is_retry = self._clock() <= pending.retry_until
         if not (is_retry or is_raised):
             return UNRELATED
-        if cut.turn.kind is TurnKind.IMPLICIT and self._recent.is_sampled(
-            prompt_of(asked), cut.turn, self._clock()
+        if pending.turn.kind is TurnKind.IMPLICIT and self._recent.is_sampled(
+            prompt_of(request), pending.turn, self._clock()
         ):
             return UNRELATED
         return Verdict(SAME, Strategy.RETRY if is_retry else Strategy.RESEND)
 
 
-def _likeness(cut: PendingTurn, said: str) -> int:
+def _likeness(pending: PendingTurn, text: str) -> int:
     """How surely a text repeats what was cut.
 
     Hosts strip an answer, append to it, and merge parts into one.
     """
-    likeness = repeats_answer(said, cut.tail, is_all=cut.is_all) if cut.tail else SAME * (not said)
-    if likeness != SAME and cut.joined:
-        joined = _joined(said)
+    likeness = (
+        repeats_answer(text, pending.tail, is_all=pending.is_all)
+        if pending.tail
+        else SAME * (not text)
+    )
+    if likeness != SAME and pending.joined:
+        joined = _joined(text)
         is_repeated = (
-            joined.endswith(cut.joined) if len(cut.joined) >= QUOTED else joined == cut.joined
+            joined.endswith(pending.joined)
+            if len(pending.joined) >= QUOTED
+            else joined == pending.joined
         )
         return SAME if is_repeated else likeness
     return likeness
@@ -480,7 +509,7 @@ def _answers_any(messages: Sequence[Any], calls: Sequence[RequestedCall]) -> boo
 
 def pending_turn(
     ended: CallEnded,
-    asked: RequestSummary,
+    request: RequestSummary,
     tail: str,
     before: PendingTurn | None,
     tool_calls: Sequence[RequestedCall] = (),
@@ -499,29 +528,29 @@ def pending_turn(
     own = [
         (prefix.length, prefix.digest)
         for bare in (False, True)
-        for prefix in full_prefix(asked, bare=bare)
+        for prefix in full_prefix(request, bare=bare)
     ]
     first = (before and before.first) or tuple(own)
-    openings = (*(before.openings[:1] if before else ()), opening_hash(asked))
-    kept = before if failed else None
-    keys = tuple(dict.fromkeys((*first, *own, *_names(ended.response.id, asked.conversation_id))))
+    openings = (*(before.openings[:1] if before else ()), opening_hash(request))
+    retried = before if failed else None
+    keys = tuple(dict.fromkeys((*first, *own, *_names(ended.response.id, request.conversation_id))))
     openings = tuple(dict.fromkeys(openings))
     joined = "" if before is None else _joined((before.joined or before.tail) + tail)[-TAIL:]
     return PendingTurn(
         turn=started.turn,
-        number=started.number if kept is None else kept.number,
-        question=question_of(asked) if started.turn.kind is TurnKind.OBSERVED else None,
+        number=started.number if retried is None else retried.number,
+        question=question_of(request) if started.turn.kind is TurnKind.OBSERVED else None,
         first=first,
         openings=openings
-        if kept is None
-        else tuple(dict.fromkeys((*kept.cut_openings, *openings))),
-        keys=keys if kept is None else tuple(dict.fromkeys((*kept.cut_keys, *keys))),
-        cut_keys=keys if kept is None else kept.cut_keys,
-        cut_openings=openings if kept is None else kept.cut_openings,
-        tail=comparable(tail) if kept is None else kept.tail,
-        is_all=len(tail) < TAIL if kept is None else kept.is_all,
-        joined=joined if kept is None else kept.joined,
-        calls=tuple(tool_calls) if kept is None else kept.calls,
+        if retried is None
+        else tuple(dict.fromkeys((*retried.cut_openings, *openings))),
+        keys=keys if retried is None else tuple(dict.fromkeys((*retried.cut_keys, *keys))),
+        cut_keys=keys if retried is None else retried.cut_keys,
+        cut_openings=openings if retried is None else retried.cut_openings,
+        tail=comparable(tail) if retried is None else retried.tail,
+        is_all=len(tail) < TAIL if retried is None else retried.is_all,
+        joined=joined if retried is None else retried.joined,
+        calls=tuple(tool_calls) if retried is None else retried.calls,
         retry_until=inf
         if failed
         else now + RETRY_S
@@ -529,20 +558,20 @@ def pending_turn(
         else -inf,
         failed=failed,
         paused=ended.stop.reason is StopReason.PAUSED,
-        maximum=asked.facts.max_tokens,
-        output_type=asked.facts.output_type,
-        forces_tool=asked.forces_tool,
+        maximum=request.facts.max_tokens,
+        output_type=request.facts.output_type,
+        forces_tool=request.forces_tool,
         deadline=deadline,
     )
 
 
-def _may_continue(cut: Turn, turn: Turn | None) -> bool:
+def _may_continue(truncated_turn: Turn, turn: Turn | None) -> bool:
     """Return whether a call in this turn, or in none, may continue the truncated turn."""
     if (
-        cut.waiting_since_s is not None
+        truncated_turn.waiting_since_s is not None
     ):  # an agent's run that is over: a new run may, or a call of nobody's
         return turn is None or (turn.recognised and not turn.iterations)
-    return cut is turn if turn is not None else cut.kind is TurnKind.IMPLICIT
+    return truncated_turn is turn if turn is not None else truncated_turn.kind is TurnKind.IMPLICIT
 
 
 def _names(response_id: str | None, conversation_id: str | None) -> list[Key]:

@@ -122,26 +122,26 @@ class TurnInference:
             and implicit_turn is None
             and (match := self._truncated.take(summary, turn)) is not None
         ):
-            cut, relation = match
+            pending, relation = match
             if isinstance(relation, Strategy):
-                self._taken[cut.number] = cut
+                self._taken[pending.number] = pending
                 if (
-                    cut.turn is not turn
+                    pending.turn is not turn
                     and turn is not None
-                    and foreign_spans.take_over(turn, cut.turn)
+                    and foreign_spans.take_over(turn, pending.turn)
                 ):
-                    cut.turn.waiting_since_s = None  # the new run ends it
-                self._note(summary, cut.turn)
-                return _continue(cut, relation, summary)
-            if relation is Relation.RAN_TOOLS and cut.turn.waiting_since_s is None:
-                cut.turn.abandoned |= {cut.number}
-                self._joined[cut.turn.id] = cut
-                return cut.turn, None
-            if relation is Relation.TOOK_OTHER and cut.turn.waiting_since_s is None:
-                cut.turn.truncated_calls -= {cut.number}
-                self._joined[cut.turn.id] = cut
-                return cut.turn, None
-            _end_pending(cut)
+                    pending.turn.waiting_since_s = None  # the new run ends it
+                self._note(summary, pending.turn)
+                return _continue(pending, relation, summary)
+            if relation is Relation.RAN_TOOLS and pending.turn.waiting_since_s is None:
+                pending.turn.abandoned |= {pending.number}
+                self._joined[pending.turn.id] = pending
+                return pending.turn, None
+            if relation is Relation.TOOK_OTHER and pending.turn.waiting_since_s is None:
+                pending.turn.truncated_calls -= {pending.number}
+                self._joined[pending.turn.id] = pending
+                return pending.turn, None
+            _end_pending(pending)
         if turn is not None:
             return turn, None
         if is_cut and implicit_turn is None:
@@ -233,7 +233,7 @@ class TurnInference:
         question = question_of(summary) if isinstance(summary, RequestSummary) else None
         with self._lock:
             waiting = self._truncated.of_turn(turn)
-        other = {cut.number for cut in waiting if cut.question != question}
+        other = {pending.number for pending in waiting if pending.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
         turn.truncated_calls &= (other if question is not None else set()) | turn.abandoned
 
@@ -267,7 +267,7 @@ class TurnInference:
             if is_cut or (before is not None and failed):
                 now = self._clock()
                 deadline = now + (self.tools_idle_s if tool_calls else self._idle_s)
-                cut = pending_turn(
+                pending = pending_turn(
                     ended,
                     summary,
                     tail,
@@ -277,9 +277,9 @@ class TurnInference:
                     now=now,
                     deadline=deadline,
                 )
-                if cut.keys:
+                if pending.keys:
                     with self._lock:
-                        excess = self._truncated.add(cut)
+                        excess = self._truncated.add(pending)
                     self._end_truncated(excess)
                     return
         if turn.kind is TurnKind.IMPLICIT or turn.waiting_since_s is not None:
@@ -374,9 +374,9 @@ class TurnInference:
         self._end_truncated(truncated)
         self._end_loops(loops)
         self._end_failed(failed)
-        taken, self._taken = self._taken, {}
-        for cut in taken.values():
-            _end_pending(cut)
+        continued, self._taken = self._taken, {}
+        for pending in continued.values():
+            _end_pending(pending)
         joined, self._joined = self._joined, {}
         for entry in joined.values():  # their calls are under way
             match entry:
@@ -392,9 +392,9 @@ class TurnInference:
     def _end_truncated(self, turns: Iterable[PendingTurn]) -> None:
         """End turns whose truncated response nobody continued."""
         with self._lock:
-            over = [cut for cut in turns if self._truncated.remove(cut)]
-        for cut in over:
-            _end_pending(cut)
+            over = [pending for pending in turns if self._truncated.remove(pending)]
+        for pending in over:
+            _end_pending(pending)
 
     def _end_loops(self, loops: Iterable[ToolLoop]) -> None:
         """End turns whose tools were not answered."""
@@ -424,12 +424,12 @@ def _implicit_outcome(turn: Turn, ended: CallEnded) -> TurnOutcome:
 
 
 def _continue(
-    cut: PendingTurn, strategy: Strategy, request: RequestSummary
+    pending: PendingTurn, strategy: Strategy, request: RequestSummary
 ) -> tuple[Turn, Continuation]:
-    turn = cut.turn
+    turn = pending.turn
     _count_continuation(turn, strategy, 1)
     turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
-    continuation = Continuation(turn.continuations + turn.repairs, strategy, cut.number)
+    continuation = Continuation(turn.continuations + turn.repairs, strategy, pending.number)
     listeners.emit(
         records.ContinuationAttempted(
             turn=turn,
@@ -451,20 +451,20 @@ def _count_continuation(turn: Turn, strategy: Strategy, added: int) -> None:
         turn.continuations += added
 
 
-def _end_pending(cut: PendingTurn) -> None:
+def _end_pending(pending: PendingTurn) -> None:
     # An observed turn is ended by whoever opened it; only its waiting is over. An agent's run has
     # been, by then.
-    if cut.turn.waiting_since_s is not None:
-        end_turn(cut.turn, TurnOutcome.COMPLETED, ended_s=cut.turn.waiting_since_s)
-    elif cut.turn.kind is TurnKind.OBSERVED:
-        cut.turn.abandoned |= {cut.number}
-    elif cut.turn.kind is TurnKind.IMPLICIT:
+    if pending.turn.waiting_since_s is not None:
+        end_turn(pending.turn, TurnOutcome.COMPLETED, ended_s=pending.turn.waiting_since_s)
+    elif pending.turn.kind is TurnKind.OBSERVED:
+        pending.turn.abandoned |= {pending.number}
+    elif pending.turn.kind is TurnKind.IMPLICIT:
         outcome = (
             TurnOutcome.LEFT_PAUSED
-            if cut.paused and not cut.turn.unfinished
+            if pending.paused and not pending.turn.unfinished
             else TurnOutcome.NOT_CONTINUED
         )
-        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else outcome)
+        end_turn(pending.turn, TurnOutcome.PROVIDER_ERROR if pending.failed else outcome)
 
 
 def _sweep() -> None:
