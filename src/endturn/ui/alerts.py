@@ -188,7 +188,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
 
 def runbook(view: View, store: Store) -> dict[str, Any] | None:
     """Return what the page of a runbook shows; None for an alert that does not exist."""
-    alert = next((each for each in ALERTS if each.name == view.given["alert"]), None)
+    alert = next((candidate for candidate in ALERTS if candidate.name == view.given["alert"]), None)
     if alert is None:
         return None
     numbers = Numbers(store, view.scope)
@@ -230,7 +230,9 @@ def _has_data(groups: Sequence[Sequence[Comparison]], numbers: Numbers) -> bool:
 
 def _cases(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[Case, ...]:
     """Return the label sets of the most urgent state; of the quiet ones only the closest."""
-    every = sorted({labels for group in groups for each in group for labels in each.values})
+    every = sorted(
+        {labels for group in groups for comparison in group for labels in comparison.values}
+    )
     firing = evaluate(groups)
     cases = [_case(groups, labels, view, is_firing=labels in firing) for labels in every]
     for state in (AlertState.FIRING, AlertState.FEW):
@@ -242,7 +244,10 @@ def _cases(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[Case, ..
 
 def _closeness(groups: Sequence[Sequence[Comparison]], labels: Labels) -> float:
     """Return the part of the way to firing that the farthest term of the best branch has gone."""
-    return max(min(each.values.get(labels, 0.0) / each.limit for each in group) for group in groups)
+    return max(
+        min(comparison.values.get(labels, 0.0) / comparison.limit for comparison in group)
+        for group in groups
+    )
 
 
 def _case(
@@ -271,12 +276,14 @@ def _branch(group: Sequence[Comparison], labels: Labels) -> Branch:
         Term(_text(comparison, group[:place], labels), comparison.is_met(labels))
         for place, comparison in enumerate(group)
     )
-    unmet = [each for each, term in zip(group, terms, strict=True) if not term.is_met]
-    has_share = any(isinstance(each.condition, ShareAbove) for each in group)
+    unmet = [comparison for comparison, term in zip(group, terms, strict=True) if not term.is_met]
+    has_share = any(isinstance(comparison.condition, ShareAbove) for comparison in group)
     return Branch(
         terms,
         # A number less another one is no number of turns that more traffic would raise.
-        lacks_turns=has_share and bool(unmet) and all(_is_number(each.condition) for each in unmet),
+        lacks_turns=has_share
+        and bool(unmet)
+        and all(_is_number(comparison.condition) for comparison in unmet),
     )
 
 
@@ -331,14 +338,14 @@ def _text(comparison: Comparison, before: Sequence[Comparison], labels: Labels) 
     match condition:
         case ShareAbove(part=part, whole=whole):
             same = [
-                each.condition
-                for each in before
-                if isinstance(each.condition, ShareAbove)
-                and (each.condition.part, each.condition.whole) == (part, whole)
+                other.condition
+                for other in before
+                if isinstance(other.condition, ShareAbove)
+                and (other.condition.part, other.condition.whole) == (part, whole)
             ]
             if value is None:
                 return f"none in {comparison.window}"
-            if any(each.share == condition.share for each in same):
+            if any(other.share == condition.share for other in same):
                 return f"{share(value)} in {comparison.window}"
             of = f"{share(value)} {SHARES[part, whole]} in {comparison.window}"
             return f"{of} (limit {share(comparison.limit)})"
@@ -359,14 +366,14 @@ def _text(comparison: Comparison, before: Sequence[Comparison], labels: Labels) 
 def _short(group: Sequence[Comparison], labels: Labels) -> str:
     """Return the first share and the first number of a branch, each with its limit."""
     parts = []
-    shares = [each for each in group if isinstance(each.condition, ShareAbove)]
+    shares = [comparison for comparison in group if isinstance(comparison.condition, ShareAbove)]
     if shares:
         value = shares[0].values.get(labels)
         parts.append(f"{share(value)} (limit {share(shares[0].limit)})")
-    for each in group:
-        if isinstance(each.condition, CountAtLeast):
-            number = each.values.get(labels, 0.0)
-            parts.append(f"{count(number)} of {count(each.limit)}")
+    for comparison in group:
+        if isinstance(comparison.condition, CountAtLeast):
+            number = comparison.values.get(labels, 0.0)
+            parts.append(f"{count(number)} of {count(comparison.limit)}")
             break
     return " · ".join(parts)
 
@@ -403,7 +410,9 @@ def _links(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[tuple[st
         return ()
     condition = groups[0][0].condition
     counted = condition.part if isinstance(condition, ShareAbove) else condition.count
-    return tuple((name, view.link(path, **given)) for name, path, given in PAGES[counted.metric])
+    return tuple(
+        (name, view.link(path, **parameters)) for name, path, parameters in PAGES[counted.metric]
+    )
 
 
 # --- Conditions -----------------------------------------------------------------------------------
@@ -415,7 +424,7 @@ def compare(condition: Condition, numbers: Numbers) -> list[list[Comparison]]:
     Empty for a condition that needs more than is stored here.
     """
     return [
-        [Comparison(each, _values(each, numbers)) for each in group]
+        [Comparison(term, _values(term, numbers)) for term in group]
         for group in alternatives(condition)
     ]
 

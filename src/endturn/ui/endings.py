@@ -180,12 +180,12 @@ def _not_continued(turn: TurnFacts) -> Ending:
 
 def _out_of_budget(turn: TurnFacts) -> Ending | None:
     """Return the ending of a turn that a limit of the policy ended; None for another."""
-    cut = f"The answer {_cut(turn)} {_times(turn)};"
+    description = f"The answer {_cut(turn)} {_times(turn)};"
     match turn.outcome:
         case TurnOutcome.RETRY_LIMIT:
             return Ending(
                 f"Given up after {plural(turn.continuations, 'continuation')}",
-                f"{cut} the policy allows no further continuation.",
+                f"{description} the policy allows no further continuation.",
                 _sentences(_raise(turn), "Else raise continuation_max_attempts."),
             )
         case TurnOutcome.RESUME_LIMIT:
@@ -197,7 +197,7 @@ def _out_of_budget(turn: TurnFacts) -> Ending | None:
         case TurnOutcome.TOKEN_BUDGET:
             return Ending(
                 "Out of tokens",
-                f"{cut} another piece would pass the policy's token budget.",
+                f"{description} another piece would pass the policy's token budget.",
                 _sentences(
                     _raise(turn),
                     "Raise the token budget if answers of this length are wanted; else ask for"
@@ -207,20 +207,20 @@ def _out_of_budget(turn: TurnFacts) -> Ending | None:
         case TurnOutcome.CHAR_BUDGET:
             return Ending(
                 "Out of characters",
-                f"{cut} another piece would pass the policy's character budget.",
+                f"{description} another piece would pass the policy's character budget.",
                 "Raise the character budget if answers of this length are wanted; else ask for"
                 " shorter ones.",
             )
         case TurnOutcome.COST_BUDGET:
             return Ending(
                 "Out of money",
-                f"{cut} another continuation would pass the policy's cost budget.",
+                f"{description} another continuation would pass the policy's cost budget.",
                 _sentences(_raise(turn), "Each continuation pays for the prompt again."),
             )
         case TurnOutcome.DEADLINE:
             return Ending(
                 "Out of time",
-                f"{cut} the policy's deadline had passed.",
+                f"{description} the policy's deadline had passed.",
                 _sentences(_raise(turn), "Else give the turn more time."),
             )
         case TurnOutcome.MAX_ITERATIONS:
@@ -234,12 +234,12 @@ def _out_of_budget(turn: TurnFacts) -> Ending | None:
 
 def _without_use(turn: TurnFacts) -> Ending | None:
     """Return the ending of a turn whose truncated answer led to nothing; None for another."""
-    cut = f"The answer {_cut(turn)} {_times(turn)};"
+    description = f"The answer {_cut(turn)} {_times(turn)};"
     match turn.outcome:
         case TurnOutcome.NO_PROGRESS:
             return Ending(
                 "The model made no progress",
-                f"{cut} what came when the rest was asked for added nothing.",
+                f"{description} what came when the rest was asked for added nothing.",
                 _sentences(
                     _raise(turn),
                     "See in the pieces whether the model begins anew instead of going on.",
@@ -248,7 +248,7 @@ def _without_use(turn: TurnFacts) -> Ending | None:
         case TurnOutcome.REPETITION:
             return Ending(
                 "The model repeated itself",
-                f"{cut} what came when the rest was asked for had been said before.",
+                f"{description} what came when the rest was asked for had been said before.",
                 "Look at one trace before any limit is raised: a model that repeats itself never"
                 " finishes.",
             )

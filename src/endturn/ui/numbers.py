@@ -80,8 +80,10 @@ class Numbers:
 
         Without a row where there were none.
         """
-        said = _SAID.get(count.metric.name, {})
-        columns = [f"'{said[label]}'" if label in said else _column(label) for label in by]
+        label_values = _SAID.get(count.metric.name, {})
+        columns = [
+            f"'{label_values[label]}'" if label in label_values else _column(label) for label in by
+        ]
         where = [
             f"metric = $1 AND le IS {'NOT ' if count.metric.instrument == 'histogram' else ''}NULL",
             *map(_condition, count.only),
@@ -105,9 +107,9 @@ class Numbers:
         Zero where nothing bad happened, without a row where nothing happened.
         """
         assert indicator.whole is not None
-        part, whole = self.number(indicator.count, by), self.number(indicator.whole, by)
+        part, wholes = self.number(indicator.count, by), self.number(indicator.whole, by)
         return {
-            labels: part.get(labels, 0.0) / value for labels, value in whole.items() if value > 0
+            labels: part.get(labels, 0.0) / value for labels, value in wholes.items() if value > 0
         }
 
     def value(self, name: str) -> float | None:
@@ -128,10 +130,10 @@ class Numbers:
 
     def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
         """How many there were in each step of the range, by labels, zeros included."""
-        found: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * self.number_of_steps)
+        steps: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * self.number_of_steps)
         for (*labels, step), added in self.number(count, (*by, STEP)).items():
-            found[tuple(labels)][step] = added
-        return dict(found)
+            steps[tuple(labels)][step] = added
+        return dict(steps)
 
     def buckets(self, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, dict[float, float]]:
         """How many values fell into each bucket, by its upper bound.
@@ -145,12 +147,14 @@ class Numbers:
         empty = dict.fromkeys(
             (bound for (bound,) in self.store.read(bounds, [[m.name for m in names]])), 0.0
         )
-        found: dict[Labels, dict[float, float]] = defaultdict(lambda: dict(empty))
-        for each in names:
-            for (*labels, le), added in self.number(Count(each), (*by, "le")).items():
-                counts = found[tuple(labels)]
+        counts_of: dict[Labels, dict[float, float]] = defaultdict(lambda: dict(empty))
+        for metric_or_successor in names:
+            for (*labels, le), added in self.number(
+                Count(metric_or_successor), (*by, "le")
+            ).items():
+                counts = counts_of[tuple(labels)]
                 counts[le] = counts.get(le, 0.0) + added  # the bounds may have been others then
-        return dict(found)
+        return dict(counts_of)
 
     def quantiles(self, q: float, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, float]:
         """A quantile by labels, interpolated within its bucket."""
@@ -197,13 +201,11 @@ def quantile(q: float, counts: Mapping[float, float]) -> float:
     Args:
         counts: how many values fell into each bucket, by its upper bound, empty ones included.
     """
-    wanted = q * sum(counts.values())
+    rank = q * sum(counts.values())
     below = lower = 0.0
     for bound, count in sorted(counts.items()):
-        if count and below + count >= wanted:
-            return (
-                lower if bound == math.inf else lower + (bound - lower) * (wanted - below) / count
-            )
+        if count and below + count >= rank:
+            return lower if bound == math.inf else lower + (bound - lower) * (rank - below) / count
         below += count
         lower = bound
     return math.nan
@@ -212,5 +214,5 @@ def quantile(q: float, counts: Mapping[float, float]) -> float:
 def step_of(range_ns: int, most: int = 120) -> int:
     """A round length for the steps of a chart, so that there are at most so many."""
     seconds = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-    fits = (each for each in seconds if range_ns <= each * most * 1_000_000_000)
+    fits = (step for step in seconds if range_ns <= step * most * 1_000_000_000)
     return next(fits, 86400 * math.ceil(range_ns / (most * 86400 * 10**9))) * 1_000_000_000

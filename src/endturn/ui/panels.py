@@ -40,12 +40,12 @@ shown."""
 
 def overview(view: View, store: Store) -> dict[str, Any]:
     """Everything that the overview's template shows."""
-    asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
+    numbers = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     where, parameters = view.where()
-    values = {name: asked.value(name) for name in INDICATORS}
-    if asked.measured:
-        table = models(asked)
-        not_continued = asked.total(NOT_CONTINUED)
+    values = {name: numbers.value(name) for name in INDICATORS}
+    if numbers.measured:
+        table = models(numbers)
+        not_continued = numbers.total(NOT_CONTINUED)
     else:
         total, table = span_counts(view, store)
         values |= total
@@ -62,21 +62,21 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         waiting=waiting,
     )
     return {
-        "anything": asked.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
-        "measured": asked.measured,
+        "anything": numbers.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
+        "measured": numbers.measured,
         "waiting": waiting,
         "headline": headline(ended, groups, view),
         "values": values,
-        "stats": [_stat(values, **each) for each in PANELS["stats"]],
-        "remarks": remarks(asked),
+        "stats": [_stat(values, **stat) for stat in PANELS["stats"]],
+        "remarks": remarks(numbers),
         "bars": BARS,
         "durations_title": DURATIONS_TITLE,
         "indicators": INDICATORS,
         "level": level,
-        "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
-        "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
+        "histograms": [_histogram(numbers, each) for each in PANELS["histograms"]],
+        "medians": numbers.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
         "table": with_limits(table, groups, requested_limits(view, store)),
-        "charts": charts(view, store, asked),
+        "charts": charts(view, store, numbers),
     }
 
 
@@ -119,20 +119,20 @@ def shown(indicator: Indicator, value: float | None) -> str:
     return count(value) if indicator.whole is None else share(value)
 
 
-def models(asked: Numbers) -> list[dict[str, Any]]:
+def models(numbers: Numbers) -> list[dict[str, Any]]:
     """Services and models, the one with most unfinished turns first."""
     by = tuple(BY_MODEL.values())
     counts = {
-        name: asked.number(INDICATORS[name].count, by)
+        name: numbers.number(INDICATORS[name].count, by)
         for name in ("responses", "turns", "unfinished")
     }
     shares = {
-        name: asked.share(INDICATORS[name], by) for name in ("truncation", "unfinished_share")
+        name: numbers.share(INDICATORS[name], by) for name in ("truncation", "unfinished_share")
     }
     rows = [
         dict(zip(BY_MODEL, labels, strict=True))
-        | {name: found.get(labels, 0.0) for name, found in counts.items()}
-        | {name: found.get(labels) for name, found in shares.items()}
+        | {name: number_of.get(labels, 0.0) for name, number_of in counts.items()}
+        | {name: share_of.get(labels) for name, share_of in shares.items()}
         for labels in sorted({*counts["responses"], *counts["turns"]})
     ]
     return sorted(
@@ -267,25 +267,25 @@ def _durations(numbers: Numbers) -> Chart:
     )
 
 
-def _histogram(asked: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:
-    counts = asked.buckets(METRICS[histogram["of"]]).get((), {})
+def _histogram(numbers: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:
+    counts = numbers.buckets(METRICS[histogram["of"]]).get((), {})
     if len(counts) > MOST_BUCKETS:
         counts = _coarser(counts, sorted(histogram["buckets"]))
-    whole, highest = sum(counts.values()), max(counts.values(), default=0)
+    total, highest = sum(counts.values()), max(counts.values(), default=0)
     rows = [
         {
             "label": label,
             "colour": hue,
-            "count": found,
-            "part": found / whole,
-            "length": found / highest,
+            "count": number,
+            "part": number / total,
+            "length": number / highest,
         }
-        for bound, found in sorted(counts.items())
+        for bound, number in sorted(counts.items())
         for label, hue in (histogram["buckets"].get(bound, (f"{bound:g}", "tool")),)
     ]
     while rows and not rows[-1]["count"]:
         rows.pop()
-    return {"panel": histogram, "whole": whole, "rows": rows}
+    return {"panel": histogram, "whole": total, "rows": rows}
 
 
 def _coarser(counts: Mapping[float, float], bounds: Sequence[float]) -> dict[float, float]:

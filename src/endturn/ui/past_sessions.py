@@ -43,7 +43,9 @@ class HtmlReport:
         Raises:
             UsageError: it cannot be written, or is one of the files that were read.
         """
-        if any(each.source and _is_same_file(self.path, each.name) for each in summary.results):
+        if any(
+            result.source and _is_same_file(self.path, result.name) for result in summary.results
+        ):
             raise UsageError(f"--report {str(self.path)!r} is one of the files that were read")
         template = views.templates().get_template("scan.html")
         answers = _listed_answers(summary, figures) if self.with_content else {}
@@ -60,12 +62,12 @@ class HtmlReport:
 def _listed_answers(summary: Summary, figures: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """Return what the listed answers say, by the ids of their turns and calls."""
     rows = [*figures["ran_cut_tool_calls"], *figures["not_continued"]]
-    listed = {(row["turn"], row["call"]) for row in rows}
+    listed_calls = {(row["turn"], row["call"]) for row in rows}
     return {
         (ended.past.id, call.key): text_of(ended.past, call)
         for ended in summary.turns
         for call in ended.past.calls
-        if (ended.past.id, call.key) in listed
+        if (ended.past.id, call.key) in listed_calls
     }
 
 
@@ -129,9 +131,9 @@ class _Files:
         if ended is None or call is None:
             return RecordedCall()
         is_first = ended.past.calls[:1] == [call]
-        asked = question_of(ended.past) if is_first and ended.past.has_user_message else ""
+        question = question_of(ended.past) if is_first and ended.past.has_user_message else ""
         return RecordedCall(
-            _message("user", asked), _message("assistant", text_of(ended.past, call))
+            _message("user", question), _message("assistant", text_of(ended.past, call))
         )
 
     def question(self, turn_id: str) -> str:
@@ -178,7 +180,7 @@ def _spans(ended: EndedTurn) -> Iterator[Row]:
         return
     turn = ended.turn
     start = turn.started_ns or min(times, default=0)
-    said = {
+    attributes_of_turn = {
         schema.CONVERSATION.key: ended.past.session, schema.TRUNCATED.key: turn.truncated,
         schema.CONTINUED.key: turn.continued, schema.CONTINUATIONS.key: turn.continuations,
         schema.TURN_REPAIRS.key: turn.repairs,
@@ -189,7 +191,7 @@ def _spans(ended: EndedTurn) -> Iterator[Row]:
         "span_id": root, "name": f"invoke_agent {turn.agent}", "scope": schema.SCOPE,
         "operation": "invoke_agent", "agent": word_or_none(turn.agent), "start_ns": start,
         "end_ns": max([start, *times]), "outcome": over.outcome.value, "complete": over.complete,
-        "links": "[]", "attributes": attributes(said),
+        "links": "[]", "attributes": attributes(attributes_of_turn),
     }  # fmt: skip
 
 
@@ -223,7 +225,7 @@ def _events(ended: EndedTurn) -> Iterator[Row]:
         if not isinstance(record, CallEnded) or record.started.continuation is None:
             continue
         again = record.started.continuation
-        said = {
+        attributes_of_continuation = {
             schema.CONTINUATION_INDEX.key: again.index,
             schema.STRATEGY.key: again.strategy.value,
         }
@@ -231,7 +233,7 @@ def _events(ended: EndedTurn) -> Iterator[Row]:
             "at_ns": record.started.started_ns, "span_id": None, "severity": "info", "body": "",
             "name": schema.CONTINUATION_ATTEMPT.name, "provider": None, "outcome": None,
             "model": word_or_none(record.started.request.model or None),
-            "attributes": attributes(said),
+            "attributes": attributes(attributes_of_continuation),
         }  # fmt: skip
 
 

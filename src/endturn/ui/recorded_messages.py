@@ -119,13 +119,13 @@ def read_call(attributes: Mapping[str, Any], events: Iterable[ContentEvent] = ()
     inputs: list[RecordedMessage] = []
     outputs: list[RecordedMessage] = []
     for event in events:
-        seen = _of_event(event)
-        inputs += seen.input
-        outputs += seen.output
+        messages = _of_event(event)
+        inputs += messages.input
+        outputs += messages.output
         call = replace(
             call,
-            is_unreadable=call.is_unreadable or seen.is_unreadable,
-            is_shortened=call.is_shortened or seen.is_shortened,
+            is_unreadable=call.is_unreadable or messages.is_unreadable,
+            is_shortened=call.is_shortened or messages.is_shortened,
         )
     # The same messages may be recorded in both places.
     return replace(call, input=call.input or tuple(inputs), output=call.output or tuple(outputs))
@@ -151,13 +151,13 @@ def _of_attributes(attributes: Mapping[str, Any]) -> RecordedCall:
     if calls:
         parts = chain.from_iterable(message.parts for message in (*outputs, *calls))
         outputs = [RecordedMessage("assistant", tuple(parts))]
-    listed = parsed(attributes.get(names.EVENT_LIST))
-    if isinstance(listed, list) and not inputs and not outputs:
-        for item in listed[:MOST_MESSAGES]:
+    event_list = parsed(attributes.get(names.EVENT_LIST))
+    if isinstance(event_list, list) and not inputs and not outputs:
+        for item in event_list[:MOST_MESSAGES]:
             if isinstance(item, dict):
-                seen = _of_event(ContentEvent(str(item.get("event.name", "")), item, {}))
-                inputs += seen.input
-                outputs += seen.output
+                event_messages = _of_event(ContentEvent(str(item.get("event.name", "")), item, {}))
+                inputs += event_messages.input
+                outputs += event_messages.output
     return RecordedCall(
         tuple(system + inputs if inputs else ()),
         tuple(outputs),
@@ -174,13 +174,13 @@ def _first(
     standard, *others = plain
     for name in (standard, *prefixes, *others):
         if name.endswith("."):
-            found = list(_of_numbered(attributes, name, role))
+            messages = list(_of_numbered(attributes, name, role))
         else:
             value = attributes.get(name)
-            found = messages_of(value, role)
-            is_odd |= not found and name == standard and value not in (None, "", "[]", [])
-        if found:
-            return found, False
+            messages = messages_of(value, role)
+            is_odd |= not messages and name == standard and value not in (None, "", "[]", [])
+        if messages:
+            return messages, False
     return [], is_odd
 
 
@@ -209,7 +209,7 @@ def _of_numbered(
 
 
 def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
-    *branches, leaf = [each for each in path.split(".")[:12] if each not in _WRAPPERS] or [
+    *branches, leaf = [name for name in path.split(".")[:12] if name not in _WRAPPERS] or [
         "message"
     ]
     for branch in branches:
@@ -237,9 +237,9 @@ def _of_event(event: ContentEvent) -> RecordedCall:
         return _of_attributes(event.attributes)
     body = parsed(event.body) if isinstance(event.body, str) else event.body
     body = body if isinstance(body, dict) else {"content": event.body or None}
-    given = {name: _json(value) for name, value in event.attributes.items()}
-    nested = given.get(names.EVENT_CONTENT)
-    members = {**given, **(nested if isinstance(nested, dict) else {}), **_without_none(body)}
+    attributes = {name: _json(value) for name, value in event.attributes.items()}
+    nested = attributes.get(names.EVENT_CONTENT)
+    members = {**attributes, **(nested if isinstance(nested, dict) else {}), **_without_none(body)}
     if event.name == names.CHOICE:
         message = _message(members, "assistant", 0)
         return RecordedCall(output=() if message is None else (message,))
@@ -292,7 +292,9 @@ def _of_list(values: Sequence[Any], role: str, depth: int) -> list[RecordedMessa
     """Parts that stand beside messages, as items of OpenAI's Responses do, by their role."""
 
     def join_loose() -> None:
-        messages.extend(RecordedMessage(each, tuple(parts)) for each, parts in loose.items())
+        messages.extend(
+            RecordedMessage(loose_role, tuple(parts)) for loose_role, parts in loose.items()
+        )
         loose.clear()
 
     for value in values[:MOST_MESSAGES]:
@@ -324,12 +326,12 @@ def _is_part(raw: Mapping[str, Any]) -> bool:
 def _of_object(value: Mapping[str, Any], role: str, depth: int) -> list[RecordedMessage]:
     for name in _LISTS:
         if isinstance(value.get(name), list | str | dict) and "role" not in value:
-            found = messages_of(value[name], role, depth + 1)
-            if found:
+            outputs = messages_of(value[name], role, depth + 1)
+            if outputs:
                 if name == "output":  # items of OpenAI's Responses are one answer
-                    found = [_joined(found)]
+                    outputs = [_joined(outputs)]
                 system = messages_of(value.get("system") or value.get("instructions"), "system", 2)
-                return (system if role == "user" else []) + found
+                return (system if role == "user" else []) + outputs
     if text := value.get("combined_chunk_content"):  # Logfire, of a stream
         return messages_of(text, role, depth + 1)
     message = _message(value, role, depth)
@@ -348,10 +350,10 @@ def _message(raw: Mapping[str, Any], role: str, depth: int) -> RecordedMessage |
         message = _message(inner, role, depth + 1) if depth < _DEPTH else None
         reason = str(raw.get("finish_reason") or "")
         return message and replace(message, finish_reason=message.finish_reason or reason)
-    said_role = str(raw.get("role") or raw.get("type") or role)
-    said_role = _ROLES.get(said_role, said_role)
-    if said_role not in ("system", "developer", "user", "assistant", "tool"):
-        said_role = role
+    message_role = str(raw.get("role") or raw.get("type") or role)
+    message_role = _ROLES.get(message_role, message_role)
+    if message_role not in ("system", "developer", "user", "assistant", "tool"):
+        message_role = role
     content = raw["parts"] if isinstance(raw.get("parts"), list) else raw.get("content")
     if isinstance(content, dict) and isinstance(content.get("parts"), list):  # Gemini's candidates
         content = content["parts"]
@@ -361,18 +363,18 @@ def _message(raw: Mapping[str, Any], role: str, depth: int) -> RecordedMessage |
     calls = raw.get("tool_calls")
     if isinstance(calls, list):
         parts += [_call_part(call) for call in calls if isinstance(call, dict)]
-    if said_role == "tool":
+    if message_role == "tool":
         parts = [Part(TOOL_RESULT, part.text) if part.kind == TEXT else part for part in parts]
     if not parts:
         return None
-    return RecordedMessage(said_role, tuple(parts), str(raw.get("finish_reason") or ""))
+    return RecordedMessage(message_role, tuple(parts), str(raw.get("finish_reason") or ""))
 
 
 def _parts(content: Any, depth: int) -> Iterator[Part]:
     if content is None:
         return
-    for each in content[:MOST_MESSAGES] if isinstance(content, list) else [content]:
-        part = _part(each, depth + 1)
+    for item in content[:MOST_MESSAGES] if isinstance(content, list) else [content]:
+        part = _part(item, depth + 1)
         if part is not None:
             yield part
 
@@ -438,10 +440,10 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(
-        isinstance(each, dict) and isinstance(each.get("text") or each.get("content"), str)
-        for each in value
+        isinstance(block, dict) and isinstance(block.get("text") or block.get("content"), str)
+        for block in value
     ):  # fmt: skip
-        return "".join(str(each.get("text") or each.get("content")) for each in value)
+        return "".join(str(block.get("text") or block.get("content")) for block in value)
     try:
         return json.dumps(value, ensure_ascii=False)
     except (RecursionError, ValueError, TypeError):

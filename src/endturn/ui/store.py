@@ -58,9 +58,11 @@ _TURNS: Final = (
     .replace("@index@", schema.CONTINUATION_INDEX.key)
     .replace("@strategy@", schema.STRATEGY.key)
 )
-_LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
+_LABELS: Final = ", ".join(f"{label} VARCHAR" for label in LABELS)
 _TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
-_TEXTS: Final = next(each for each in _TABLES.split(";") if "CREATE TABLE texts" in each)
+_TEXTS: Final = next(
+    statement for statement in _TABLES.split(";") if "CREATE TABLE texts" in statement
+)
 _FROM_VERSION_3: Final = f"""
 ALTER TABLE spans ADD COLUMN conversation VARCHAR;
 ALTER TABLE spans ADD COLUMN response_id VARCHAR;
@@ -122,9 +124,9 @@ class Store:
 
     def submit(self, batch: Batch) -> Future[None]:
         """Have a batch written; done when it is on the disk, whole."""
-        done: Future[None] = Future()
-        self._waiting.put((batch, done))
-        return done
+        written: Future[None] = Future()
+        self._waiting.put((batch, written))
+        return written
 
     def write(self, batch: Batch) -> None:
         """Write a batch, and wait for it."""
@@ -217,10 +219,10 @@ class Store:
     def _write_all(self) -> None:
         while True:
             with suppress(Empty):  # what is old is forgotten though nothing comes
-                asked = self._waiting.get(timeout=SWEEP_S)
-                if asked is None:
+                request = self._waiting.get(timeout=SWEEP_S)
+                if request is None:
                     return
-                self._settle(*asked)
+                self._settle(*request)
             if time.monotonic() > self._swept + SWEEP_S:
                 self._swept = time.monotonic()
                 try:
@@ -230,18 +232,18 @@ class Store:
                     _LOG.warning("old data cannot be deleted now: %s", error)
                     self._recover(error)
 
-    def _settle(self, batch: Batch, done: Future[None]) -> None:
-        if not done.set_running_or_notify_cancel():
+    def _settle(self, batch: Batch, written: Future[None]) -> None:
+        if not written.set_running_or_notify_cancel():
             # whoever does not wait any more has not heard that it arrived, and sends it again
             return
         try:
             self._commit(batch)
         except Exception as error:
             self._recover(error)
-            done.set_exception(error)
+            written.set_exception(error)
         else:
             self.commits += 1
-            done.set_result(None)
+            written.set_result(None)
 
     def _recover(self, error: Exception) -> None:
         """Reopen the file after an error that ends DuckDB, such as a full disk at a checkpoint."""
@@ -263,7 +265,7 @@ class Store:
             self._db.execute(
                 "DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [numbers]
             )
-            self._insert("series", [_series_row(*known) for known in series.values()])
+            self._insert("series", [_series_row(*entry) for entry in series.values()])
             self._insert("increments", increments)
             if turns:
                 self._db.execute(
@@ -320,7 +322,7 @@ class Store:
         """What points add to what is known of their series, and the series as they stand then."""
         changed: dict[SeriesKey, Known] = {}
         rows: list[Row] = []
-        seen: set[tuple[int, int]] = set()
+        repeated: set[tuple[int, int]] = set()
         for point in points:
             number, last = (
                 changed.get(point.series)
@@ -330,10 +332,12 @@ class Store:
             if last is None or point.at_ns > last.at_ns:
                 changed[point.series] = number, point
             elif (
-                not point.delta or (number, point.at_ns) in seen or self._holds(number, point.at_ns)
+                not point.delta
+                or (number, point.at_ns) in repeated
+                or self._holds(number, point.at_ns)
             ):
                 continue  # sent again, or in what a later export has counted
-            seen.add((number, point.at_ns))
+            repeated.add((number, point.at_ns))
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
                 for le, value in zip(
@@ -373,7 +377,7 @@ class Store:
         with suppress(duckdb.TransactionException):
             self._db.checkpoint()
         self._known = {
-            key: known for key, known in self._known.items() if known[1].at_ns >= before_ns
+            key: entry for key, entry in self._known.items() if entry[1].at_ns >= before_ns
         }
 
     def _end_cut_turns(self, now_ns: int) -> int:

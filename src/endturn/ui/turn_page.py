@@ -114,7 +114,7 @@ def turn_page(view: View, store: Store) -> dict[str, Any] | None:
     )  # fmt: skip
     last = {step.number for step in _last_chain(calls)}
     continued = {step.continues for step in calls}
-    said = what_was_said([
+    card = what_was_said([
         CallMessages(
             messages=step.messages, is_truncated=bool(step.row["truncated"]),
             is_replaced=step.replaced, is_part=step.number in last,
@@ -125,7 +125,7 @@ def turn_page(view: View, store: Store) -> dict[str, Any] | None:
     ])  # fmt: skip
     return {
         "turn": turn, "ending": ending(facts), "steps": steps, "calls": calls, "pieces": pieces,
-        "ticks": _ticks(turn), "events": events, "schema": schema, "said": said,
+        "ticks": _ticks(turn), "events": events, "schema": schema, "said": card,
         "capture": settings.CAPTURE_CONTENT.name, "cuts": cuts,
         "is_past": store.past_messages is not None,
         "answer": shortened(answer, MOST_TEXT), "explicit": _is_declared(spans),
@@ -277,7 +277,7 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
         )
         if kind == "continuation":
             _link_to_cut_step(step, steps, attempts.get(str(span["continuation"]), {}))
-        nth = span["iteration"] or 1 + sum(each.kind != "tool" for each in steps)
+        nth = span["iteration"] or 1 + sum(earlier.kind != "tool" for earlier in steps)
         step.title = _title(step, nth if calls > 1 else 0)
         steps.append(step)
     for event in events:
@@ -326,14 +326,17 @@ def _link_to_cut_step(step: Step, before: Iterable[Step], attempt: Mapping[str, 
     """Set by what a continuation was asked for, and which step it continues."""
     step.asked_by, step.attempt = str(attempt.get(schema.STRATEGY.key, "")), attempt
     linked = set(parsed(step.row["links"]) or ())
-    calls = [each for each in before if each.kind != "tool"]
+    calls = [earlier for earlier in before if earlier.kind != "tool"]
     of = next(
-        (each for each in calls if each.row["span_id"] in linked), calls[-1] if calls else None
+        (earlier for earlier in calls if earlier.row["span_id"] in linked),
+        calls[-1] if calls else None,
     )
     if of is not None:
         # A retry takes the place of the attempt that failed, and still continues what was cut off
         # before that.
-        failed = [each for each in calls if each.continues == of.number and each.row["error"]]
+        failed = [
+            earlier for earlier in calls if earlier.continues == of.number and earlier.row["error"]
+        ]
         (failed[-1] if failed else of).replaced |= step.asked_by in ANEW
         step.continues = of.number
 
@@ -349,14 +352,14 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
     chain = _last_chain(calls)
     # A turn whose last call is no continuation is shown by its longest chain: what was cut is what
     # one looks for.
-    cut = [step for step in calls if step.continues is not None]
-    if len(chain) == 1 and cut:
-        numbers = {cut[-1].number} | {step.continues for step in cut}
+    continuing = [step for step in calls if step.continues is not None]
+    if len(chain) == 1 and continuing:
+        numbers = {continuing[-1].number} | {step.continues for step in continuing}
         chain = [step for step in calls if step.number in numbers]
     chain = [step for step in chain if not step.replaced or step.row["output_tokens"]]
-    whole = sum(step.row["output_tokens"] or 0 for step in chain)
+    total = sum(step.row["output_tokens"] or 0 for step in chain)
     for step in chain:
-        step.share = (step.row["output_tokens"] or 0) / whole * 100 if whole else 100 / len(chain)
+        step.share = (step.row["output_tokens"] or 0) / total * 100 if total else 100 / len(chain)
     return chain
 
 

@@ -72,11 +72,13 @@ class View:
         An empty one is left out.
         """
         lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
-        kept = {name: self.given[name] for name in lasting if self.given.get(name)}
+        parameters = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
-            kept |= {"from": "", "to": ""}
-        asked = {name: value for name, value in (kept | changed).items() if value}
-        return f"{path}?{urlencode(asked)}" if asked else path or "?"
+            parameters |= {"from": "", "to": ""}
+        parameters_changed = {
+            name: value for name, value in (parameters | changed).items() if value
+        }
+        return f"{path}?{urlencode(parameters_changed)}" if parameters_changed else path or "?"
 
     def where(self, at: str = "start_ns") -> tuple[str, dict[str, Any]]:
         """Return the scope as an SQL condition on spans, events or turns, with its parameters."""

@@ -99,19 +99,27 @@ class WhatWasSaid:
 def what_was_said(calls: Sequence[CallMessages]) -> WhatWasSaid:
     """Return the card of a turn with these calls, in order."""
     recorded = [call.messages for call in calls]
-    asked = next((question for each in recorded if (question := question_of(each))), None)
+    question_message = next(
+        (question for messages in recorded if (question := question_of(messages))), None
+    )
     conversation, left_out, is_long = _bounded(_conversation(recorded))
-    text = asked.text() if asked else ""
+    text = question_message.text() if question_message else ""
     ends = _ends(calls)
     return WhatWasSaid(
         question=text[:QUESTION],
-        others=tuple(part.kind for part in (asked.parts if asked else ()) if not part.text)[:20],
+        others=tuple(
+            part.kind
+            for part in (question_message.parts if question_message else ())
+            if not part.text
+        )[:20],
         ends=tuple(ends[:MOST_CHOICES]),
         more_choices=max(0, len(ends) - MOST_CHOICES),
         conversation=conversation,
         left_out=left_out,
-        is_unreadable=any(each.is_unreadable for each in recorded),
-        is_shortened=is_long or len(text) > QUESTION or any(each.is_shortened for each in recorded),
+        is_unreadable=any(messages.is_unreadable for messages in recorded),
+        is_shortened=is_long
+        or len(text) > QUESTION
+        or any(messages.is_shortened for messages in recorded),
     )
 
 
@@ -150,26 +158,26 @@ def _choice_ends(parts: Sequence[CallMessages], last: CallMessages) -> list[Answ
     return ends
 
 
-def _message_ends(message: RecordedMessage, before: str, title: str, cut: str) -> list[AnswerEnd]:
+def _message_ends(message: RecordedMessage, before: str, title: str, mark: str) -> list[AnswerEnd]:
     """Return the end of a message's text, and of the tool call that it ends in."""
-    whole = before + message.text()
+    answer = before + message.text()
     calls = [part.text for part in message.parts if part.kind == TOOL_CALL]
-    rows = [(TEXT, whole)] if whole else []
+    rows = [(TEXT, answer)] if answer else []
     rows += [(TOOL_CALL, calls[-1])] if calls else []
     if not rows and (thought := message.text(REASONING)):
         rows = [(REASONING, thought)]
     ends = []
     for kind, text in rows:
-        is_cut = bool(cut) and (kind, text) == rows[-1]
+        is_cut = bool(mark) and (kind, text) == rows[-1]
         # the arguments of a call that was cut off go no further
-        shown = text.removesuffix(")") if is_cut and kind == TOOL_CALL else text
+        visible = text.removesuffix(")") if is_cut and kind == TOOL_CALL else text
         ends.append(
             AnswerEnd(
                 title=title,
                 kind=kind,
-                text=shown[-END:],
-                is_shortened=len(shown) > END,
-                cut=cut if is_cut else "",
+                text=visible[-END:],
+                is_shortened=len(visible) > END,
+                cut=mark if is_cut else "",
             )
         )
     return ends
@@ -192,11 +200,11 @@ def _conversation(recorded: Sequence[RecordedCall]) -> list[RecordedMessage]:
     """
     messages: list[RecordedMessage] = []
     for call in recorded:
-        asked = list(call.input)
+        inputs = list(call.input)
         is_repeated = not messages or (
-            asked and (asked[0] == messages[0] or len(asked) >= len(messages))
+            inputs and (inputs[0] == messages[0] or len(inputs) >= len(messages))
         )
-        messages = asked if is_repeated else messages + asked
+        messages = inputs if is_repeated else messages + inputs
         messages += call.output
     return messages
 
@@ -205,7 +213,7 @@ def _bounded(
     messages: Sequence[RecordedMessage],
 ) -> tuple[tuple[RecordedMessage, ...], int, bool]:
     """Return the newest messages within the bounds, how many are left out, and if one is cut."""
-    kept: list[RecordedMessage] = []
+    newest: list[RecordedMessage] = []
     room, is_cut = MOST_TEXT, False
     for message in reversed(messages[-MOST_MESSAGES:]):
         if room <= 0:
@@ -216,5 +224,5 @@ def _bounded(
             is_cut |= len(text) < len(part.text)
             room -= len(text) + 1
             parts.append(Part(part.kind, text))
-        kept.append(replace(message, parts=tuple(parts)))
-    return tuple(reversed(kept)), len(messages) - len(kept), is_cut
+        newest.append(replace(message, parts=tuple(parts)))
+    return tuple(reversed(newest)), len(messages) - len(newest), is_cut
