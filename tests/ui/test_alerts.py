@@ -121,7 +121,7 @@ def test_too_few_turns_are_a_state_of_their_own(page: Served) -> None:
     """Above the limit but of too few turns is neither firing nor quiet; the number says how many are missing."""
     answer = turns(page, 40, 4)
     assert classes(answer)["EndturnTurnsUnfinished"] == "few"
-    assert "10.0% (limit 7.2%) · 4 of 10" in answer.words
+    assert "10.0% (limit 7.2%) · 4 of 10 needed" in answer.words
     assert (
         "Too few to tell : 10.0% of turns unfinished in 1 h (limit 7.2%) and 10.0% in 15 min, "
         "but only 4 unfinished turns (at least 10)."

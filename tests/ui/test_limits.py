@@ -123,6 +123,17 @@ def test_the_pieces_of_a_finished_answer_say_how_long_it_is(store: Store) -> Non
     assert needed.note == "The longest of 2 truncated answers that were finished has 100 tokens."
 
 
+def test_an_answer_is_compared_with_its_own_limit(store: Store) -> None:
+    """Cut at 3 and finished with 5 tokens: it was finished, though another was cut at 8."""
+    Agent(store, limit=3).turn(("max_tokens", 3), ("end_turn", 2))
+    Agent(store, limit=8).turn(("max_tokens", 8), outcome="not_continued")
+    needed = needed_limit(groups(store))
+    assert (needed.tokens, needed.word, needed.answers) == (None, "unknown", 1)
+    assert needed.note == "An answer that was cut off later is as long as the longest that was finished."
+    words = panels.overview(view(store), store)["headline"].changes[0].text
+    assert "none of its truncated answers was finished" not in words
+
+
 @pytest.mark.parametrize(
     ("strategy", "tokens"), [("prompt", 80), ("prefill", 80), ("repair", 50), ("retrieve", 50), ("resend", 50)]
 )

@@ -300,10 +300,11 @@ def test_without_metrics_the_figures_are_counted_from_spans(tmp_path: Path, repo
     assert "the figures are counted from spans and events" in text
 
 
-def test_a_report_on_nothing_says_so(tmp_path: Path, report: Report) -> None:
-    """A file whose spans are no model calls."""
+@pytest.mark.parametrize("content", [json.dumps({"resourceSpans": []}), ""])
+def test_a_report_on_nothing_says_so(tmp_path: Path, report: Report, content: str) -> None:
+    """A file whose spans are no model calls; an empty file, as of a job without calls."""
     file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"resourceSpans": []}))
+    file.write_text(content)
     for format_ in ("md", "html", "json"):
         status, text, _ = report(file, "--format", format_)
         assert (status, "No call to a model is recorded." in text) == (0, True)

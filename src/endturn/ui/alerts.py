@@ -229,15 +229,19 @@ def _has_data(groups: Sequence[Sequence[Comparison]], numbers: Numbers) -> bool:
 
 
 def _cases(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[Case, ...]:
-    """Return the label sets of the most urgent state; of the quiet ones only the closest."""
+    """Return the label sets of the most urgent state, the closest to firing first.
+
+    Of the quiet ones only the closest.
+    """
     every = sorted(
         {labels for group in groups for comparison in group for labels in comparison.values}
     )
     firing = evaluate(groups)
     cases = [_case(groups, labels, view, is_firing=labels in firing) for labels in every]
     for state in (AlertState.FIRING, AlertState.FEW):
-        if urgent := tuple(case for case in cases if case.state is state):
-            return urgent
+        if urgent := [case for case in cases if case.state is state]:
+            urgent.sort(key=lambda case: -_closeness(groups, case.labels))
+            return tuple(urgent)
     closest = max(every, key=lambda labels: _closeness(groups, labels), default=None)
     return tuple(case for case in cases if case.labels == closest)
 
@@ -373,7 +377,8 @@ def _short(group: Sequence[Comparison], labels: Labels) -> str:
     for comparison in group:
         if isinstance(comparison.condition, CountAtLeast):
             number = comparison.values.get(labels, 0.0)
-            parts.append(f"{count(number)} of {count(comparison.limit)}")
+            needed = " needed" if shares else ""
+            parts.append(f"{count(number)} of {count(comparison.limit)}{needed}")
             break
     return " · ".join(parts)
 

@@ -400,7 +400,8 @@ def _raise(turn: TurnFacts) -> str:
                     f"Raise max_tokens to {enough} or more: the whole answer has {turn.tokens}"
                     " tokens, and would have come in one call."
                 )
-            above = f" above {turn.limit}" if turn.limit else ""
+            too_low = max(turn.limit or 0, turn.tokens if turn.limit else 0)
+            above = f" above {too_low}" if too_low else ""
             return (
                 f"Raise max_tokens{above}: each call that asks for the rest pays for the prompt"
                 " again."

@@ -51,7 +51,8 @@ class TruncatedTurns:
         unfinished: Turns that ended unfinished.
         lowest, highest: The limits of the truncated calls; None if no span has one.
         whole_answers: Truncated answers that were finished, of which every piece has its tokens.
-        longest_whole: Tokens of the longest of them, all pieces together; None without any.
+        longest_whole: Tokens of the longest of them that is longer than the limit that cut it, all
+            pieces together; None without any. An answer that was asked for anew may be shorter.
         longest_open: Tokens of the longest truncated answer that was not finished.
     """
 
@@ -189,11 +190,12 @@ def needed_limit(groups: Iterable[TruncatedTurns]) -> NeededLimit:
     if answers:
         return NeededLimit(
             word="unknown",
+            answers=answers,
             note=(
                 "The truncated answers that were finished were asked for anew, and came shorter "
                 "than the limit."
-                if longest_whole <= limit
-                else "An answer that was not finished is as long as the longest that was."
+                if not longest_whole
+                else "An answer that was cut off later is as long as the longest that was finished."
             ),
         )
     return NeededLimit(word="none finished", note=_NONE_FINISHED)
@@ -263,7 +265,8 @@ by_turn AS (
                 THEN '{CutCause.OTHER_LIMIT}' ELSE reason END, answer) AS cause,
         arg_min_null(max_tokens, answer) AS max_tokens,
         count_if(is_whole AND is_counted) AS whole_answers,
-        max(tokens) FILTER (is_whole AND is_counted) AS longest_whole,
+        max(tokens) FILTER (is_whole AND is_counted AND tokens > coalesce(max_tokens, 0))
+            AS longest_whole,
         max(tokens) FILTER (NOT is_whole) AS longest_open
     FROM answers GROUP BY turn
 )

@@ -350,5 +350,5 @@ def _requests(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             raise UsageError(f"{path} cannot be read: {damage.problem}")
         if damage.damaged_lines or damage.is_last_line_incomplete or damage.long_lines:
             raise UsageError(f"{path}: after {number} requests a line is not JSON, or too long")
-        if not number:
+        if not number and path.stat().st_size:
             raise UsageError(f"{path}: not JSON")

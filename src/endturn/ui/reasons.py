@@ -34,7 +34,7 @@ def reasons_page(view: View, store: Store) -> dict[str, Any]:
         entry = _entry(provider, operation, raw, reason)
         if entry is not None:
             calls_of[entry.api.name, entry.raw] += calls
-        elif raw is not None:
+        elif raw is not None and reason == StopReason.UNKNOWN:
             unknown[raw] += calls
     text = view.given.get("q", "").strip().lower()[:100]
     rows = [

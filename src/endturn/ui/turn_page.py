@@ -208,16 +208,28 @@ def _facts(
 
 
 def _has_tools(store: Store, turn: Row, steps: Iterable[Step]) -> bool:
-    """Whether anything says that the agent has tools: this turn, or others of its service."""
+    """Return whether a truncated answer of the turn may hold a tool call.
+
+    This turn may say so, or others of the same model in its service. Where the answers are recorded
+    and hold none, there is none.
+    """
+    answers = [
+        message
+        for step in steps
+        if step.kind != "tool" and step.row["truncated"]
+        for message in step.messages.output
+    ]
+    if answers and not any(part.kind == TOOL_CALL for item in answers for part in item.parts):
+        return False
     for step in steps:
         definitions = step.row["attributes"].get(schema.TOOL_DEFINITIONS.key)
         if step.kind == "tool" or definitions not in (None, "", "[]", []):
             return True
     query = (
-        f"SELECT 1 FROM spans WHERE service = $service AND (operation = '{TOOL}'"
-        f" OR reason = '{StopReason.TOOL_CALL.value}') LIMIT 1"
+        "SELECT 1 FROM spans WHERE service = $service AND model IS NOT DISTINCT FROM $model"
+        f" AND reason = '{StopReason.TOOL_CALL.value}' LIMIT 1"
     )
-    return bool(store.read(query, {"service": turn["service"]}))
+    return bool(store.read(query, {"service": turn["service"], "model": turn["model"]}))
 
 
 # --- Messages -------------------------------------------------------------------------------------
