@@ -13,6 +13,7 @@ _COPY_ATTEMPTS: Final = 5
 """Copies of a database that is being written, until one is of a single moment."""
 _VERSIONS: Final = slice(18, 20)
 """Bytes of a database that say if it has a write-ahead log."""
+_WITH_LOG: Final = b"\x02\x02"
 
 
 def connect(path: Path, folder: Path) -> sqlite3.Connection:
@@ -25,10 +26,11 @@ def connect(path: Path, folder: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error, OSError: it cannot be opened.
     """
+    path = path.resolve()  # SQLite keeps the log beside the database, not beside a link to it
     sidecars = [path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal")]
     originals = [path, *(sidecar for sidecar in sidecars if sidecar.exists())]
     if len(originals) == 1:
-        return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+        return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
     for _ in range(_COPY_ATTEMPTS):
         before = _versions(originals)
         for original in originals:
@@ -40,6 +42,15 @@ def connect(path: Path, folder: Path) -> sqlite3.Connection:
 
 def _versions(paths: list[Path]) -> list[tuple[int, int]]:
     return [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+
+
+def may_have_log(data: bytes) -> bool:
+    """Return whether the newest rows of a database may be in a log beside it.
+
+    Args:
+        data: the beginning of the database.
+    """
+    return data[_VERSIONS] == _WITH_LOG
 
 
 def connect_to(data: bytes) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final
 
 from endturn.scan.archives import read_member
-from endturn.scan.databases import SQLITE, connect, connect_to
+from endturn.scan.databases import SQLITE, connect, connect_to, may_have_log
 from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks
 from endturn.scan.head import Head, Shape
 from endturn.scan.json_values import (
@@ -150,12 +150,23 @@ class ScannedFile:
 
         Where a `-wal` or `-journal` file exists, both are copied to a temporary folder and read
         there: it holds the latest rows, and SQLite deletes it when it closes. Otherwise the file
-        is opened as immutable, so that SQLite makes no file beside it.
+        is opened as immutable, so that SQLite makes no file beside it. Of a database that is
+        compressed or comes by standard input, a log that may exist is not at hand, which is noted.
 
         Yields:
             The connection; None where it cannot be opened. Errors of SQLite within the block end
             it, and are noted as damage.
         """
+        if not self._is_on_disk() and may_have_log(self._first) and not self.damage.problem:
+            self.damage.problem = (
+                "its write-ahead log is not at hand, and may hold its newest rows: scan it in the"
+                " folder where it was written"
+            )
+        with self._connection() as connection:
+            yield connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection | None]:
         try:
             if self._is_on_disk() and self.path is not None:
                 with (
@@ -225,7 +236,7 @@ class ScannedFile:
         return Head(Shape.LINES, records, beginning[: 1 << 16], path=self.path)
 
     def _tables(self) -> list[str]:
-        with self.database() as connection:
+        with self._connection() as connection:
             if connection is None:
                 return []
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"
