@@ -130,3 +130,78 @@ def test_an_archive_within_an_archive_is_named_and_an_evaluation_within_one_read
         f"{tmp_path / 'both.zip'}!inner": "it is an archive within an archive: unpack it"
     }
     assert found["total"]["responses"] == scan([EVALUATION]).as_json()["total"]["responses"]
+
+
+def offset_of(data: bytes, member: str) -> int:
+    """The place of a member's compressed bytes in a zip file."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.getinfo(member).header_offset
+    lengths = (int.from_bytes(data[start + at : start + at + 2], "little") for at in (26, 28))
+    return start + 30 + sum(lengths)
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_member_costs_itself_alone(method: int, tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name in ("a", "b", "c"):
+            archive.writestr(name, SESSION.read_bytes())
+    data = stream.getvalue()
+    start = offset_of(data, "b")
+    for place in (start + 9, start + 30, start + 60):
+        (tmp_path / "sessions.zip").write_bytes(flipped(data, place))
+        (tmp_path / "other.jsonl").write_bytes(PI.read_bytes())
+        found = scan([tmp_path])
+        damaged = found.as_json()["files"]["damaged"]
+        assert list(damaged) == [str(tmp_path / "sessions.zip")]
+        assert damaged[str(tmp_path / "sessions.zip")].startswith("'b' is damaged: ")
+        assert [Path(result.name).name for result in found.results if result.turns] == [
+            "other.jsonl", "sessions.zip!a", "sessions.zip!c",
+        ]  # fmt: skip
+
+
+def test_encrypted_members_and_those_of_unknown_methods_are_named(tmp_path: Path) -> None:
+    data = bytearray(zipped(a=SESSION.read_bytes(), b=SESSION.read_bytes(), c=SESSION.read_bytes()))
+    entries = [at for at in range(len(data)) if data[at : at + 4] == b"PK\x01\x02"]
+    data[entries[0] + 8] |= 1  # as if it were encrypted
+    data[entries[1] + 10] = 97  # WavPack
+    (tmp_path / "sessions.zip").write_bytes(data)
+    found = scan([tmp_path])
+    assert found.as_json()["files"]["damaged"] == {
+        str(tmp_path / "sessions.zip"): "'a' is encrypted: unpack it; 'b' is damaged: That compression method is not"
+        " supported"
+    }
+    assert [Path(result.name).name for result in found.results if result.turns] == ["sessions.zip!c"]
+
+
+def test_many_damaged_members_are_counted(tmp_path: Path) -> None:
+    data = bytearray(zipped(**{f"m{number}": b"{}" for number in range(25)}))
+    for at in range(len(data)):
+        if data[at : at + 4] == b"PK\x01\x02":
+            data[at + 8] |= 1
+    (tmp_path / "sessions.zip").write_bytes(data)
+    (problem,) = scan([tmp_path]).as_json()["files"]["damaged"].values()
+    assert problem.count("is encrypted") == 20
+    assert problem.endswith("; and 5 more members")
+
+
+def test_a_flipped_byte_of_an_evaluation_costs_one_sample_at_most_and_is_named(tmp_path: Path) -> None:
+    data = EVALUATION.read_bytes()
+    with zipfile.ZipFile(EVALUATION) as archive:
+        samples = [name for name in archive.namelist() if name.startswith("samples/")]
+    assert len(samples) == 2
+    path = tmp_path / "flipped.eval"
+    for sample in samples:
+        start = offset_of(data, sample)
+        for place in range(start, start + 200, 13):
+            path.write_bytes(flipped(data, place))
+            found = scan([path])
+            (problem,) = found.as_json()["files"]["damaged"].values()
+            assert (sample in problem, len(found.turns)) == (True, 1)
+    for place in range(4, len(data), 17):  # wherever it is, also in the directory
+        path.write_bytes(flipped(data, place))
+        scan([path])

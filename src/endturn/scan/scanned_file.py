@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final
 
+from endturn.errors import UsageError
 from endturn.scan.archives import read_member
 from endturn.scan.databases import SQLITE, connect, connect_to, may_have_log
 from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks
@@ -33,6 +34,8 @@ LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read; a longer one is skipped and counted."""
 LARGEST_VALUE: Final = 512 * 1024 * 1024
 """Bytes of a file that is one JSON value, or that is held in memory; a larger one is skipped."""
+_MOST_PROBLEMS: Final = 20
+"""Members of an archive whose damage is described."""
 HEAD_BYTES: Final = 1 << 20
 """Bytes of whole lines from which a file is recognised."""
 
@@ -185,22 +188,46 @@ class ScannedFile:
     def members(self) -> Iterator[tuple[str, bytes]]:
         """Yield the names and bytes of the files in an archive, one after the other.
 
-        Members above LARGEST_VALUE and damaged ones are left out, and noted.
+        Members that are above LARGEST_VALUE, damaged or encrypted are left out, and noted.
         """
-        try:
-            with self._archive_stream() as stream, zipfile.ZipFile(stream) as archive:
-                for member in archive.infolist():
-                    if member.is_dir():
-                        continue
+        problems: list[str] = []
+        with self._archive() as (stream, archive):
+            if archive is None:
+                return
+            for member in archive.infolist():
+                if member.is_dir():
+                    continue
+                try:
                     if member.file_size > LARGEST_VALUE:
-                        self.damage.problem = f"{member.filename!r} is too large, and was skipped"
-                        continue
-                    try:
-                        yield member.filename, read_member(stream, archive, member)
-                    except (zipfile.BadZipFile, OSError, EOFError, ValueError, Incomplete) as error:
-                        self.damage.problem = f"{member.filename!r} is damaged: {error}"
-        except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
-            self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
+                        raise Incomplete("is too large, and was skipped")
+                    data = read_member(stream, archive, member)
+                except Incomplete as error:
+                    problems.append(f"{member.filename!r} {error}")
+                    continue
+                except UsageError as error:  # what decompresses it is not installed
+                    problems.append(f"{member.filename!r} cannot be read: {error}")
+                    continue
+                yield member.filename, data
+        if problems:
+            more = len(problems) - _MOST_PROBLEMS
+            words = [
+                *problems[:_MOST_PROBLEMS],
+                *([f"and {more} more members"] if more > 0 else []),
+            ]
+            self.damage.problem = "; ".join(words)
+
+    @contextmanager
+    def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile | None]]:
+        """Open the zip file that the file is; None where its directory is damaged."""
+        with self._archive_stream() as stream:
+            try:
+                archive = zipfile.ZipFile(stream)
+            except Exception as error:  # a damaged directory may raise almost anything
+                self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
+                yield stream, None
+                return
+            with archive:
+                yield stream, archive
 
     # --- Recognition ---
 
@@ -244,12 +271,8 @@ class ScannedFile:
         return []
 
     def _member_names(self) -> list[str]:
-        try:
-            with self._archive_stream() as stream, zipfile.ZipFile(stream) as archive:
-                return archive.namelist()
-        except (zipfile.BadZipFile, OSError) as error:
-            self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
-            return []
+        with self._archive() as (_, archive):
+            return [] if archive is None else archive.namelist()
 
     # --- Bytes ---
 
