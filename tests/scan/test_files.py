@@ -102,6 +102,26 @@ def test_damaged_and_long_lines_are_counted_and_skipped(tmp_path: Path, monkeypa
     ]
 
 
+@pytest.mark.parametrize("size", [1, 2, 9, 20])
+def test_a_torn_line_in_the_middle_makes_the_result_uncertain(size: int, tmp_path: Path) -> None:
+    first, second, *rest = SESSION.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "session.jsonl"
+    for torn in (second[:size] + b"\n", second[-size - 1 :], b" " + second[:size] + b" \r\n"):
+        assert b"assistant" not in torn  # nothing says that it matters
+        path.write_bytes(first + torn + b"".join(rest))
+        found = scan([path]).as_json()
+        assert (found["files"]["damaged_lines"], found["certain"]) == (1, False)
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \t\r\n", b"\0\0\n", b' {"type": "other"} \r\n', b'\xef\xbb\xbf{"a": 1}\n'])
+def test_blank_lines_and_other_objects_are_no_damage(blank: bytes, tmp_path: Path) -> None:
+    first, *rest = SESSION.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(first + blank + b"".join(rest))
+    found = scan([path]).as_json()
+    assert (found["files"]["damaged_lines"], found["certain"]) == (0, True)
+
+
 @pytest.mark.parametrize("damaged", [b'half of a line"}', b'{"type": "user", "message', b"\xff\xfe\0", b""])
 def test_a_damaged_first_line_costs_itself_alone(damaged: bytes, tmp_path: Path) -> None:
     (tmp_path / "session").write_bytes(damaged + b"\n" + SESSION.read_bytes())

@@ -39,6 +39,8 @@ _MOST_PROBLEMS: Final = 20
 HEAD_BYTES: Final = 1 << 20
 """Bytes of whole lines from which a file is recognised."""
 
+_BLANKS: Final = b" \t\r\n\0"
+
 
 @dataclass(slots=True)
 class Damage:
@@ -93,7 +95,8 @@ class ScannedFile:
         Args:
             needles: a line is parsed only if it contains one of them. This is a test for speed that
                 may let any line through: check what it means after parsing. A line in which an
-                ASCII letter is escaped passes always. None: each line is parsed.
+                ASCII letter is escaped passes always. None: each line is parsed. Of a line that is
+                not parsed, the first and the last letter show if it is damaged.
         """
         damage = self.damage
         if self.head.shape is Shape.VALUE:
@@ -107,8 +110,11 @@ class ScannedFile:
                     parsed = object_of(line)
                     if parsed is not None:
                         yield last[0], parsed
-                    elif line.strip(b" \t\r\0"):
+                    elif line.strip(_BLANKS):
                         damage.damaged_lines += 1
+                elif line[-1:] != b"}" or line[:1] != b"{":
+                    # it may have been cut before the needle
+                    damage.damaged_lines += _is_torn(line)
             last = item
         if last is None:
             return
@@ -116,7 +122,7 @@ class ScannedFile:
         parsed = object_of(last[1])
         if parsed is not None:
             yield last[0], parsed
-        elif last[1].strip(b" \t\r\n\0"):
+        elif last[1].strip(_BLANKS):
             damage.is_last_line_incomplete = True
 
     def _items(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -355,6 +361,12 @@ def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes
         damage.long_lines += 1
     elif pending:
         yield offset, b"".join(pending)
+
+
+def _is_torn(line: bytes) -> bool:
+    """Return whether a line is neither blank nor has the braces of a JSON object."""
+    words = line.strip(_BLANKS).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return words != b"" and not (words.startswith(b"{") and words.endswith(b"}"))
 
 
 def _first_line(error: Exception) -> str:
