@@ -189,7 +189,11 @@ class ScannedFile:
                 with closing(connect_to(data)) as connection:
                     yield connection
         except (sqlite3.Error, OSError) as error:
-            self.damage.problem = f"the database is damaged: {error}"
+            self.note_damaged_database(error)
+
+    def note_damaged_database(self, error: Exception) -> None:
+        """Note that a part of the database cannot be read."""
+        self.damage.problem = f"the database is damaged: {error}"
 
     def members(self) -> Iterator[tuple[str, bytes]]:
         """Yield the names and bytes of the files in an archive, one after the other.
