@@ -1,0 +1,58 @@
+"""Tells whether a file still has the records that a scan found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from endturn.scan.decompression import compression_of
+from endturn.scan.json_values import is_list
+from endturn.scan.past_calls import PastCall, PastTurn
+from endturn.scan.text_encoding import utf16_of
+
+BEGINNING: Final = 4096
+"""Bytes of a file that tell if the offset of a record is its place on the disk."""
+_RECORD_BYTES: Final = 512
+"""Bytes of a record of which the digest is made: ids and times stand at its beginning."""
+
+
+def has_plain_lines(beginning: bytes) -> bool:
+    """Return whether the offset of a record is its place on the disk."""
+    is_packed = compression_of(beginning) is not None or utf16_of(beginning) is not None
+    return not is_packed and not is_list(beginning)
+
+
+def add_digests(path: Path, turns: Iterable[PastTurn]) -> None:
+    """Have turns and calls remember how their records begin, or else the state of their file.
+
+    Raises:
+        OSError: the file cannot be read any more.
+    """
+    if not path.is_file():
+        return
+    with path.open("rb", buffering=0) as stream:
+        is_plain = has_plain_lines(stream.read(BEGINNING))
+        state = b"" if is_plain else file_digest(path)
+        for turn in turns:
+            records: list[PastTurn | PastCall] = [turn, *turn.calls]
+            for record in records:
+                if not is_plain:
+                    record.digest = state
+                elif record.offset is not None:
+                    record.digest = record_digest(stream, record.offset)
+
+
+def record_digest(stream: BinaryIO, offset: int) -> bytes:
+    """Return the digest of the beginning of a line; the position of the stream changes."""
+    stream.seek(offset)
+    beginning = stream.read(_RECORD_BYTES).partition(b"\n")[0]
+    return blake2b(beginning, digest_size=8).digest()
+
+
+def file_digest(path: Path) -> bytes:
+    """Return a digest of a file's size and time: of a packed one no part can be read alone."""
+    status = path.stat()
+    state = f"{status.st_size} {status.st_mtime_ns}"
+    return blake2b(state.encode(), digest_size=8).digest()
