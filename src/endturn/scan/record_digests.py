@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -16,6 +16,8 @@ BEGINNING: Final = 4096
 """Bytes of a file that tell if the offset of a record is its place on the disk."""
 _RECORD_BYTES: Final = 512
 """Bytes of a record of which the digest is made: ids and times stand at its beginning."""
+_BUFFER: Final = 1 << 14
+"""Bytes that are read at a time: several short records, and not all of a long one."""
 
 
 def has_plain_lines(beginning: bytes) -> bool:
@@ -32,16 +34,21 @@ def add_digests(path: Path, turns: Iterable[PastTurn]) -> None:
     """
     if not path.is_file():
         return
-    with path.open("rb", buffering=0) as stream:
+    with path.open("rb", buffering=_BUFFER) as stream:
         is_plain = has_plain_lines(stream.read(BEGINNING))
         state = b"" if is_plain else file_digest(path)
-        for turn in turns:
-            records: list[PastTurn | PastCall] = [turn, *turn.calls]
-            for record in records:
-                if not is_plain:
-                    record.digest = state
-                elif record.offset is not None:
-                    record.digest = record_digest(stream, record.offset)
+        for record, offset in _records(turns):
+            record.digest = record_digest(stream, offset) if is_plain else state
+
+
+def _records(turns: Iterable[PastTurn]) -> Iterator[tuple[PastTurn | PastCall, int]]:
+    """Yield what has a record of its own, with the offset of that."""
+    for turn in turns:
+        if turn.offset is not None:
+            yield turn, turn.offset
+        for call in turn.calls:
+            if call.offset is not None:
+                yield call, call.offset
 
 
 def record_digest(stream: BinaryIO, offset: int) -> bytes:
