@@ -17,6 +17,7 @@ from endturn.errors import UsageError
 from endturn.scan import read_file, scan
 from endturn.scan.command import duration_ns, run
 from endturn.scan.fields import time_ns
+from endturn.scan.table import text_of
 from tests.scan.cases import HERE, figures
 
 CASE = HERE / "claude_code" / "four-cuts-then-gave-up"
@@ -214,6 +215,37 @@ def test_what_was_read_before_ctrl_c_is_kept(tmp_path: Path, monkeypatch: pytest
     found = scan([tmp_path], progress=progress)
     assert found.is_interrupted
     assert (len(found.results), len(found.turns)) == (2, 1)
+    figures_of_all = found.as_json()
+    files = figures_of_all["files"]
+    assert (figures_of_all["certain"], files["complete"], files["unread"]) == (False, False, 1)
+    assert "read until then; 1 file left." in text_of(figures_of_all)
+
+
+def test_a_report_of_an_interrupted_scan_says_how_many_files_are_left(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    from endturn.ui.past_sessions import HtmlReport
+
+    for number in range(3):
+        (tmp_path / f"{number}.jsonl").write_bytes(SESSION.read_bytes())
+
+    def progress(files: int, all_files: int) -> None:
+        if files:
+            raise KeyboardInterrupt
+
+    found = scan([tmp_path], progress=progress)
+    HtmlReport(tmp_path / "past.html")(found, found.as_json())
+    page = (tmp_path / "past.html").read_text(encoding="utf-8")
+    assert "Ctrl-C ended the scan; 2 files were left." in page
+
+
+def test_ctrl_c_before_the_files_are_listed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("endturn.scan.command.Discovery.files", interrupt)
+    found = scan([tmp_path]).as_json()
+    assert (found["certain"], found["files"]["complete"], found["files"]["unread"]) == (False, False, None)
+    assert "they were not listed yet" in text_of(found)
 
 
 # --- The command ------------------------------------------------------------------------------------------------------

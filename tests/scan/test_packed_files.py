@@ -6,8 +6,10 @@ import codecs
 import gzip
 import io
 import json
+import lzma
 import sqlite3
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +132,41 @@ def test_an_archive_within_an_archive_is_named_and_an_evaluation_within_one_read
         f"{tmp_path / 'both.zip'}!inner": "it is an archive within an archive: unpack it"
     }
     assert found["total"]["responses"] == scan([EVALUATION]).as_json()["total"]["responses"]
+
+
+def tarred(data: bytes, format: int) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=format) as archive:
+        member = tarfile.TarInfo("session.jsonl")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+DATA = SESSION.read_bytes()
+UNSUPPORTED = {
+    "tar": (tarred(DATA, tarfile.GNU_FORMAT), "it is a tar archive: unpack it"),
+    "tar, pax": (tarred(DATA, tarfile.PAX_FORMAT), "it is a tar archive: unpack it"),
+    "tar.gz": (gzip.compress(tarred(DATA, tarfile.USTAR_FORMAT)), "it is a tar archive: unpack it"),
+    "gz.gz": (gzip.compress(gzip.compress(DATA)), "it is compressed twice: unpack it"),
+    "xz.gz": (gzip.compress(lzma.compress(DATA)), "it is compressed twice: unpack it"),
+    "UTF-32": (DATA.decode().encode("utf-32"), "it is in UTF-32: convert it to UTF-8"),
+    "UTF-32 without a mark": (DATA.decode().encode("utf-32-le"), "it is in UTF-32: convert it to UTF-8"),
+    "UTF-32, big-endian": (DATA.decode().encode("utf-32-be"), "it is in UTF-32: convert it to UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+@pytest.mark.parametrize("forced", [None, "claude_code"])
+def test_what_no_source_reads_is_named_with_what_to_do(name: str, forced: str | None, tmp_path: Path) -> None:
+    data, problem = UNSUPPORTED[name]
+    (tmp_path / "file").write_bytes(data)
+    (tmp_path / "files.zip").write_bytes(zipped(member=data))
+    files = scan([tmp_path], format_=forced).as_json()["files"]
+    assert files["unreadable"] == {
+        str(tmp_path / "file"): problem, f"{tmp_path / 'files.zip'}!member": problem,
+    }  # fmt: skip
+    assert (files["complete"], files["damaged"], files["unknown"]) == (False, {}, [])
 
 
 def offset_of(data: bytes, member: str) -> int:

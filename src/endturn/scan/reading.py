@@ -70,6 +70,8 @@ def _results(
 ) -> list[FileResult]:
     try:
         file = ScannedFile(stream, name, path)
+        if file.unsupported_form:
+            return [FileResult(name, unreadable=file.unsupported_form)]
         source = forced or _source_of(file.head)
         if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
             return list(_members(file, forced))
@@ -82,6 +84,8 @@ def _member_result(data: bytes, name: str, forced: str | None) -> FileResult:
     """Read a member of an archive; another archive in it only if a source reads that."""
     try:
         file = ScannedFile(io.BytesIO(data), name)
+        if file.unsupported_form:
+            return FileResult(name, unreadable=file.unsupported_form)
         source = forced or _source_of(file.head)
         if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
             return FileResult(name, unreadable="it is an archive within an archive: unpack it")

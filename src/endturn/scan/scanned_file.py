@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from endturn.errors import UsageError
 from endturn.scan.archives import read_member
 from endturn.scan.databases import SQLITE, connect, connect_to, may_have_log
-from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks
+from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks, compression_of
 from endturn.scan.head import Head, Shape
 from endturn.scan.json_values import (
     HEAD_RECORDS,
@@ -28,7 +28,7 @@ from endturn.scan.json_values import (
     object_of,
     value_of,
 )
-from endturn.scan.text_encoding import utf8_blocks
+from endturn.scan.text_encoding import is_utf32, utf8_blocks
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read; a longer one is skipped and counted."""
@@ -39,6 +39,8 @@ _MOST_PROBLEMS: Final = 20
 HEAD_BYTES: Final = 1 << 20
 """Bytes of whole lines from which a file is recognised."""
 
+_TAR: Final = slice(257, 263)
+"""Bytes of a tar archive that say that it is one."""
 _BLANKS: Final = b" \t\r\n\0"
 
 
@@ -240,6 +242,18 @@ class ScannedFile:
                 yield stream, archive
 
     # --- Recognition ---
+
+    @property
+    def unsupported_form(self) -> str:
+        """Why no source can read the file, and what to do; "" if one may."""
+        beginning = self._first
+        if beginning[_TAR] in (b"ustar\0", b"ustar "):
+            return "it is a tar archive: unpack it"
+        if compression_of(beginning) is not None:
+            return "it is compressed twice: unpack it"
+        if is_utf32(beginning):
+            return "it is in UTF-32: convert it to UTF-8"
+        return ""
 
     def _read_head(self) -> Head:
         beginning = self._first
