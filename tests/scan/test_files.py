@@ -351,6 +351,23 @@ def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capsys: p
     assert "a path is empty; pass '.' for the current folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("path", "problem"), [("-", "standard output has the result as text; pass the name of a file"), ("", "is empty")]
+)
+def test_a_report_is_a_file(path: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from endturn.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["scan", str(SESSION), "--report", path])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("condition", ["truncation > 0.99", "truncation > 99%", "truncated_turns >= 1"])
+def test_shares_below_one_and_counts_need_no_percent_sign(condition: str) -> None:
+    assert run([SESSION], fail_on=[condition]) == 1
+
+
 @pytest.mark.parametrize(("options", "has_text"), [([], False), (["--content"], True), (["--no-content"], False)])
 def test_a_report_has_what_answers_say_only_if_it_is_asked_to(
     options: list[str], has_text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

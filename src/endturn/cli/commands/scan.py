@@ -55,7 +55,10 @@ def add_parser(commands: Commands) -> None:
         " not in --report)",
     )
     command.add_argument(
-        "--report", type=Path, metavar="FILE", help="also write the result to this file as HTML"
+        "--report",
+        type=_report_path,
+        metavar="FILE",
+        help="also write the result to this file as HTML",
     )
     command.add_argument(
         "--fail-on",
@@ -81,6 +84,20 @@ def _path(text: str) -> Path:
     if not text:
         raise ArgumentTypeError("a path is empty; pass '.' for the current folder")
     return Path(text)
+
+
+def _report_path(text: str) -> Path:
+    """Return the path of a report.
+
+    Raises:
+        ArgumentTypeError: it is empty, or `-`, where the text of the scan goes.
+    """
+    if text == "-":
+        raise ArgumentTypeError(
+            "standard output has the result as text; pass the name of a file, such as past.html"
+            " (./- for a file of this name)"
+        )
+    return _path(text)
 
 
 def run(args: Namespace) -> int:
