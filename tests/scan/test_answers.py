@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from endturn.scan import question_of, scan, text_of
-from endturn.scan.answers import CHANGED
+from endturn.scan import CHANGED, question_of, scan, text_of
 
 ABOUT = {"sessionId": "s1", "parentUuid": None, "version": "2.1.332"}
 

@@ -73,7 +73,7 @@ def _read(
             if is_quick and not is_plain:
                 return ""
             digest = record_digest(stream, offset) if is_plain else file_digest(path)
-            if record.digest not in (b"", digest):
+            if record.digest not in (None, digest):
                 return CHANGED
             start = offset if is_plain else 0
             stream.seek(start)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, Final
+from zlib import crc32
 
 from endturn.scan.decompression import compression_of
 from endturn.scan.json_values import is_list
@@ -14,8 +14,8 @@ from endturn.scan.text_encoding import utf16_of
 
 BEGINNING: Final = 4096
 """Bytes of a file that tell if the offset of a record is its place on the disk."""
-_RECORD_BYTES: Final = 512
-"""Bytes of a record of which the digest is made: ids and times stand at its beginning."""
+_RECORD_BYTES: Final = 4096
+"""Bytes of a record of which the digest is made at most."""
 _BUFFER: Final = 1 << 14
 """Bytes that are read at a time: several short records, and not all of a long one."""
 
@@ -36,7 +36,7 @@ def add_digests(path: Path, turns: Iterable[PastTurn]) -> None:
         return
     with path.open("rb", buffering=_BUFFER) as stream:
         is_plain = has_plain_lines(stream.read(BEGINNING))
-        state = b"" if is_plain else file_digest(path)
+        state = 0 if is_plain else file_digest(path)
         for record, offset in _records(turns):
             record.digest = record_digest(stream, offset) if is_plain else state
 
@@ -51,15 +51,13 @@ def _records(turns: Iterable[PastTurn]) -> Iterator[tuple[PastTurn | PastCall, i
                 yield call, call.offset
 
 
-def record_digest(stream: BinaryIO, offset: int) -> bytes:
-    """Return the digest of the beginning of a line; the position of the stream changes."""
+def record_digest(stream: BinaryIO, offset: int) -> int:
+    """Return a checksum of the beginning of a line; the position of the stream changes."""
     stream.seek(offset)
-    beginning = stream.read(_RECORD_BYTES).partition(b"\n")[0]
-    return blake2b(beginning, digest_size=8).digest()
+    return crc32(stream.readline(_RECORD_BYTES).rstrip(b"\r\n"))
 
 
-def file_digest(path: Path) -> bytes:
-    """Return a digest of a file's size and time: of a packed one no part can be read alone."""
+def file_digest(path: Path) -> int:
+    """Return a checksum of a file's size and time: of a packed one no part can be read alone."""
     status = path.stat()
-    state = f"{status.st_size} {status.st_mtime_ns}"
-    return blake2b(state.encode(), digest_size=8).digest()
+    return crc32(f"{status.st_size} {status.st_mtime_ns}".encode())
