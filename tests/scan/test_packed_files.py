@@ -215,6 +215,17 @@ def test_encrypted_members_and_those_of_unknown_methods_are_named(tmp_path: Path
     assert [Path(result.name).name for result in found.results if result.turns] == ["sessions.zip!c"]
 
 
+def test_damaged_json_and_a_damaged_member_of_an_evaluation_are_both_named(tmp_path: Path) -> None:
+    start = json.dumps({"version": 2, "eval": {"run_id": "r", "task": "t"}}).encode()
+    members = {"_journal/start.json": start, "samples/a.json": b'{"id": 1, half', "samples/b.json": b"{}"}
+    data = bytearray(zipped(**members))
+    entries = [at for at in range(len(data)) if data[at : at + 4] == b"PK\x01\x02"]
+    data[entries[2] + 8] |= 1  # as if it were encrypted
+    (tmp_path / "log.eval").write_bytes(data)
+    (problem,) = scan([tmp_path]).as_json()["files"]["damaged"].values()
+    assert problem == "'samples/a.json' is damaged JSON; 'samples/b.json' is encrypted: unpack it"
+
+
 def test_many_damaged_members_are_counted(tmp_path: Path) -> None:
     data = bytearray(zipped(**{f"m{number}": b"{}" for number in range(25)}))
     for at in range(len(data)):

@@ -33,7 +33,7 @@ from endturn.errors import UsageError
 FETCHED: Final = "ENDTURN_FETCHED"
 """Environment variable of a command that was restarted with its extra: it is restarted only
 once."""
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of an output that takes no more."""
 
 

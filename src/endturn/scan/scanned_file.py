@@ -222,11 +222,9 @@ class ScannedFile:
                 yield member.filename, data
         if problems:
             more = len(problems) - _MOST_PROBLEMS
-            words = [
-                *problems[:_MOST_PROBLEMS],
-                *([f"and {more} more members"] if more > 0 else []),
-            ]
-            self.damage.problem = "; ".join(words)
+            rest = [f"and {more} more members"] if more > 0 else []
+            earlier = [self.damage.problem] if self.damage.problem else []  # noted by the source
+            self.damage.problem = "; ".join([*earlier, *problems[:_MOST_PROBLEMS], *rest])
 
     @contextmanager
     def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile | None]]:
