@@ -272,6 +272,12 @@ def test_every_option_has_a_help_text(parser: ArgumentParser) -> None:
         ("report --fail-on 'trunction > 1' x", "did you mean 'truncation'?"),
         ("report --fail-on 'truncation is bad' x", "--fail-on must be NAME > NUMBER"),
         ("report --fail-on 'unfinished > .' x", "--fail-on must be NAME > NUMBER"),
+        ("report --fail-on 'truncation > 1' x", "truncation is a share, of which 1 is 100 %; write 'truncation > 1%'"),
+        ("scan --fail-on 'truncation > 1' .", "truncation is a share, of which 1 is 100 %; write 'truncation > 1%'"),
+        (
+            "scan --fail-on 'truncation_without_continuation >= 5.5' .",
+            "write 'truncation_without_continuation >= 5.5%'",
+        ),
         ("report", "no input: pass OTLP JSON files"),
         ("report none.jsonl", "cannot be read"),
         ("report --file none.duckdb", "--file 'none.duckdb' does not exist"),

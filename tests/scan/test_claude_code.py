@@ -233,6 +233,30 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
          synthetic("API Error: Repeated 529 Overloaded errors.", error="server_error", apiErrorStatus=529)],
         {"turns": 1, "failed_attempts": 3, "outcomes": ["provider_error"]},
     ),
+    "an error after which the turn went on and finished": (
+        [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic("API Error: 529", error="overloaded"),
+         answer("m2", "end_turn")],
+        {
+            "turns": 1, "responses": {"tool_call": 1, "end_turn": 1}, "failed_attempts": 1, "evidence": {"recorded": 2},
+            "limits": [None, None], "output_tokens": [7, 7], "outcomes": ["completed"],
+        },
+    ),
+    "a message of the user that quotes an interruption": (
+        [user("go"), answer("m1", "end_turn"), user("[Request interrupted by user] is what I saw"),
+         answer("m2", "end_turn"), user("[Request interrupted by user for tool use]: why?"), answer("m3", "end_turn")],
+        {
+            "turns": 3, "responses": {"end_turn": 3}, "evidence": {"recorded": 3}, "limits": [None] * 3,
+            "output_tokens": [7] * 3, "outcomes": ["completed"] * 3,
+        },
+    ),
+    "a tool's result after the first line of the next response": (
+        [user("go"), answer("m1", "max_tokens", TOOL), answer("m2", None), result("t1"), answer("m2", "end_turn")],
+        {
+            "turns": 1, "responses": {"max_tokens": 1, "end_turn": 1}, "evidence": {"recorded": 2},
+            "limits": [None, None], "output_tokens": [7, 7], "truncated_turns": 1, "unfinished_turns": 1,
+            "outcomes": ["not_continued"], "ran_cut_tool_calls": 1,
+        },
+    ),
     "an error that is not the limit's": (
         [user("go"), answer("m1", "tool_use", TOOL), result("t1"), synthetic("API Error: 429", error="rate_limit")],
         {
@@ -271,6 +295,14 @@ def test_a_fork_and_its_original_have_each_call_once() -> None:
         assert [call.request.max_tokens for call in calls] == [64_000] * 5  # the original has the requests
         sessions = [ended.past.session[:8] for ended in found.turns]
         assert sessions == ["00000002", "00000002", "d6b3dc05"]
+
+
+def test_an_error_in_a_copy_that_ends_before_the_turn_went_on_is_no_end(tmp_path: Path) -> None:
+    lines = [user("go"), synthetic("API Error: 529", error="overloaded"), answer("m1", "end_turn")]
+    written(tmp_path / "fork", [line | {"requestSessionId": "s0"} for line in lines])
+    written(tmp_path / "original", lines[:2])
+    (ended,) = scan([tmp_path]).turns
+    assert (str(ended.turn.outcome), len(ended.past.calls)) == ("completed", 2)
 
 
 def test_turns_that_failed_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,8 +92,27 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
          event("task_started", turn_id="c"), PROMPT, event("task_complete", turn_id="c", last_agent_message=None)],
         {"turns": 3, "outcomes": ["provider_error", "cancelled", "unknown_reason"]},
     ),
-    "a turn whose agent was killed before any answer is not over": (
-        [META, STARTED, PROMPT], {},
+    "a turn whose agent was killed before any answer": (
+        [META, STARTED, PROMPT], {"turns": 1, "outcomes": ["unknown_reason"]},
+    ),
+    "the same in versions that write the message as an item": (
+        [META, STARTED, event("item_completed", turn_id="a", item={"type": "UserMessage", "id": "u"})],
+        {"turns": 1, "outcomes": ["unknown_reason"]},
+    ),
+    "a task that no message of the user began": (
+        [META, STARTED], {},
+    ),
+    "a turn that is over without a last message": (
+        [META, STARTED, PROMPT, item("message", role="assistant", id="m1", status="completed"),
+         event("task_complete", turn_id="a", last_agent_message=None)],
+        {"turns": 1, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
+         "output_tokens": [None], "outcomes": ["unknown_reason"]},
+    ),
+    "a turn that is over, of which nothing says if it had a last message": (
+        [META, STARTED, PROMPT, item("message", role="assistant", id="m1", status="completed"),
+         event("task_complete", turn_id="a")],
+        {"turns": 1, "responses": {"end_turn": 1}, "evidence": {"recorded": 1}, "limits": [None],
+         "output_tokens": [None], "outcomes": ["completed"]},
     ),
     "a turn whose agent was killed after a tool's result": (
         [META, STARTED, PROMPT, item("function_call", call_id="c1", name="shell", arguments="{}", status="completed"),

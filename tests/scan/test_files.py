@@ -17,6 +17,7 @@ from endturn.errors import UsageError
 from endturn.scan import read_file, scan
 from endturn.scan.command import duration_ns, run
 from endturn.scan.fields import time_ns
+from endturn.scan.table import text_of
 from tests.scan.cases import HERE, figures
 
 CASE = HERE / "claude_code" / "four-cuts-then-gave-up"
@@ -100,6 +101,26 @@ def test_damaged_and_long_lines_are_counted_and_skipped(tmp_path: Path, monkeypa
     assert [call.key for turn in result.turns for call in turn.calls] == [
         call.key for turn in whole.turns for call in turn.calls
     ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 20])
+def test_a_torn_line_in_the_middle_makes_the_result_uncertain(size: int, tmp_path: Path) -> None:
+    first, second, *rest = SESSION.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "session.jsonl"
+    for torn in (second[:size] + b"\n", second[-size - 1 :], b" " + second[:size] + b" \r\n"):
+        assert b"assistant" not in torn  # nothing says that it matters
+        path.write_bytes(first + torn + b"".join(rest))
+        found = scan([path]).as_json()
+        assert (found["files"]["damaged_lines"], found["certain"]) == (1, False)
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \t\r\n", b"\0\0\n", b' {"type": "other"} \r\n', b'\xef\xbb\xbf{"a": 1}\n'])
+def test_blank_lines_and_other_objects_are_no_damage(blank: bytes, tmp_path: Path) -> None:
+    first, *rest = SESSION.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(first + blank + b"".join(rest))
+    found = scan([path]).as_json()
+    assert (found["files"]["damaged_lines"], found["certain"]) == (0, True)
 
 
 @pytest.mark.parametrize("damaged", [b'half of a line"}', b'{"type": "user", "message', b"\xff\xfe\0", b""])
@@ -194,6 +215,37 @@ def test_what_was_read_before_ctrl_c_is_kept(tmp_path: Path, monkeypatch: pytest
     found = scan([tmp_path], progress=progress)
     assert found.is_interrupted
     assert (len(found.results), len(found.turns)) == (2, 1)
+    figures_of_all = found.as_json()
+    files = figures_of_all["files"]
+    assert (figures_of_all["certain"], files["complete"], files["unread"]) == (False, False, 1)
+    assert "read until then; 1 file left." in text_of(figures_of_all)
+
+
+def test_a_report_of_an_interrupted_scan_says_how_many_files_are_left(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    from endturn.ui.past_sessions import HtmlReport
+
+    for number in range(3):
+        (tmp_path / f"{number}.jsonl").write_bytes(SESSION.read_bytes())
+
+    def progress(files: int, all_files: int) -> None:
+        if files:
+            raise KeyboardInterrupt
+
+    found = scan([tmp_path], progress=progress)
+    HtmlReport(tmp_path / "past.html")(found, found.as_json())
+    page = (tmp_path / "past.html").read_text(encoding="utf-8")
+    assert "Ctrl-C ended the scan; 2 files were left." in page
+
+
+def test_ctrl_c_before_the_files_are_listed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("endturn.scan.command.Discovery.files", interrupt)
+    found = scan([tmp_path]).as_json()
+    assert (found["certain"], found["files"]["complete"], found["files"]["unread"]) == (False, False, None)
+    assert "they were not listed yet" in text_of(found)
 
 
 # --- The command ------------------------------------------------------------------------------------------------------
@@ -297,6 +349,23 @@ def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capsys: p
         main(["scan", *arguments])
     assert ended.value.code == 2
     assert "a path is empty; pass '.' for the current folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"), [("-", "standard output has the result as text; pass the name of a file"), ("", "is empty")]
+)
+def test_a_report_is_a_file(path: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from endturn.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["scan", str(SESSION), "--report", path])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("condition", ["truncation > 0.99", "truncation > 99%", "truncated_turns >= 1"])
+def test_shares_below_one_and_counts_need_no_percent_sign(condition: str) -> None:
+    assert run([SESSION], fail_on=[condition]) == 1
 
 
 @pytest.mark.parametrize(("options", "has_text"), [([], False), (["--content"], True), (["--no-content"], False)])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import shutil
 import sqlite3
+import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -58,6 +62,46 @@ def test_a_database_says_the_same_as_its_rows(tmp_path: Path, last_in_wal: int) 
         found = figures(scan([path]))
         assert listing(tmp_path) == before
     assert found == figures(scan([ROWS]))
+
+
+def test_the_log_beside_the_target_of_a_link_is_read(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    with database(tmp_path / "home" / "opencode.db", last_in_wal=3) as path:
+        (tmp_path / "link.db").symlink_to(path)
+        before = listing(tmp_path / "home")
+        assert figures(scan([tmp_path / "link.db"])) == figures(scan([ROWS]))
+        assert listing(tmp_path / "home") == before
+
+
+def test_a_packed_database_whose_log_is_not_at_hand_is_named_and_uncertain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database(tmp_path / "opencode.db", last_in_wal=3) as path:
+        data = path.read_bytes()
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    (packed / "opencode.db.gz").write_bytes(gzip.compress(data))
+    with zipfile.ZipFile(packed / "sessions.zip", "w") as archive:
+        archive.writestr("opencode.db", data)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    found = scan([packed, Path("-")]).as_json()
+    assert (found["certain"], found["files"]["complete"], found["files"]["read"]) == (False, False, 3)
+    assert {Path(name).name for name in found["files"]["damaged"]} == {
+        "opencode.db.gz", "sessions.zip!opencode.db", "standard input",
+    }  # fmt: skip
+    assert all("write-ahead log is not at hand" in problem for problem in found["files"]["damaged"].values())
+
+
+def test_a_packed_database_without_a_log_is_certain(tmp_path: Path) -> None:
+    with database(tmp_path / "opencode.db") as path, closing(sqlite3.connect(":memory:")) as copy:
+        with closing(sqlite3.connect(path)) as source:
+            source.backup(copy)
+        copy.execute("PRAGMA journal_mode = delete")
+        copy.execute(f"VACUUM INTO '{tmp_path / 'plain.db'}'")
+    (tmp_path / "packed.db.gz").write_bytes(gzip.compress((tmp_path / "plain.db").read_bytes()))
+    found = scan([tmp_path / "packed.db.gz"])
+    assert found.as_json()["certain"]
+    assert figures(found) == figures(scan([ROWS]))
 
 
 @pytest.mark.parametrize("last_in_wal", [0, 3])

@@ -117,6 +117,21 @@ def test_a_cut_answer_of_a_session_has_its_torn_end(store: Store, past: Summary)
     assert [(end.text, end.cut[:8]) for end in said.ends] == [("part 1 part 2 part 3 part 4 ", "cut here")]
 
 
+def test_the_page_says_once_that_the_file_has_changed(store: Store, tmp_path: Path) -> None:
+    (session,) = (HERE / "claude_code" / "four-cuts-then-gave-up").rglob("*.jsonl")
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(session.read_bytes())
+    found = scan([path])
+    fill(store, found.turns)
+    path.write_bytes(session.read_bytes().replace(b"write a long text", b"words of another!").replace(b"uuid", b"UUID"))
+    (cut,) = found.turns
+    page = shown(store, cut.past.id)
+    assert page["answer"] == "(The file has changed since the scan. Scan it again.)"
+    said = page["said"]
+    assert isinstance(said, WhatWasSaid)
+    assert said.question == "(The file has changed since the scan. Scan it again.)"
+
+
 def test_a_compressed_file_is_read_for_its_turn_alone(store: Store, tmp_path: Path) -> None:
     """The list would have to unpack one from its beginning for each row."""
     (session,) = (HERE / "claude_code").glob("two-529-then-answer/**/*.jsonl")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import sys
@@ -31,6 +33,8 @@ from endturn.errors import UsageError
 FETCHED: Final = "ENDTURN_FETCHED"
 """Environment variable of a command that was restarted with its extra: it is restarted only
 once."""
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of an output that takes no more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 success, 1 a check found a problem, 2 the command or its arguments are
         wrong, 3 a check found no problem but lacked data.
     """
+    _replace_what_cannot_be_encoded()
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv[:1] == ["run"] and argv[1:2] not in (["-h"], ["--help"]):
         # Everything after `run` belongs to another program, so argparse must not interpret it.
@@ -54,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parse(parser(), argv)
     try:
         status = int(args.run(args))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None if it is closed, such as by `>&-`
+            sys.stdout.flush()
         return status
     except UsageError as error:
         print(f"endturn: {error}", file=sys.stderr)
@@ -71,9 +77,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # e.g. `| head`: discard what is still buffered
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # e.g. `| head`
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _discard_output()
+        print(f"endturn: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _replace_what_cannot_be_encoded() -> None:
+    """Write `?` for letters that the encoding of the output lacks: they must not end a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _discard_output() -> None:
+    """Discard what is still buffered, which Python would try to write again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _requirement(extra: str) -> str:

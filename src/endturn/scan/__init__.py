@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from endturn.scan.answers import question_of as question_of, text_of as text_of
+    from endturn.scan.answers import (
+        CHANGED as CHANGED,
+        question_of as question_of,
+        text_of as text_of,
+    )
     from endturn.scan.command import run as run, scan as scan
     from endturn.scan.copies import without_copies as without_copies
     from endturn.scan.head import Head as Head, Shape as Shape
@@ -30,7 +34,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "answers": ("question_of", "text_of"),
+            "answers": ("CHANGED", "question_of", "text_of"),
             "command": ("run", "scan"),
             "copies": ("without_copies",),
             "live_records": ("EndedTurn", "ended_turns"),

@@ -7,31 +7,35 @@ from pathlib import Path
 from typing import Any, Final
 
 from endturn.errors import UsageError
-from endturn.scan.decompression import compression_of
-from endturn.scan.json_values import is_list
 from endturn.scan.past_calls import PastCall, PastTurn
+from endturn.scan.record_digests import BEGINNING, file_digest, has_plain_lines, record_digest
 from endturn.scan.registry import all_sources
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
-from endturn.scan.text_encoding import utf16_of
 
 LONGEST: Final = 256 * 1024
 """Characters of a text that are returned at most."""
-_BEGINNING: Final = 4096
+CHANGED: Final = "(The file has changed since the scan. Scan it again.)"
+"""Stands for the text of a record that is not in its place any more."""
 
 _Read = Callable[[Iterable[Mapping[str, Any]], str], str]
 
 
 def text_of(turn: PastTurn, call: PastCall) -> str:
-    """Return the text of a response; "" where its file does not have it any more, or never had."""
+    """Return the text of a response.
+
+    Returns:
+        "" where its file is gone, or never had it; CHANGED where the file has another record in the
+        place of this one.
+    """
     source = _source_of(turn)
     if source is None:
         return ""
-    return _read(turn, call.offset, call.key, source.text, stored_text=source.stored_text)
+    return _read(call, call.key, source.text, stored_text=source.stored_text)
 
 
 def question_of(turn: PastTurn, *, is_quick: bool = False) -> str:
-    """Return the text of the user's message that began a turn; "" as above.
+    """Return the text of the user's message that began a turn; "" and CHANGED as above.
 
     Args:
         is_quick: "" also of a file that has to be read from its beginning, as a compressed one.
@@ -40,7 +44,7 @@ def question_of(turn: PastTurn, *, is_quick: bool = False) -> str:
     if source is None or source.question is None:
         return ""
     question = source.question
-    return _read(turn, turn.offset, "", lambda records, _: question(records), is_quick=is_quick)
+    return _read(turn, "", lambda records, _: question(records), is_quick=is_quick)
 
 
 def _source_of(turn: PastTurn) -> Source | None:
@@ -48,36 +52,33 @@ def _source_of(turn: PastTurn) -> Source | None:
 
 
 def _read(
-    turn: PastTurn,
-    offset: int | None,
+    record: PastTurn | PastCall,
     key: str,
     read: _Read | None,
     *,
     stored_text: Callable[[ScannedFile, str], str] | None = None,
     is_quick: bool = False,
 ) -> str:
+    offset = record.offset
     if stored_text is None and (read is None or offset is None):
         return ""
-    path = Path(turn.path)
+    path = Path(record.path)
     try:
         with path.open("rb") as stream:
             if stored_text is not None:
-                return stored_text(ScannedFile(stream, turn.path, path), key)[:LONGEST]
+                return stored_text(ScannedFile(stream, record.path, path), key)[:LONGEST]
             assert read is not None
             assert offset is not None
-            has_offsets = _has_plain_lines(stream.read(_BEGINNING))
-            if is_quick and not has_offsets:
+            is_plain = has_plain_lines(stream.read(BEGINNING))
+            if is_quick and not is_plain:
                 return ""
-            start = offset if has_offsets else 0
+            digest = record_digest(stream, offset) if is_plain else file_digest(path)
+            if record.digest not in (None, digest):
+                return CHANGED
+            start = offset if is_plain else 0
             stream.seek(start)
-            file = ScannedFile(stream, turn.path)
+            file = ScannedFile(stream, record.path)
             records = (record for at, record in file.records() if start + at >= offset)
             return read(records, key)[:LONGEST]
     except (OSError, ValueError, UsageError):
         return ""
-
-
-def _has_plain_lines(beginning: bytes) -> bool:
-    """Return whether the offset of a record is its place on the disk."""
-    is_packed = compression_of(beginning) is not None or utf16_of(beginning) is not None
-    return not is_packed and not is_list(beginning)

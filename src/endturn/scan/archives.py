@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import zipfile
 from typing import BinaryIO, Final
+from zlib import crc32
 
+from endturn.errors import UsageError
 from endturn.scan.decompression import ZIP, Incomplete, zstd_decompressor
 
 _ZSTD: Final = 93
 """The compression method of zip members that zipfile knows since Python 3.14."""
 _HEADER_BYTES: Final = 30
+_ENCRYPTED: Final = 1
+"""The bit of a member's flags that says it."""
 
 
 def read_member(stream: BinaryIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -20,11 +24,25 @@ def read_member(stream: BinaryIO, archive: zipfile.ZipFile, member: zipfile.ZipI
         archive: the same archive.
 
     Raises:
-        zipfile.BadZipFile, Incomplete, OSError, ValueError: the member is damaged.
+        Incomplete: the member is damaged or encrypted; says so in words.
         UsageError: what decompresses it is not installed.
     """
-    if member.compress_type != _ZSTD:
-        return archive.read(member)
+    if member.flag_bits & _ENCRYPTED:
+        raise Incomplete("is encrypted: unpack it")
+    try:
+        if member.compress_type != _ZSTD:
+            return archive.read(member)
+        data = _read_zstd(stream, member)
+    except UsageError:
+        raise
+    except Exception as error:  # each compression has types of its own
+        raise Incomplete(f"is damaged: {error or type(error).__name__}") from None
+    if crc32(data) != member.CRC:
+        raise Incomplete("is damaged: its checksum is wrong")
+    return data
+
+
+def _read_zstd(stream: BinaryIO, member: zipfile.ZipInfo) -> bytes:
     stream.seek(member.header_offset)
     header = stream.read(_HEADER_BYTES)
     if header[:4] != ZIP[0]:

@@ -54,11 +54,12 @@ def _merged(copies: Sequence[PastTurn]) -> PastTurn:
             earlier = calls.get(call.key)
             if earlier is None or _call_rank(call) < _call_rank(earlier):
                 calls[call.key] = call
+    longest = max(len(turn.calls) for turn in copies)  # others may end before the turn went on
     return replace(
         base,
         calls=list(calls.values()),
         is_interrupted=any(turn.is_interrupted for turn in copies),
-        error=next((turn.error for turn in (base, *others) if turn.error), None),
+        error=next((t.error for t in (base, *others) if t.error and len(t.calls) == longest), None),
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 SQLITE: Final = b"SQLite format 3\0"
 """How a database begins."""
@@ -13,6 +15,10 @@ _COPY_ATTEMPTS: Final = 5
 """Copies of a database that is being written, until one is of a single moment."""
 _VERSIONS: Final = slice(18, 20)
 """Bytes of a database that say if it has a write-ahead log."""
+_WITH_LOG: Final = b"\x02\x02"
+
+RowReader = Callable[..., Iterator[dict[str, Any]]]
+"""`ordered_rows` or `readable_rows`."""
 
 
 def connect(path: Path, folder: Path) -> sqlite3.Connection:
@@ -25,10 +31,11 @@ def connect(path: Path, folder: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error, OSError: it cannot be opened.
     """
+    path = path.resolve()  # SQLite keeps the log beside the database, not beside a link to it
     sidecars = [path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal")]
     originals = [path, *(sidecar for sidecar in sidecars if sidecar.exists())]
     if len(originals) == 1:
-        return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+        return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
     for _ in range(_COPY_ATTEMPTS):
         before = _versions(originals)
         for original in originals:
@@ -40,6 +47,15 @@ def connect(path: Path, folder: Path) -> sqlite3.Connection:
 
 def _versions(paths: list[Path]) -> list[tuple[int, int]]:
     return [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+
+
+def may_have_log(data: bytes) -> bool:
+    """Return whether the newest rows of a database may be in a log beside it.
+
+    Args:
+        data: the beginning of the database.
+    """
+    return data[_VERSIONS] == _WITH_LOG
 
 
 def connect_to(data: bytes) -> sqlite3.Connection:
@@ -59,3 +75,61 @@ def connect_to(data: bytes) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def ordered_rows(
+    connection: sqlite3.Connection, table: str, *columns: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table.
+
+    Args:
+        columns: by which they are sorted; none for the order of the database.
+
+    Raises:
+        sqlite3.DatabaseError: a page of the table or of an index is damaged.
+    """
+    order = f" ORDER BY {', '.join(columns)}" if columns else ""
+    yield from _rows(connection, f"SELECT * FROM {table}{order}")  # noqa: S608 - a source's constants
+
+
+def readable_rows(
+    connection: sqlite3.Connection, table: str, *columns: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a damaged table, without those on its damaged pages.
+
+    The table is read from its beginning and from its end, without its indexes, and sorted here. Of
+    several damaged pages, what is between them is lost, too.
+
+    Args:
+        columns: as above.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    for direction in ("ASC", "DESC"):
+        query = f"SELECT rowid AS _rowid_, * FROM {table} NOT INDEXED ORDER BY rowid {direction}"  # noqa: S608 - as above
+        with suppress(sqlite3.DatabaseError):
+            for row in _rows(connection, query):
+                rows[row.pop("_rowid_")] = row
+            break  # all of it could be read
+    yield from sorted(
+        (rows[rowid] for rowid in sorted(rows)),
+        key=lambda row: [_rank(row.get(column)) for column in columns],
+    )
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
+    cursor = connection.execute(query)
+    names = [column[0] for column in cursor.description]
+    for values in cursor:
+        yield dict(zip(names, values, strict=True))
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """Return where a value stands in the order of SQLite: null, numbers, text, bytes."""
+    match value:
+        case None:
+            return (0,)
+        case int() | float():
+            return 1, value
+        case str():
+            return 2, value
+    return 3, value

@@ -53,6 +53,8 @@ class PastCall:
         version: of the tool that wrote the file.
         offset: of the record in the decompressed file, in bytes.
         is_copy: the file itself says that the record was copied from another one.
+        path: the file, as it is shown.
+        digest: of the beginning of the record, or of the state of its file; None for none.
     """
 
     key: str
@@ -70,6 +72,8 @@ class PastCall:
     version: str = ""
     offset: int | None = None
     is_copy: bool = False
+    path: str = ""
+    digest: int | None = None
 
     @property
     def truncated(self) -> bool:
@@ -99,6 +103,7 @@ class PastTurn:
         parent_session: the id of the session that started this turn, of a sub-agent.
         path: the file, as it is shown.
         offset: of the record with the user's message in the decompressed file, in bytes.
+        digest: of the beginning of that record, or of the state of its file; None for none.
     """
 
     id: str
@@ -117,6 +122,7 @@ class PastTurn:
     parent_session: str | None = None
     path: str = ""
     offset: int | None = None
+    digest: int | None = None
 
     @property
     def has_record(self) -> bool:

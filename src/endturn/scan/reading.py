@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,7 @@ from endturn.scan.files import STDIN
 from endturn.scan.head import Head, Shape
 from endturn.scan.json_values import begins_like_object
 from endturn.scan.past_calls import PastTurn
+from endturn.scan.record_digests import add_digests
 from endturn.scan.registry import is_companion, recognise, source_named
 from endturn.scan.scanned_file import Damage, ScannedFile
 
@@ -68,6 +70,8 @@ def _results(
 ) -> list[FileResult]:
     try:
         file = ScannedFile(stream, name, path)
+        if file.unsupported_form:
+            return [FileResult(name, unreadable=file.unsupported_form)]
         source = forced or _source_of(file.head)
         if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
             return list(_members(file, forced))
@@ -80,6 +84,8 @@ def _member_result(data: bytes, name: str, forced: str | None) -> FileResult:
     """Read a member of an archive; another archive in it only if a source reads that."""
     try:
         file = ScannedFile(io.BytesIO(data), name)
+        if file.unsupported_form:
+            return FileResult(name, unreadable=file.unsupported_form)
         source = forced or _source_of(file.head)
         if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
             return FileResult(name, unreadable="it is an archive within an archive: unpack it")
@@ -120,6 +126,12 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
     # a mistake in one source, about one file, must not end the scan of all others
     except Exception as error:
         file.damage.problem = f"{source.title} failed to read it ({type(error).__name__})"
+    for turn in result.turns:
+        for call in turn.calls:
+            call.path = file.name
+    if file.path is not None and (source.text is not None or source.question is not None):
+        with suppress(OSError):  # it was deleted meanwhile
+            add_digests(file.path, result.turns)
     return result
 
 

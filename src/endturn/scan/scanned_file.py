@@ -13,9 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final
 
+from endturn.errors import UsageError
 from endturn.scan.archives import read_member
-from endturn.scan.databases import SQLITE, connect, connect_to
-from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks
+from endturn.scan.databases import SQLITE, connect, connect_to, may_have_log
+from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks, compression_of
 from endturn.scan.head import Head, Shape
 from endturn.scan.json_values import (
     HEAD_RECORDS,
@@ -27,14 +28,20 @@ from endturn.scan.json_values import (
     object_of,
     value_of,
 )
-from endturn.scan.text_encoding import utf8_blocks
+from endturn.scan.text_encoding import is_utf32, utf8_blocks
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read; a longer one is skipped and counted."""
 LARGEST_VALUE: Final = 512 * 1024 * 1024
 """Bytes of a file that is one JSON value, or that is held in memory; a larger one is skipped."""
+_MOST_PROBLEMS: Final = 20
+"""Members of an archive whose damage is described."""
 HEAD_BYTES: Final = 1 << 20
 """Bytes of whole lines from which a file is recognised."""
+
+_TAR: Final = slice(257, 263)
+"""Bytes of a tar archive that say that it is one."""
+_BLANKS: Final = b" \t\r\n\0"
 
 
 @dataclass(slots=True)
@@ -90,7 +97,8 @@ class ScannedFile:
         Args:
             needles: a line is parsed only if it contains one of them. This is a test for speed that
                 may let any line through: check what it means after parsing. A line in which an
-                ASCII letter is escaped passes always. None: each line is parsed.
+                ASCII letter is escaped passes always. None: each line is parsed. Of a line that is
+                not parsed, the first and the last letter show if it is damaged.
         """
         damage = self.damage
         if self.head.shape is Shape.VALUE:
@@ -104,8 +112,11 @@ class ScannedFile:
                     parsed = object_of(line)
                     if parsed is not None:
                         yield last[0], parsed
-                    elif line.strip(b" \t\r\0"):
+                    elif line.strip(_BLANKS):
                         damage.damaged_lines += 1
+                elif line[-1:] != b"}" or line[:1] != b"{":
+                    # it may have been cut before the needle
+                    damage.damaged_lines += _is_torn(line)
             last = item
         if last is None:
             return
@@ -113,7 +124,7 @@ class ScannedFile:
         parsed = object_of(last[1])
         if parsed is not None:
             yield last[0], parsed
-        elif last[1].strip(b" \t\r\n\0"):
+        elif last[1].strip(_BLANKS):
             damage.is_last_line_incomplete = True
 
     def _items(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -150,12 +161,23 @@ class ScannedFile:
 
         Where a `-wal` or `-journal` file exists, both are copied to a temporary folder and read
         there: it holds the latest rows, and SQLite deletes it when it closes. Otherwise the file
-        is opened as immutable, so that SQLite makes no file beside it.
+        is opened as immutable, so that SQLite makes no file beside it. Of a database that is
+        compressed or comes by standard input, a log that may exist is not at hand, which is noted.
 
         Yields:
             The connection; None where it cannot be opened. Errors of SQLite within the block end
             it, and are noted as damage.
         """
+        if not self._is_on_disk() and may_have_log(self._first) and not self.damage.problem:
+            self.damage.problem = (
+                "its write-ahead log is not at hand, and may hold its newest rows: scan it in the"
+                " folder where it was written"
+            )
+        with self._connection() as connection:
+            yield connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection | None]:
         try:
             if self._is_on_disk() and self.path is not None:
                 with (
@@ -169,29 +191,67 @@ class ScannedFile:
                 with closing(connect_to(data)) as connection:
                     yield connection
         except (sqlite3.Error, OSError) as error:
-            self.damage.problem = f"the database is damaged: {error}"
+            self.note_damaged_database(error)
+
+    def note_damaged_database(self, error: Exception) -> None:
+        """Note that a part of the database cannot be read."""
+        self.damage.problem = f"the database is damaged: {error}"
 
     def members(self) -> Iterator[tuple[str, bytes]]:
         """Yield the names and bytes of the files in an archive, one after the other.
 
-        Members above LARGEST_VALUE and damaged ones are left out, and noted.
+        Members that are above LARGEST_VALUE, damaged or encrypted are left out, and noted.
         """
-        try:
-            with self._archive_stream() as stream, zipfile.ZipFile(stream) as archive:
-                for member in archive.infolist():
-                    if member.is_dir():
-                        continue
+        problems: list[str] = []
+        with self._archive() as (stream, archive):
+            if archive is None:
+                return
+            for member in archive.infolist():
+                if member.is_dir():
+                    continue
+                try:
                     if member.file_size > LARGEST_VALUE:
-                        self.damage.problem = f"{member.filename!r} is too large, and was skipped"
-                        continue
-                    try:
-                        yield member.filename, read_member(stream, archive, member)
-                    except (zipfile.BadZipFile, OSError, EOFError, ValueError, Incomplete) as error:
-                        self.damage.problem = f"{member.filename!r} is damaged: {error}"
-        except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
-            self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
+                        raise Incomplete("is too large, and was skipped")
+                    data = read_member(stream, archive, member)
+                except Incomplete as error:
+                    problems.append(f"{member.filename!r} {error}")
+                    continue
+                except UsageError as error:  # what decompresses it is not installed
+                    problems.append(f"{member.filename!r} cannot be read: {error}")
+                    continue
+                yield member.filename, data
+        if problems:
+            more = len(problems) - _MOST_PROBLEMS
+            rest = [f"and {more} more members"] if more > 0 else []
+            earlier = [self.damage.problem] if self.damage.problem else []  # noted by the source
+            self.damage.problem = "; ".join([*earlier, *problems[:_MOST_PROBLEMS], *rest])
+
+    @contextmanager
+    def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile | None]]:
+        """Open the zip file that the file is; None where its directory is damaged."""
+        with self._archive_stream() as stream:
+            try:
+                archive = zipfile.ZipFile(stream)
+            except Exception as error:  # a damaged directory may raise almost anything
+                self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
+                yield stream, None
+                return
+            with archive:
+                yield stream, archive
 
     # --- Recognition ---
+
+    @property
+    def unsupported_form(self) -> str:
+        """Why no source can read the file, and what to do; "" if one may."""
+        beginning = self._first
+        if beginning[_TAR] in (b"ustar\0", b"ustar "):
+            return "it is a tar archive: unpack it"
+        if compression_of(beginning) is not None:
+            return "it is compressed twice: unpack it"
+        if is_utf32(beginning):
+            return "it is in UTF-32: convert it to UTF-8"
+        return ""
 
     def _read_head(self) -> Head:
         beginning = self._first
@@ -225,7 +285,7 @@ class ScannedFile:
         return Head(Shape.LINES, records, beginning[: 1 << 16], path=self.path)
 
     def _tables(self) -> list[str]:
-        with self.database() as connection:
+        with self._connection() as connection:
             if connection is None:
                 return []
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -233,12 +293,8 @@ class ScannedFile:
         return []
 
     def _member_names(self) -> list[str]:
-        try:
-            with self._archive_stream() as stream, zipfile.ZipFile(stream) as archive:
-                return archive.namelist()
-        except (zipfile.BadZipFile, OSError) as error:
-            self.damage.problem = self.damage.problem or f"the zip file is damaged: {error}"
-            return []
+        with self._archive() as (_, archive):
+            return [] if archive is None else archive.namelist()
 
     # --- Bytes ---
 
@@ -321,6 +377,12 @@ def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes
         damage.long_lines += 1
     elif pending:
         yield offset, b"".join(pending)
+
+
+def _is_torn(line: bytes) -> bool:
+    """Return whether a line is neither blank nor has the braces of a JSON object."""
+    words = line.strip(_BLANKS).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return words != b"" and not (words.startswith(b"{") and words.endswith(b"}"))
 
 
 def _first_line(error: Exception) -> str:

@@ -130,6 +130,7 @@ class Summary:
         older_turns, older_calls: how many turns and calls began before `--since`.
         unreadable: path → why, of files and folders that could not be opened.
         is_interrupted: Ctrl-C ended the scan before all files were read.
+        unread: how many files it left; None if it ended before they were listed.
     """
 
     turns: Sequence[EndedTurn]
@@ -140,6 +141,7 @@ class Summary:
     older_calls: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     is_interrupted: bool = False
+    unread: int | None = 0
 
     def as_json(self, conditions: Iterable[FailCondition] = ()) -> dict[str, Any]:
         """Return all figures as JSON can carry them.
@@ -228,7 +230,10 @@ class Summary:
         return {
             "read": len(read),
             # a half last line is what a session has that still goes on
-            "complete": not (damaged or unreadable or damaged_lines or long_lines),
+            "complete": not (
+                self.is_interrupted or damaged or unreadable or damaged_lines or long_lines
+            ),
+            "unread": self.unread,
             "bytes": sum(result.size for result in read),
             "by_source": dict(Counter(str(result.source) for result in read)),
             "unknown": [

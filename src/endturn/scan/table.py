@@ -192,7 +192,9 @@ def _files(figures: Row) -> str:
     files = figures["files"]
     lines = [f"{_plural(files['read'], 'file')} read ({files['bytes'] / 1e6:.1f} MB)."]
     if figures["interrupted"]:
-        lines.append("Interrupted: the figures are of the files read until then.")
+        unread = files["unread"]
+        rest = "they were not listed yet" if unread is None else f"{_plural(unread, 'file')} left"
+        lines.append(f"Interrupted: the figures are of the files read until then; {rest}.")
     if figures["copies_removed"]:
         lines.append(f"{_plural(figures['copies_removed'], 'copied response')} counted once.")
     if figures["older_turns"]:

@@ -14,10 +14,21 @@ _BEGINNINGS: Final = (
 )
 """The marks with which UTF-16 begins, if it has one."""
 _JSON: Final = "{[ \t\r\n"
+_UTF32_MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+def is_utf32(beginning: bytes) -> bool:
+    """Return whether a JSON file is in UTF-32, from its first bytes."""
+    letter = beginning[:4]
+    if letter in _UTF32_MARKS:
+        return True
+    return letter.count(0) == 3 and letter.strip(b"\0").decode("latin-1") in _JSON
 
 
 def utf16_of(beginning: bytes) -> str | None:
     """Return the name of a JSON file's UTF-16 encoding from its first bytes, None for any other."""
+    if is_utf32(beginning):
+        return None
     for mark, encoding in _BEGINNINGS:
         if beginning.startswith(mark):
             letter = beginning[len(mark) : len(mark) + 2].decode(encoding, "replace")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from endturn.calls import CallEnded, TurnEnded
 from endturn.errors import UsageError
-from endturn.scan import EndedTurn, Evidence, PastCall, Summary, question_of, text_of
+from endturn.scan import CHANGED, EndedTurn, Evidence, PastCall, Summary, question_of, text_of
 from endturn.telemetry import schema
 from endturn.ui import server, views
 from endturn.ui.bounds import WORD, attributes, shortened, word, word_or_none
@@ -130,11 +130,16 @@ class _Files:
         ended, call = self._calls.get(span_id, (None, None))
         if ended is None or call is None:
             return RecordedCall()
-        is_first = ended.past.calls[:1] == [call]
-        question = question_of(ended.past) if is_first and ended.past.has_user_message else ""
-        return RecordedCall(
-            _message("user", question), _message("assistant", text_of(ended.past, call))
-        )
+        place = next(at for at, other in enumerate(ended.past.calls) if other is call)
+        question = question_of(ended.past) if place == 0 and ended.past.has_user_message else ""
+        answer = text_of(ended.past, call)
+        if (
+            answer == CHANGED
+            and place
+            and text_of(ended.past, ended.past.calls[place - 1]) == CHANGED
+        ):
+            answer = ""  # the page joins the answers of a turn: once is enough
+        return RecordedCall(_message("user", question), _message("assistant", answer))
 
     def question(self, turn_id: str) -> str:
         """Return the beginning of what the user asked for, in one line; "" as above."""

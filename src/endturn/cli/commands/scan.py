@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,23 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--since", metavar="AGE", help="leave out older turns: a number with m, h, d or w, e.g. 30d"
     )
+    _add_outputs(command)
+    command.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="e.g. 'truncation > 1%%' or 'unfinished > 0'; repeat for several",
+    )
+    command.add_argument(
+        "--format",
+        dest="format_",
+        metavar="NAME",
+        help="read each file as this format, e.g. claude_code (default: by the file's content)",
+    )
+
+
+def _add_outputs(command: ArgumentParser) -> None:
     command.add_argument(
         "--json",
         action="store_true",
@@ -55,20 +72,10 @@ def add_parser(commands: Commands) -> None:
         " not in --report)",
     )
     command.add_argument(
-        "--report", type=Path, metavar="FILE", help="also write the result to this file as HTML"
-    )
-    command.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help="e.g. 'truncation > 1%%' or 'unfinished > 0'; repeat for several",
-    )
-    command.add_argument(
-        "--format",
-        dest="format_",
-        metavar="NAME",
-        help="read each file as this format, e.g. claude_code (default: by the file's content)",
+        "--report",
+        type=_report_path,
+        metavar="FILE",
+        help="also write the result to this file as HTML",
     )
 
 
@@ -81,6 +88,20 @@ def _path(text: str) -> Path:
     if not text:
         raise ArgumentTypeError("a path is empty; pass '.' for the current folder")
     return Path(text)
+
+
+def _report_path(text: str) -> Path:
+    """Return the path of a report.
+
+    Raises:
+        ArgumentTypeError: it is empty, or `-`, where the text of the scan goes.
+    """
+    if text == "-":
+        raise ArgumentTypeError(
+            "standard output has the result as text; pass the name of a file, such as past.html"
+            " (./- for a file of this name)"
+        )
+    return _path(text)
 
 
 def run(args: Namespace) -> int:

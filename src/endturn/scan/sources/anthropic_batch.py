@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import mapping, objects, text
 from endturn.scan.head import Head
@@ -36,18 +37,24 @@ def _is_own(record: Mapping[str, Any]) -> bool:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield a turn for each result."""
+    return turns_of(_results(file))
+
+
+def _results(file: ScannedFile) -> Iterator[BatchResult]:
     for offset, record in file.records(*NEEDLES):
         if not _is_own(record):
             continue
-        call = _call_of(record)
+        call, name = _call_of(record), text(record["custom_id"])
         call.offset = offset
-        yield PastTurn(
+        turn = PastTurn(
             id=call.key,
             source=TITLE,
-            session=text(record["custom_id"]),
+            session=name,
             calls=[call],
             is_interrupted=call.error == _CANCELLED,
         )
+        request_id = text(mapping(mapping(record["result"]).get("error")).get("request_id"))
+        yield BatchResult(turn, name, has_id=bool(call.response.id or request_id))
 
 
 def _call_of(record: Mapping[str, Any]) -> PastCall:

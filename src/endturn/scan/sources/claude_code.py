@@ -41,7 +41,8 @@ SYNTHETIC: Final = "<synthetic>"
 CONTINUATION: Final = "Output token limit hit"
 ANEW: Final = "Your caller does not receive an answer in pieces"
 """A sub-agent is asked for its whole answer again."""
-INTERRUPTED: Final = "[Request interrupted by user"
+INTERRUPTED: Final = ("[Request interrupted by user]", "[Request interrupted by user for tool use]")
+"""The whole text of the lines that stand for an interruption; a user may quote it in a message."""
 OUTPUT_LIMIT: Final = re.compile(r"exceeded the (\d+) output token maximum")
 API_ERROR: Final = "API Error"
 """How the line begins that stands for an attempt that failed."""
@@ -125,11 +126,13 @@ class _Stream:
 
     Attributes:
         pending: the latest request, as long as no line says what became of it.
+        tool_owners: the responses that asked for a tool call, by its id.
     """
 
     turn: PastTurn | None = None
     last: _Response | None = None
     pending: _Request | None = None
+    tool_owners: dict[str, _Response] = field(default_factory=dict)
 
 
 class _Session:
@@ -193,7 +196,7 @@ class _Session:
             if block.get("type") == "tool_result":
                 has_result = True
                 self._add_result(stream, block)
-        if words.startswith(INTERRUPTED):
+        if words.strip() in INTERRUPTED:
             last = self._abandon_request(stream) or last
             if stream.turn is not None:
                 stream.turn.is_interrupted = True
@@ -204,8 +207,9 @@ class _Session:
 
     def _add_result(self, stream: _Stream, block: Mapping[str, Any]) -> None:
         call_id = text(block.get("tool_use_id"))
-        if stream.last is not None and call_id in stream.last.tools:
-            stream.last.results[call_id] = block.get("is_error") is not True
+        # lines of the next response may come before it
+        if (response := stream.tool_owners.get(call_id)) is not None:
+            response.results[call_id] = block.get("is_error") is not True
 
     def _begin_turn(self, stream: _Stream, line: Mapping[str, Any], offset: int) -> None:
         self._abandon_request(stream)
@@ -248,7 +252,9 @@ class _Session:
                 key=key, version=text(line.get("version")), offset=offset,
                 is_copy="requestSessionId" in line,
             )  # fmt: skip
-            response = self._new_response(self._turn(stream, line, key), call)
+            turn = self._turn(stream, line, key)
+            turn.error = None  # the turn went on
+            response = self._new_response(turn, call)
         stream.last, stream.pending = response, None
         response.call.ended_ns = at_ns or response.call.ended_ns
         response.reason = text(message.get("stop_reason")) or response.reason
@@ -263,6 +269,7 @@ class _Session:
             response.last_block_is_tool = block.get("type") == "tool_use"
             if response.last_block_is_tool:
                 response.tools.append(text(block.get("id")))
+                stream.tool_owners[response.tools[-1]] = response
                 response.has_unparsed_input |= UNPARSED in mapping(block.get("input"))
 
     def _add_error(self, line: Mapping[str, Any], message: Mapping[str, Any], offset: int) -> None:

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
+from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, TurnOutcome
 from endturn.scan.fields import count, mapping, objects, text, time_ns
 from endturn.scan.head import Head
 from endturn.scan.past_calls import CANCELLED, UNRECORDED, Evidence, PastCall, PastTurn
@@ -88,8 +88,10 @@ class _Session:
         self._last: _Response | None = None
         self._responses: list[_Response] = []
         self._total: Any = None
-        self._over: list[PastTurn] = []
-        """The turns whose end is in the file."""
+        self._tasks: list[PastTurn] = []
+        """The turns of which an event says that they began, or ended."""
+        self._without_message: list[PastTurn] = []
+        """The turns that are over without a last message of the agent, and without an error."""
         self._chain = ""
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -115,12 +117,16 @@ class _Session:
     def finish(self) -> Iterator[PastTurn]:
         """Yield the turns, once all lines were read.
 
-        A message that got no answer is a turn if its end is in the file.
+        A message that got no answer is a turn if the file says that the agent began it: it was
+        killed, still works, or ended without an answer.
         """
         for response in self._responses:
             self._finish(response)
-        over = {id(turn) for turn in self._over if turn.has_user_message}
-        yield from (turn for turn in self.turns if turn.calls or id(turn) in over)
+        for turn in self._without_message:
+            if turn.calls and not turn.calls[-1].truncated:
+                turn.outcome = TurnOutcome.UNKNOWN_REASON
+        tasks = {id(turn) for turn in self._tasks if turn.has_user_message}
+        yield from (turn for turn in self.turns if turn.calls or id(turn) in tasks)
 
     # --- Lines ---
 
@@ -169,7 +175,9 @@ class _Session:
         match event.get("type"):
             case "task_started":
                 self._has_task = True
-                self._begin_turn(text(event.get("turn_id")), at_ns, has_user_message=False)
+                self._tasks.append(
+                    self._begin_turn(text(event.get("turn_id")), at_ns, has_user_message=False)
+                )
             case "user_message":
                 if not self._has_task:
                     self._begin_turn("", at_ns, has_user_message=True)
@@ -187,7 +195,7 @@ class _Session:
             case "turn_aborted":
                 self._abort(text(event.get("reason")))
 
-    def _begin_turn(self, turn_id: str, at_ns: int | None, *, has_user_message: bool) -> None:
+    def _begin_turn(self, turn_id: str, at_ns: int | None, *, has_user_message: bool) -> PastTurn:
         source = mapping(mapping(self._meta.get("source")).get("subagent"))
         parent = mapping(source.get("thread_spawn")).get("parent_thread_id")
         session = text(self._meta.get("id"))
@@ -204,6 +212,7 @@ class _Session:
         )
         self.turns.append(self._turn)
         self._open = self._last = None
+        return self._turn
 
     def _begin(self, at_ns: int | None, offset: int) -> _Response:
         if self._turn is None:
@@ -261,6 +270,8 @@ class _Session:
                 info = error.get("codex_error_info")
                 kinds = [*info] if isinstance(info, dict) else [text(info)]
                 self._turn.error = next(iter(kinds), "") or "error"
+        elif self._turn is not None and event.get("last_agent_message", "") is None:
+            self._without_message.append(self._turn)
         self._end_turn()
 
     def _abort(self, reason: str) -> None:
@@ -275,7 +286,7 @@ class _Session:
 
     def _end_turn(self) -> None:
         if self._turn is not None:
-            self._over.append(self._turn)
+            self._tasks.append(self._turn)
         self._turn = self._open = self._last = None
 
     # --- After the last line ---

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
+from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import mapping, objects, text, time_ns
 from endturn.scan.head import Head
@@ -47,19 +48,21 @@ def _is_of_vertex(record: Mapping[str, Any]) -> bool:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield a turn for each result."""
+    return turns_of(_results(file))
+
+
+def _results(file: ScannedFile) -> Iterator[BatchResult]:
     for offset, record in file.records(*NEEDLES):
         if not _is_of_vertex(record) and not isinstance(record.get("key"), str):
             continue
         if not isinstance(record.get("response"), dict) and not record.get("error"):
             continue
-        call = _call_of(record)
+        call, name = _call_of(record), text(record.get("key"))
         call.offset = offset
-        yield PastTurn(
-            id=call.key,
-            source=TITLE,
-            session=text(record.get("key")),
-            calls=[call],
-        )
+        turn = PastTurn(id=call.key, source=TITLE, session=name, calls=[call])
+        # no two batches of Vertex AI have a result of one request and one moment
+        has_moment = _is_of_vertex(record) and call.ended_ns is not None
+        yield BatchResult(turn, name, has_id=bool(call.response.id) or has_moment)
 
 
 def _call_of(record: Mapping[str, Any]) -> PastCall:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
+from endturn.scan.databases import RowReader, ordered_rows, readable_rows
 from endturn.scan.fields import mapping, objects, text, time_ns
 from endturn.scan.head import Head, Shape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
@@ -177,22 +178,24 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a database."""
     with file.database() as connection:
         if connection is not None:
-            yield from _turns_of(connection)
+            yield from _turns_of(file, connection)
 
 
-def _turns_of(connection: sqlite3.Connection) -> list[PastTurn]:
-    connection.row_factory = sqlite3.Row
+def _turns_of(file: ScannedFile, connection: sqlite3.Connection) -> list[PastTurn]:
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
-    sessions = {
-        str(row["id"]): dict(zip(row.keys(), row, strict=True))
-        for row in connection.execute("SELECT * FROM sessions")
-    }
-    messages = connection.execute("SELECT * FROM messages ORDER BY session_id, id")
-    if not {column[0] for column in messages.description} >= _COLUMNS:
-        return []
-    database = _Database(sessions)
-    for row in messages:
-        database.add(dict(zip(row.keys(), row, strict=True)))
+    try:
+        return _turns_of_tables(connection, ordered_rows)
+    except sqlite3.DatabaseError as error:
+        file.note_damaged_database(error)
+    return _turns_of_tables(connection, readable_rows)
+
+
+def _turns_of_tables(connection: sqlite3.Connection, read_rows: RowReader) -> list[PastTurn]:
+    database = _Database({str(row["id"]): row for row in read_rows(connection, "sessions")})
+    for row in read_rows(connection, "messages", "session_id", "id"):
+        if not row.keys() >= _COLUMNS:
+            return []
+        database.add(row)
     return [turn for turn in database.turns if turn.calls]
 
 

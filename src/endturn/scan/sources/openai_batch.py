@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, format_in, kind_of_error
 from endturn.scan.fields import count, items, mapping, objects, text, time_ns
 from endturn.scan.head import Head
@@ -47,6 +48,10 @@ def is_companion(head: Head) -> bool:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield a turn for each result."""
+    return turns_of(_results(file))
+
+
+def _results(file: ScannedFile) -> Iterator[BatchResult]:
     for offset, record in file.records(*NEEDLES):
         if not _is_own(record):
             continue
@@ -54,21 +59,28 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         if call is None:
             continue
         call.offset = offset
-        yield PastTurn(
+        name = text(record.get("custom_id"))
+        turn = PastTurn(
             id=call.key,
             source=TITLE,
-            session=text(record.get("custom_id")),
+            session=name,
             calls=[call],
             started_ns=call.started_ns,
             is_interrupted=call.error == _CANCELLED,
         )
+        yield BatchResult(turn, name, has_id=bool(call.response.id or _request_id(record)))
+
+
+def _request_id(record: Mapping[str, Any]) -> str:
+    """Return the id of a request in its batch; "" where it has none."""
+    return text(record.get("id")) or text(mapping(record.get("response")).get("request_id"))
 
 
 def _call_of(record: Mapping[str, Any]) -> PastCall | None:
     """Return the call of a result; None where it is no answer of a model, such as an embedding."""
     response = mapping(record.get("response"))
     body, status = mapping(response.get("body")), count(response.get("status_code"))
-    name = f"{text(record.get('id'))} {text(record.get('custom_id'))}"
+    name = f"{_request_id(record)} {text(record.get('custom_id'))}"
     format_name = format_in(body)
     error = record.get("error") or (body.get("error") if format_name is None else None)
     if error:

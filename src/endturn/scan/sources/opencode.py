@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
 from endturn.frameworks import vercel
+from endturn.scan.databases import RowReader, ordered_rows, readable_rows
 from endturn.scan.fields import count, mapping, text, time_ns
 from endturn.scan.head import Head, Shape
 from endturn.scan.past_calls import CANCELLED, CUT_OFF, FAILED, Evidence, PastCall, PastTurn
@@ -231,26 +232,36 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _turns_of(file: ScannedFile, connection: sqlite3.Connection, agent: str) -> list[PastTurn]:
-    connection.row_factory = sqlite3.Row
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
-    sessions = {
-        str(row["id"]): dict(zip(row.keys(), row, strict=True))
-        for row in connection.execute("SELECT * FROM session")
-    }
+    try:
+        return _turns_of_tables(file, connection, agent, ordered_rows)
+    except sqlite3.DatabaseError as error:
+        file.note_damaged_database(error)
+    return _turns_of_tables(file, connection, agent, readable_rows)
+
+
+def _turns_of_tables(
+    file: ScannedFile, connection: sqlite3.Connection, agent: str, read_rows: RowReader
+) -> list[PastTurn]:
+    sessions = {str(row["id"]): row for row in read_rows(connection, "session")}
 
     def parts_of(message: str) -> Iterator[Any]:
         query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
-        for (data,) in connection.execute(query, [message]):
-            yield _parsed(data)
+        try:
+            for (data,) in connection.execute(query, [message]):
+                yield _parsed(data)
+        except sqlite3.DatabaseError as error:
+            file.note_damaged_database(error)
 
     database = _Database(agent, sessions, parts_of)
-    query = "SELECT id, session_id, data FROM message ORDER BY time_created, id"
-    for identity, session_id, data in connection.execute(query):
-        message = _parsed(data)
+    damaged_rows = 0
+    for row in read_rows(connection, "message", "time_created", "id"):
+        message = _parsed(row.get("data"))
         if message is None:
-            file.damage.damaged_lines += 1
+            damaged_rows += 1
         else:
-            database.add(str(identity), str(session_id), message)
+            database.add(str(row["id"]), str(row["session_id"]), message)
+    file.damage.damaged_lines += damaged_rows
     return list(database.turns())
 
 
