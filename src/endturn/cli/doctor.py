@@ -258,11 +258,7 @@ _OF_THE_SDK: Final = frozenset(
 
 def _shown(variable: settings.Variable[object], name: str, text: str) -> str:
     """Return a value without secrets."""
-    if variable.is_secret:
-        return "(set, not shown)"
-    if name.endswith("_ENDPOINT"):
-        return destinations.address_shown(text) if "://" in text else text.rpartition("@")[2]
-    return text
+    return "(set, not shown)" if variable.is_secret else settings.value_shown(name, text)
 
 
 # --- Destinations ---------------------------------------------------------------------------------
@@ -270,14 +266,15 @@ def _shown(variable: settings.Variable[object], name: str, text: str) -> str:
 
 def _look_at_destinations(diagnosis: Diagnosis, timeout_s: float) -> None:
     unusable: set[destinations.Signal] = set()
+    mistakes = destinations.mistakes(os.environ, with_ports=False)
     if "endturn run" in diagnosis.starts and diagnosis.starts["endturn run"] == "yes":
         for reason, signals in zero_code.unusable_exporters().items():
             unusable.update(signals)
-            if reason not in diagnosis.problems:
+            if reason not in (*diagnosis.problems, *mistakes):
                 diagnosis.problems.append(
                     f"no {destinations.listing(signals)} are exported: {reason}"
                 )
-    diagnosis.problems += destinations.mistakes(os.environ, with_ports=False)
+    diagnosis.problems += mistakes
     refused: dict[str, list[Receiver]] = {}
     for destination in destinations.destinations(os.environ):
         signal = destination.signal
@@ -319,7 +316,7 @@ def _as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "signal": receiver.destination.signal,
                 "exporter": receiver.destination.exporter,
                 "protocol": receiver.destination.protocol or None,
-                "endpoint": _endpoint_shown(receiver.destination) or None,
+                "endpoint": settings.address_shown(receiver.destination.url) or None,
                 "variable": receiver.destination.variable or None,
                 **receivers.as_json(receiver.answer or receivers.Answer("not dialled")),
             }
@@ -372,11 +369,6 @@ def _settings_listed(found: Iterable[Setting]) -> list[str]:
     return [*lines, "all others have their defaults" if lines else "all have their defaults"]
 
 
-def _endpoint_shown(destination: destinations.Destination) -> str:
-    url = destination.url
-    return destinations.address_shown(url) if "://" in url else url.rpartition("@")[2]
-
-
 def _receiver_shown(receiver: Receiver) -> str:
     destination = receiver.destination
     if destination.exporter != "otlp":
@@ -384,5 +376,5 @@ def _receiver_shown(receiver: Receiver) -> str:
         return f"{destination.signal}: {where}"
     source = destination.variable or "default"
     answer = receiver.answer.text if receiver.answer is not None else "not dialled"
-    where = f"{_endpoint_shown(destination)} ({destination.protocol}, {source})"
+    where = f"{settings.address_shown(destination.url)} ({destination.protocol}, {source})"
     return f"{destination.signal}: {where}: {answer}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from endturn import settings
 from endturn.instrumentation import destinations
 
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -94,7 +95,7 @@ def _export(parts: SplitResult, destination: destinations.Destination, timeout_s
         return Answer("not checked: the file of OTEL_EXPORTER_OTLP_CERTIFICATE does not exist")
     if _has_credential_provider(destination):
         return Answer("not checked: a credential provider makes the exporter's session")
-    shown = destinations.address_shown(destination.url)
+    shown = settings.address_shown(destination.url)
     try:
         with requests.Session() as session:
             response = session.post(

@@ -154,11 +154,14 @@ def _otlp(signal: Signal) -> tuple[str, str]:
     """Return the registered name of a signal's OTLP exporter, and the setting that selects it.
 
     Raises:
-        UnusableVariable: the protocol is not known.
+        UnusableVariable: the protocol is not known, or the address cannot be sent to. An exporter
+            for such an address would log it whole, with its secrets.
     """
     name, protocol = destinations.protocol_of(signal, os.environ)
     if protocol not in _REGISTERED:
         raise UnusableVariable(settings.problem(name, os.environ[name].strip()))
+    if (mistake := destinations.unusable_address(signal, os.environ)) is not None:
+        raise UnusableVariable(mistake)
     return _REGISTERED[protocol], f"{name}={protocol!r}" if name else ""
 
 

@@ -103,7 +103,7 @@ def check() -> dict[str, str]:
             f"unless the program sets them up itself, no {destinations.listing(signals)} are "
             f"exported: {reason}",
         )
-    return sentences | {mistake: mistake for mistake in destinations.mistakes(os.environ)}
+    return {mistake: mistake for mistake in destinations.mistakes(os.environ)} | sentences
 
 
 def unusable_exporters() -> dict[str, list[destinations.Signal]]:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
         SEMCONV_WORDS as SEMCONV_WORDS,
         Kind as Kind,
     )
+    from endturn.settings.secrets import (
+        address_shown as address_shown,
+        value_shown as value_shown,
+    )
     from endturn.settings.variables import (
         CAPTURE_CONTENT as CAPTURE_CONTENT,
         CONTENT_MAX_CHARS as CONTENT_MAX_CHARS,
@@ -69,6 +73,7 @@ else:
             ),
             "keywords": ("KEYWORDS", "Keyword", "check_keywords", "keywords_checked"),
             "kinds": ("CAPTURE_WORDS", "EVENT_WORDS", "Kind", "SEMCONV_WORDS"),
+            "secrets": ("address_shown", "value_shown"),
             "variables": (
                 "CAPTURE_CONTENT",
                 "CONTENT_MAX_CHARS",

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from endturn.errors import UsageError, did_you_mean
+from endturn.settings.secrets import value_shown
 from endturn.settings.variables import VARIABLES, Section, Variable, names, variable_named
 
 log = logging.getLogger("endturn")
@@ -100,7 +101,7 @@ def problem(name: str, text: str) -> str:
     try:
         variable.kind.read(text)
     except (KeyError, ValueError) as error:
-        shown = f"={text!r}" if not variable.is_secret else ""
+        shown = "" if variable.is_secret else f"={value_shown(name, text)!r}"
         why = f" ({error})" if variable.is_secret else ""
         return (
             f"{name}{shown} cannot be used{why}: {variable.kind.remedy}"
