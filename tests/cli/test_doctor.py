@@ -386,3 +386,9 @@ def test_a_timeout_out_of_range_is_refused() -> None:
     for timeout_s in (0.0, -1.0, 61.0, float("nan")):
         with pytest.raises(ValueError, match="--timeout must be more than 0 and at most 60 seconds"):
             doctor.command([], as_json=True, timeout_s=timeout_s)
+
+
+def test_a_redaction_is_not_imported_and_doctor_says_so(examine: Examine) -> None:
+    """It is the host's code, which may do anything when it is imported."""
+    _, report, _ = examine(ENDTURN_REDACT="no_such_module:hide")
+    assert [note for note in report["notes"] if "ENDTURN_REDACT='no_such_module:hide' was not imported" in note]

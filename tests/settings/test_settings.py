@@ -131,6 +131,23 @@ UNUSABLE = {
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER": ("gcp", "registers as credential provider"),
     "OTEL_TRACES_SAMPLER": ("always", "did you mean 'always_on'?"),
     "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED": ("1", "use true or false"),
+    "OTEL_TRACES_SAMPLER_ARG": ("7", "use a number of traces from 0 to 1, such as 0.1"),
+    "OTEL_ATTRIBUTE_COUNT_LIMIT": ("x", "use a whole number of attributes, such as 128; it is treated as unset"),
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": ("-3", "use a whole number of characters, such as 4096"),
+    "OTEL_SPAN_EVENT_COUNT_LIMIT": ("many", "use a whole number of events or links"),
+    "OTEL_METRICS_EXEMPLAR_FILTER": ("TRACE_BASED", "use one of trace_based, always_on, always_off"),
+    "OTEL_BSP_EXPORT_TIMEOUT": ("x", "use a whole number of milliseconds"),
+    "OTEL_METRIC_EXPORT_TIMEOUT": ("x", "use a number of milliseconds above 0"),
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": ("/nowhere.pem", "use the path of a file that exists"),
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY": ("/nowhere.key", "use the path of a file that exists"),
+    "OTEL_EXPORTER_OTLP_INSECURE": ("maybe", "use true or false"),
+    "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION": ("base2", "use one of explicit_bucket_histogram, "),
+    "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": ("x", "use names that installed packages register as resource detector"),
+    "OTEL_PROPAGATORS": ("x", "use names that installed packages register as propagator"),
+    "OTEL_PYTHON_CONTEXT": ("x", "use names that installed packages register as context"),
+    "OTEL_PYTHON_TRACER_PROVIDER": ("x", "register as tracer provider"),
+    "OTEL_PYTHON_METER_PROVIDER": ("x", "register as meter provider"),
+    "OTEL_PYTHON_LOGGER_PROVIDER": ("x", "register as logger provider"),
     "OTEL_BSP_MAX_QUEUE_SIZE": ("-1", "use a whole number of spans, such as 8192; it is 8192"),
     "OTEL_BLRP_MAX_QUEUE_SIZE": ("0", "use a whole number of log records, such as 16384; it is 16384"),
     "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": ("many", "it is 512"),
@@ -172,6 +189,8 @@ def test_variables_that_cannot_be_used_are_reported_once_and_break_nothing(start
     excluded = {  # beside others they have no effect
         "OTEL_EXPORTER_OTLP_PROTOCOL", *(f"OTEL_{signal}_EXPORTER" for signal in ("TRACES", "METRICS", "LOGS")),
         "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER", "OTEL_PYTHON_LOGGER_PROVIDER",
+        "OTEL_PYTHON_CONTEXT", "OTEL_PROPAGATORS",  # the API raises for these, or logs, before anything of ours runs
     }  # fmt: skip
     for names in (UNUSABLE.keys() - excluded, {"OTEL_EXPORTER_OTLP_PROTOCOL"}, {"OTEL_EXPORTER_OTLP_ENDPOINT"},
                   {f"OTEL_{signal}_EXPORTER" for signal in ("TRACES", "METRICS", "LOGS")}):  # fmt: skip

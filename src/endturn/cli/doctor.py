@@ -203,6 +203,13 @@ def _look_at_settings(diagnosis: Diagnosis, program: Sequence[str]) -> None:
     diagnosis.service_name = _service_name(name, bool(program))
     place = settings.value_of(settings.CAPTURE_CONTENT, "NO_CONTENT")
     diagnosis.content = "not recorded" if place == "NO_CONTENT" else f"recorded ({place})"
+    redaction = os.environ.get(settings.REDACT.name, "").strip()
+    if redaction and settings.value_of(settings.REDACT, ""):
+        module, _, function = redaction.partition(":")
+        diagnosis.notes.append(
+            f"ENDTURN_REDACT={redaction!r} was not imported, for that runs its module; to try it: "
+            f'python -c "from {module} import {function.partition(".")[0]}"'
+        )
     diagnosis.semconv = settings.value_of(settings.SEMCONV_OPT_IN, "default")
 
 

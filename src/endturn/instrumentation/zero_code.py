@@ -108,7 +108,8 @@ def check() -> dict[str, str]:
 
 def unusable_exporters() -> dict[str, list[destinations.Signal]]:
     """Return the signals whose exporters cannot be used, by the reason. Needs the SDK."""
-    from endturn.instrumentation import sdk_providers
+    with settings.unusable_hidden():
+        from endturn.instrumentation import sdk_providers
 
     reasons: dict[str, list[destinations.Signal]] = {}
     for signal in sdk_providers.SIGNALS:

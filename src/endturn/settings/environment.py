@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeVar
 from zlib import crc32
 
@@ -46,6 +47,9 @@ _KUBERNETES: Final = re.compile(
 )
 """Variables that Kubernetes sets in each container for a Service whose name begins with
 `endturn-`."""
+
+_SAMPLER: Final = "OTEL_TRACES_SAMPLER"
+_SAMPLER_ARG: Final = "OTEL_TRACES_SAMPLER_ARG"
 
 _warned: set[str] = set()
 
@@ -110,6 +114,29 @@ def problem(name: str, text: str) -> str:
     return ""
 
 
+@contextmanager
+def unusable_hidden() -> Iterator[None]:
+    """Hide from the SDK, within the block, each variable for whose value it would raise.
+
+    An empty value is hidden, too, unless it has a meaning. The variables are as before at the end.
+    Blocks may be nested.
+    """
+    hidden: dict[str, str] = {}
+    for variable in VARIABLES:
+        for name in variable.names:
+            text = os.environ.get(name)
+            if text is None or (text.strip() and not variable.has_sdk_raise):
+                continue
+            if problem(name, text.strip()):
+                hidden[name] = text
+                os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        for name, text in hidden.items():
+            os.environ.setdefault(name, text)
+
+
 def _nearest(text: str, words: Iterable[str]) -> str:
     """Return a suggestion, if one of the words resembles the text."""
     suggestion = did_you_mean(text, words) if words else ""
@@ -127,9 +154,18 @@ def problems(
             continue
         for name in variable.names:
             text = environment.get(name, "").strip()
+            if name == _SAMPLER_ARG and _is_registered_sampler(environment):
+                continue
             if text and (sentence := problem(name, text)):
                 sentences.append(sentence)
     return [*sentences, *unknown_names(environment)]
+
+
+def _is_registered_sampler(environment: Mapping[str, str]) -> bool:
+    """Return whether the sampler is not one of the SDK's: its argument may be any text."""
+    sampler = variable_named(_SAMPLER)
+    name = environment.get(_SAMPLER, "").strip().lower()
+    return bool(name) and sampler is not None and name not in sampler.kind.words
 
 
 def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:

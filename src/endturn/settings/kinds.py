@@ -49,6 +49,16 @@ def one_of(values: Mapping[str, Value], label: str = "") -> Kind[Value]:
     )
 
 
+def exactly(*words: str) -> Kind[str]:
+    """Return a kind with these words, in this case only: the SDK knows no other."""
+    return Kind(
+        ", ".join(f"`{word}`" for word in words),
+        f"use one of {', '.join(words)}",
+        lambda text: {word: word for word in words}[text],
+        words,
+    )
+
+
 FLAG: Final[Kind[bool]] = Kind(
     "`true`, `false`",
     "use true or false",
@@ -64,6 +74,18 @@ def whole_number(unit: str, example: int) -> Kind[int]:
         if not text.isdecimal() or int(text) < 1:
             raise ValueError(text)
         return int(text)
+
+    return Kind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", read)
+
+
+def limit(unit: str, example: int) -> Kind[int | None]:
+    """Return the kind of a whole number from 0 on; empty text is no limit."""
+
+    def read(text: str) -> int | None:
+        value = int(text) if text else None
+        if value is not None and value < 0:
+            raise ValueError(text)
+        return value
 
     return Kind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", read)
 
@@ -192,4 +214,23 @@ def registered(group: str, words: tuple[str, ...], package: str) -> Kind[str]:
         f"use {listed}the name that an installed package registers as {package}",
         read,
         words,
+    )
+
+
+def all_registered(group: str, package: str, *words: str) -> Kind[str]:
+    """Return the kind of names, separated by commas, each a word or registered by a package."""
+
+    def read(text: str) -> str:
+        from importlib.metadata import entry_points
+
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if name not in words and not entry_points(group=group, name=name):
+                raise ValueError(name)
+        return text
+
+    return Kind(
+        "registered names, separated by commas",
+        f"use names that installed packages register as {package}",
+        read,
     )
