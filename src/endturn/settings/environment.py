@@ -12,7 +12,8 @@ from zlib import crc32
 
 from endturn.errors import UsageError, did_you_mean
 from endturn.settings.secrets import value_shown
-from endturn.settings.variables import VARIABLES, Section, Variable, names, variable_named
+from endturn.settings.variable import Section, Variable
+from endturn.settings.variables import VARIABLES, names, variable_named
 
 log = logging.getLogger("endturn")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final, Generic, TypeVar
+from urllib.parse import unquote
 
 Value = TypeVar("Value", covariant=True)
 
@@ -118,6 +119,10 @@ _HEADER: Final = re.compile(
 """One entry of headers, as OpenTelemetry's `parse_env_headers(…, liberal=True)` accepts it."""
 
 
+_UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that no HTTP library sends in a header."""
+
+
 def headers(text: str) -> list[str]:
     """Return the names of the headers in the text of a variable.
 
@@ -134,6 +139,8 @@ def headers(text: str) -> list[str]:
             if equals and entry.strip()[0] in "\"'":
                 why = "begins with a quotation mark: remove the quotation marks"
             raise ValueError(f"entry {index} {why}")
+        if _UNSENDABLE.search(unquote(entry)):
+            raise ValueError(f"entry {index} has a line end or another control character")
         names.append(entry.partition("=")[0].strip().lower())
     return names
 

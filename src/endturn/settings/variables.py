@@ -3,56 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Generic, Literal
+from typing import Final
 
 from endturn.settings import kinds
-from endturn.settings.kinds import FLAG, Kind, Value
-
-SIGNALS: Final = ("TRACES", "METRICS", "LOGS")
-"""The signals, as names of variables contain them."""
-
-Section = Literal["destination", "recording", "other"]
-"""Where a variable is documented: where signals go, what is recorded, or another page."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable(Generic[Value]):
-    """One environment variable, or the variables of the signals that share a meaning.
-
-    Attributes:
-        names: the variable; or those of the signals, which take precedence over the first one.
-        kind: how its text is read.
-        default: the value if it is not set, as documented; "" if there is none.
-        meaning: one or two sentences of Markdown.
-        fallback: the effect of a value that cannot be used.
-        keyword: the keyword of `configure()` and `instrument()` with the same meaning.
-        section: where it is documented.
-        is_secret: its value is never shown.
-        has_sdk_raise: the SDK raises, or logs a traceback, for a value that cannot be used, so it
-            is set up as if the variable were unset.
-    """
-
-    names: tuple[str, ...]
-    kind: Kind[Value]
-    meaning: str
-    default: str = ""
-    fallback: str = "it is treated as unset"
-    keyword: str = ""
-    section: Section = "destination"
-    is_secret: bool = False
-    has_sdk_raise: bool = False
-
-    @property
-    def name(self) -> str:
-        """The first of its names."""
-        return self.names[0]
-
-
-def _with_signals(name: str) -> tuple[str, ...]:
-    """Return a general OTLP variable, and those of the signals."""
-    return (name, *(name.replace("_OTLP_", f"_OTLP_{signal}_") for signal in SIGNALS))
-
+from endturn.settings.kinds import FLAG, Kind
+from endturn.settings.sdk_variables import READ_BY_SDK
+from endturn.settings.variable import SIGNALS, Variable, with_signals
 
 _CAPTURE: Final = {"FALSE": "NO_CONTENT", **{word: word for word in kinds.CAPTURE_WORDS}}
 """`true` is none of them: it is an older generation's word, for something else."""
@@ -230,13 +186,13 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " appended",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_ENDPOINT")[1:],
+        names=with_signals("OTEL_EXPORTER_OTLP_ENDPOINT")[1:],
         kind=kinds.ADDRESS,
         fallback="nothing arrives",
         meaning="destination of one signal, used as it is: with `/v1/traces` and the like",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_HEADERS"),
+        names=with_signals("OTEL_EXPORTER_OTLP_HEADERS"),
         kind=kinds.HEADERS,
         fallback="that header is not sent",
         is_secret=True,
@@ -244,7 +200,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " all",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_PROTOCOL"),
+        names=with_signals("OTEL_EXPORTER_OTLP_PROTOCOL"),
         kind=Kind(
             "`http/protobuf`, `grpc`",
             "use http/protobuf (port 4318) or grpc (port 4317)",
@@ -257,7 +213,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " opentelemetry-exporter-otlp-proto-grpc`",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_TIMEOUT"),
+        names=with_signals("OTEL_EXPORTER_OTLP_TIMEOUT"),
         kind=kinds.number("seconds", "10"),
         default="10",
         fallback="it is 10",
@@ -266,36 +222,17 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " an ending process waits for its last exports; otherwise it waits 2 seconds",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_COMPRESSION"),
+        names=with_signals("OTEL_EXPORTER_OTLP_COMPRESSION"),
         kind=kinds.one_of({"none": "none", "gzip": "gzip", "deflate": "deflate"}),
         default="none",
         fallback="nothing is compressed",
         meaning="compression of each request",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_CERTIFICATE"),
+        names=with_signals("OTEL_EXPORTER_OTLP_CERTIFICATE"),
         kind=kinds.FILE,
         fallback="exports over https fail",
         meaning="the certificate of the authority that signed the receiver's, in PEM",
-    ),
-    Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
-        kind=kinds.FILE,
-        fallback="exports over https fail",
-        meaning="the certificate of this client, in PEM, for a receiver that asks for one",
-    ),
-    Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_CLIENT_KEY"),
-        kind=kinds.FILE,
-        fallback="exports over https fail",
-        meaning="the private key of that certificate, in PEM",
-    ),
-    Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_INSECURE"),
-        kind=FLAG,
-        default="false",
-        fallback="it is false",
-        meaning="`true`: over gRPC an address without scheme is sent to without TLS",
     ),
     METRIC_EXPORT_INTERVAL,
     Variable(
@@ -305,18 +242,6 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         fallback="it is cumulative",
         meaning="`delta` needs a Collector that converts it, as endturn's does: Prometheus itself"
         " refuses it",
-    ),
-    Variable(
-        names=("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",),
-        kind=kinds.one_of(
-            {
-                word: word
-                for word in ("explicit_bucket_histogram", "base2_exponential_bucket_histogram")
-            }
-        ),
-        default="explicit_bucket_histogram",
-        fallback="it is explicit_bucket_histogram",
-        meaning="the aggregation of histograms without buckets of their own",
     ),
     Variable(
         names=(
@@ -348,50 +273,6 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         meaning="the SDK's sampler of traces; calls over HTTP are counted all the same",
     ),
     Variable(
-        names=("OTEL_TRACES_SAMPLER_ARG",),
-        kind=kinds.number("traces", "0.1", least=0.0, most=1.0),
-        fallback="each trace is sampled",
-        meaning="the share of the traces that `traceidratio` and `parentbased_traceidratio` sample;"
-        " a registered sampler gives it another meaning",
-    ),
-    Variable(
-        names=(
-            "OTEL_ATTRIBUTE_COUNT_LIMIT",
-            "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
-            "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT",
-            "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
-            "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT",
-        ),
-        kind=kinds.limit("attributes", 128),
-        default="128",
-        has_sdk_raise=True,
-        meaning="attributes that the SDK keeps of a span, an event, a link, a log record",
-    ),
-    Variable(
-        names=(
-            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-            "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-        ),
-        kind=kinds.limit("characters", 4096),
-        has_sdk_raise=True,
-        meaning="characters that the SDK keeps of an attribute's value; all, unless it is set",
-    ),
-    Variable(
-        names=("OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT"),
-        kind=kinds.limit("events or links", 128),
-        default="128",
-        has_sdk_raise=True,
-        meaning="events and links that the SDK keeps of a span",
-    ),
-    Variable(
-        names=("OTEL_METRICS_EXEMPLAR_FILTER",),
-        kind=kinds.exactly("trace_based", "always_on", "always_off"),
-        default="trace_based",
-        has_sdk_raise=True,
-        meaning="the measurements that may become exemplars",
-    ),
-    Variable(
         names=("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED",),
         kind=FLAG,
         meaning="the SDK's counts of records that its queues and exporters drop; `configure()`"
@@ -404,58 +285,13 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
     LOGS_BATCH,
     SPANS_DELAY,
     LOGS_DELAY,
-    Variable(
-        names=("OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BLRP_EXPORT_TIMEOUT"),
-        kind=kinds.whole_number("milliseconds", 30000),
-        default="30000",
-        has_sdk_raise=True,
-        meaning="milliseconds for the export of a batch of spans or log records",
-    ),
-    Variable(
-        names=("OTEL_METRIC_EXPORT_TIMEOUT",),
-        kind=kinds.number("milliseconds", "30000"),
-        default="30000",
-        has_sdk_raise=True,
-        meaning="milliseconds for an export of metrics",
-    ),
+    *READ_BY_SDK,
     SDK_DISABLED,
     Variable(
         names=("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",),
         kind=kinds.NAMES,
         meaning="if it contains `endturn` or `*`, [a process that was started with"
         " instrumentation](zero-code.md) is not instrumented",
-    ),
-    Variable(
-        names=("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS",),
-        kind=kinds.all_registered("opentelemetry_resource_detector", "resource detector", "*"),
-        fallback="none is used besides the SDK's own",
-        has_sdk_raise=True,
-        meaning="registered packages that describe this process, such as its host",
-    ),
-    Variable(
-        names=("OTEL_PROPAGATORS",),
-        kind=kinds.all_registered("opentelemetry_propagator", "propagator", "none"),
-        default="tracecontext,baggage",
-        fallback="traces may not continue in other processes",
-        has_sdk_raise=True,
-        meaning="the headers in which other instrumentations pass a trace on",
-    ),
-    Variable(
-        names=("OTEL_PYTHON_CONTEXT",),
-        kind=kinds.all_registered("opentelemetry_context", "context"),
-        default="contextvars_context",
-        fallback="it is contextvars_context",
-        has_sdk_raise=True,
-        meaning="the registered storage of the current span",
-    ),
-    *(
-        Variable(
-            names=(f"OTEL_PYTHON_{kind.upper()}_PROVIDER",),
-            kind=kinds.all_registered(f"opentelemetry_{kind}_provider", f"{kind} provider"),
-            has_sdk_raise=True,
-            meaning=f"a registered {kind} provider, which is then the host's own",
-        )
-        for kind in ("tracer", "meter", "logger")
     ),
     Variable(
         names=("OTEL_CONFIG_FILE",),
