@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -20,7 +21,7 @@ from endturn.settings import environment
 from endturn.settings.environment import problems, unknown_names, value_of
 from endturn.settings.keywords import KEYWORDS, Keyword
 from endturn.settings.variables import EVENTS, METRICS_AGENT, VARIABLES, variable_named
-from endturn.telemetry.otel_providers import Options, OptionsGiven
+from endturn.telemetry.otel_providers import Options, OptionsGiven, OTelProviders
 from tests.support.processes import REPOSITORY
 
 
@@ -92,6 +93,61 @@ def test_every_keyword_is_in_the_table(function: str) -> None:
 def test_an_unknown_keyword_is_answered_with_the_nearest(function: str, keyword: str, message: str) -> None:
     with pytest.raises(TypeError, match=re.escape(message)):
         FUNCTIONS[function](**{keyword: "x"})
+
+
+@pytest.mark.parametrize(
+    ("function", "keyword", "value", "message"),
+    [
+        ("configure", "prices", {1: (1, 2)}, "prices={1: (1, 2)}: give a mapping of models to USD"),
+        ("Client", "headers", {"a\n": "b"}, "give a mapping of names to texts without line ends"),
+        ("Client", "headers", {"a": "b\r\nc: d"}, "give a mapping of names to texts without line ends"),
+        ("AsyncClient", "headers", {"a b": "c"}, "give a mapping of names to texts without line ends"),
+        ("Client", "base_url", "", "base_url='': give text, such as 'https://host/v1'"),
+        ("Client", "format", "", "format='': give text, such as 'openai_chat'"),
+        ("observe_provider_call", "dialect", "nope", "no format has a dialect 'nope'; there are: "),
+        ("observe_provider_call", "dialect", "gorq", "did you mean 'groq'?"),
+        ("configure", "events", "Log", "events='Log': use one of logs, spans, both"),
+    ],
+)
+def test_a_value_that_could_never_be_used_is_refused(function: str, keyword: str, value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        FUNCTIONS[function](**{keyword: value})
+
+
+def test_a_dialect_is_checked_by_its_format() -> None:
+    with pytest.raises(UsageError, match="openai_chat has no dialect 'nope'; it has: "):
+        endturn.observe_provider_call(format="openai_chat", dialect="nope")
+
+
+@pytest.mark.parametrize("word", ["Logs", " SPANS ", "both"])
+def test_a_destination_of_events_is_read_in_any_case(word: str) -> None:
+    """As its variable is."""
+    endturn.instrument(events=word)
+    made = OTelProviders((None, None, None), Options(events=word))
+    assert made.mirrors_events is (word != "Logs")
+
+
+def test_too_many_arguments_name_the_public_class() -> None:
+    message = re.escape("Client() takes 1 positional argument, not 2: give the others by keyword")
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        endturn.Client("openai", "k")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"configure\(\) takes no positional argument, not 1"):
+        endturn.configure("agent")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["observe_turn", "observe_provider_call"])
+def test_a_decorator_in_a_with_statement_says_what_it_is(name: str) -> None:
+    message = re.escape(f"{name}() is a decorator, not a context manager: put the block into a function")
+    decorator: Any = getattr(endturn, name)()
+    with pytest.raises(UsageError, match=message), decorator:
+        pass
+
+    async def run() -> None:
+        async with decorator:
+            pass
+
+    with pytest.raises(UsageError, match=message):
+        asyncio.run(run())
 
 
 def test_none_is_the_default_of_each_but_instrument() -> None:
@@ -230,6 +286,7 @@ def test_the_table_reports_a_text_that_cannot_be_used(name: str) -> None:
     [
         ("ENDTURN_METRIC_AGENT", "did you mean 'ENDTURN_METRICS_AGENT'?"),
         ("ENDTURN_REDACTION", "did you mean 'ENDTURN_REDACT'?"),
+        ("ENDTURN_FOO_BAR", "there are: ENDTURN_CONFIG_FILE, "),
         ("ENDTURN_ZZZZZ", "there are: ENDTURN_CONFIG_FILE, ENDTURN_CONTENT_MAX_CHARS, "),
     ],
 )

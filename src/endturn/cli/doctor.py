@@ -231,8 +231,8 @@ def _misspelt(environment: Mapping[str, str]) -> Iterable[str]:
     for name in sorted(environment):
         if not name.startswith("OTEL_EXPORTER_OTLP_") and name not in _LIKELY_MISTAKES:
             continue
-        if name not in known and name not in _OF_THE_SDK:
-            hint = did_you_mean(name, known)
+        if name not in known:
+            hint = did_you_mean(name, known, prefix="OTEL_EXPORTER_OTLP_")
             if hint.startswith("did you mean"):
                 yield f"{name} is not a variable of OpenTelemetry; {hint}"
 
@@ -251,16 +251,6 @@ _LIKELY_MISTAKES: Final = frozenset(
     }
 )
 """Names that people set, and that nothing reads."""
-
-_OF_THE_SDK: Final = frozenset(
-    {
-        f"OTEL_EXPORTER_OTLP_{part}{name}"
-        for part in ("", "TRACES_", "METRICS_", "LOGS_")
-        for name in ("CLIENT_CERTIFICATE", "CLIENT_KEY", "INSECURE", "CREDENTIAL_PROVIDER")
-    }
-    | {"OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"}
-)
-"""Variables of the exporters that are not in the table."""
 
 
 def _shown(variable: settings.Variable[object], name: str, text: str) -> str:

@@ -163,10 +163,12 @@ def problems(
 
 
 def _is_registered_sampler(environment: Mapping[str, str]) -> bool:
-    """Return whether the sampler is not one of the SDK's: its argument may be any text."""
+    """Return whether the sampler is a package's, whose argument may be any text."""
     sampler = variable_named(_SAMPLER)
-    name = environment.get(_SAMPLER, "").strip().lower()
-    return bool(name) and sampler is not None and name not in sampler.kind.words
+    name = environment.get(_SAMPLER, "").strip()
+    if not name or sampler is None or name.lower() in sampler.kind.words:
+        return False
+    return not problem(_SAMPLER, name)
 
 
 def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
@@ -180,7 +182,8 @@ def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
             and not _KUBERNETES.fullmatch(name)
         ):
             known = [each for each in names() if each.startswith("ENDTURN_")]
-            yield f"{name} is not a variable of endturn; {did_you_mean(name, known)}"
+            hint = did_you_mean(name, known, prefix="ENDTURN_")
+            yield f"{name} is not a variable of endturn; {hint}"
 
 
 def warn_of_problems(sections: Iterable[Section]) -> None:
