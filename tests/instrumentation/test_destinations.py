@@ -102,9 +102,10 @@ MISTAKES: list[tuple[dict[str, str], str | None]] = [
     ({TRACES: "h:4318?token=secret"}, "set it to http://h:4318/v1/traces?…"),
     ({BASE: "://u:secret@h"}, f"{BASE} has no scheme: set it to http://…"),
     ({BASE: "h:4318/?next=http://x&key=secret"}, "has no scheme (http:// or https://): set it to http://h:4318/?…"),
-    ({BASE: "http://u:sec/ret-secret@h"}, f"{BASE}=http://h: the user or password contains a /, ? or #: write it as"),
-    ({BASE: "http://u:1?secret@h"}, f"{BASE}=http://…: the user or password contains"),
+    ({BASE: "http://u:sec/ret-secret@h"}, f"{BASE}=http://h: the user or password contains a /: write it as %2F"),
+    ({BASE: "http://u:1?secret@h"}, f"{BASE}=http://… has a query or a fragment"),
     ({TRACES: "https://h:443/@team/v1/traces"}, None),
+    ({TRACES: "https://h:443/tenants/a@b.example/v1/traces?user=a@b.example"}, None),
     ({BASE: "localhost:4318", "OTEL_TRACES_EXPORTER": "none"}, None),
     ({"HTTP_PROXY": "http://proxy:3128"}, "HTTP_PROXY is set, so exports to localhost:4318 go to that "
      "proxy: add localhost to NO_PROXY"),

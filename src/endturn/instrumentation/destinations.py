@@ -174,9 +174,7 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     try:
         parts = urlsplit(url)
         if _is_user_cut(parts):
-            return (
-                f"{shown}: the user or password contains a /, ? or #: write it as %2F, %3F or %23"
-            )
+            return f"{shown}: the user or password contains a /: write it as %2F"
         _ = parts.port  # raises for one that is none
     except ValueError:
         return f"{shown}: {_reason_unparsed(url)}"
@@ -195,9 +193,12 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
 
 
 def _is_user_cut(parts: SplitResult) -> bool:
-    """Return whether a password's own slash or question mark ends the host, so an @ follows it."""
-    rest = parts.path + parts.query + parts.fragment
-    return ":" in parts.netloc and "@" not in parts.netloc and bool(re.search(r"[^/@]@", rest))
+    """Return whether a slash of the password ends the host, so that an @ is in the path.
+
+    Only the first segment counts: an @ further on, or in a query, is usually an address of mail.
+    """
+    is_in_path = re.match(r"/[^/@]+@", parts.path) is not None
+    return ":" in parts.netloc and "@" not in parts.netloc and is_in_path
 
 
 def _reason_unparsed(url: str) -> str:
