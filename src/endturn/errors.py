@@ -92,12 +92,19 @@ class IllegalTransition(EndturnError):
     """
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     """Return the end of a message about an unknown name.
 
     The nearest known one, else all of them.
+
+    Args:
+        prefix: the beginning that all of them share, which makes no two of them alike.
     """
     from difflib import get_close_matches
 
-    nearest = get_close_matches(name, names := sorted(known), n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else f"there are: {', '.join(names)}"
+    names = sorted(known)
+    endings = [one.removeprefix(prefix) for one in names]
+    nearest = get_close_matches(name.removeprefix(prefix), endings, n=1)
+    if nearest:
+        return f"did you mean {names[endings.index(nearest[0])]!r}?"
+    return f"there are: {', '.join(names)}"

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -386,3 +386,56 @@ def test_a_timeout_out_of_range_is_refused() -> None:
     for timeout_s in (0.0, -1.0, 61.0, float("nan")):
         with pytest.raises(ValueError, match="--timeout must be more than 0 and at most 60 seconds"):
             doctor.command([], as_json=True, timeout_s=timeout_s)
+
+
+def test_a_redaction_is_not_imported_and_doctor_says_so(examine: Examine) -> None:
+    """It is the host's code, which may do anything when it is imported."""
+    _, report, _ = examine(ENDTURN_REDACT="no_such_module:hide")
+    assert [note for note in report["notes"] if "ENDTURN_REDACT='no_such_module:hide' was not imported" in note]
+
+
+@contextmanager
+def replying(reply: bytes) -> Iterator[int]:
+    """A server that sends these bytes on each connection, and closes it; its port."""
+    listening = socket.create_server((LOOPBACK, 0))
+    is_open = threading.Event()
+    is_open.set()
+
+    def serve() -> None:
+        while is_open.is_set():
+            connection, _ = listening.accept()
+            with connection:
+                connection.settimeout(0.2)
+                with suppress(OSError):
+                    connection.recv(65536)
+                    connection.sendall(reply)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        is_open.clear()
+        socket.create_connection((LOOPBACK, listening.getsockname()[1])).close()
+        thread.join(5)
+        listening.close()
+
+
+@pytest.mark.parametrize("reply", [b"", b"garbage\r\n\r\n"], ids=["closed", "garbage"])
+def test_what_is_no_http_is_one_problem_of_all_signals(examine: Examine, reply: bytes) -> None:
+    with replying(reply) as port:
+        status, report, _ = examine(**{BASE: f"http://{LOOPBACK}:{port}"})
+    assert status == 1
+    (problem,) = report["problems"]
+    assert problem.startswith(
+        f"traces, metrics and logs: {LOOPBACK}:{port} does not answer as an OTLP receiver (ConnectionError)"
+    )
+
+
+@pytest.mark.parametrize("header", ["x-key=s3cr3t%0A", "x-key=a%0D%0As3cr3t"])
+def test_a_header_with_a_line_end_is_not_blamed_on_the_receiver(examine: Examine, page: Served, header: str) -> None:
+    _, report, _ = examine(**{BASE: page.url, "OTEL_EXPORTER_OTLP_HEADERS": header})
+    assert any("entry 1 has a line end or another control character" in problem for problem in report["problems"])
+    assert not any("does not answer" in problem for problem in report["problems"])
+    assert sum("the headers of OTEL_EXPORTER_OTLP_HEADERS cannot be sent" in one for one in report["problems"]) <= 1
+    assert "s3cr3t" not in json.dumps(report)

@@ -9,7 +9,8 @@ import pytest
 import requests.utils
 from hypothesis import given, strategies as st
 
-from endturn.instrumentation.destinations import Signal, address_shown, destinations, mistakes, proxy_variable
+from endturn.instrumentation.destinations import Signal, destinations, mistakes, proxy_variable, unusable_address
+from endturn.settings import address_shown
 from endturn.settings.environment import problems
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -91,7 +92,20 @@ MISTAKES: list[tuple[dict[str, str], str | None]] = [
     ({BASE: "h:4317", **GRPC}, None),
     ({BASE: "h:4318", **GRPC}, "use port 4317"),
     ({BASE: "h:port", **GRPC}, "the port is not a number from 1 to 65535"),
-    ({BASE: "http://[::1", **GRPC}, "the port is not a number from 1 to 65535"),
+    ({BASE: "http://[::1", **GRPC}, "the host has no ']': an IPv6 address is written as http://[::1]:4318"),
+    ({BASE: "http://[::1:4318"}, f"{BASE}=http://[::1:4318: the host has no ']'"),
+    ({BASE: "http://::1]:4318"}, "the host has no '['"),
+    ({BASE: "http://[h]:4318"}, "the host in [ ] is no IPv6 address: write it as http://[::1]:4318"),
+    ({BASE: "http://[::1]:x"}, "the port is not a number from 1 to 65535"),
+    ({BASE: "127.0.0.1:4318/?api_key=secret"}, "has no scheme (http:// or https://): set it to http://127.0.0.1:4318/?…"),
+    ({TRACES: "h.example/v1/traces?token=secret"}, "set it to http://h.example/v1/traces?…"),
+    ({TRACES: "h:4318?token=secret"}, "set it to http://h:4318/v1/traces?…"),
+    ({BASE: "://u:secret@h"}, f"{BASE} has no scheme: set it to http://…"),
+    ({BASE: "h:4318/?next=http://x&key=secret"}, "has no scheme (http:// or https://): set it to http://h:4318/?…"),
+    ({BASE: "http://u:sec/ret-secret@h"}, f"{BASE}=http://h: the user or password contains a /: write it as %2F"),
+    ({BASE: "http://u:1?secret@h"}, f"{BASE}=http://… has a query or a fragment"),
+    ({TRACES: "https://h:443/@team/v1/traces"}, None),
+    ({TRACES: "https://h:443/tenants/a@b.example/v1/traces?user=a@b.example"}, None),
     ({BASE: "localhost:4318", "OTEL_TRACES_EXPORTER": "none"}, None),
     ({"HTTP_PROXY": "http://proxy:3128"}, "HTTP_PROXY is set, so exports to localhost:4318 go to that "
      "proxy: add localhost to NO_PROXY"),
@@ -137,6 +151,26 @@ def test_a_proxy_is_used_as_the_exporters_library_uses_it(
     assert (proxy_variable("http", host, variables) is not None) == (theirs is not None)
 
 
+@pytest.mark.parametrize(
+    ("variables", "is_usable"),
+    [
+        ({}, True),
+        ({BASE: "http://h:4317/v1/traces"}, True),  # a mistake, and yet something may answer there
+        ({BASE: " http://h:4318"}, True),  # the exporter's library strips it
+        ({BASE: "h:4318", **GRPC}, True),
+        ({BASE: "h:4318", TRACES: "http://h"}, True),
+        ({BASE: "h:4318"}, False),
+        ({BASE: '"http://h:4318"'}, False),
+        ({BASE: "grpc://h:4318"}, False),
+        ({BASE: "http://"}, False),
+        ({BASE: "http://h:port"}, False),
+        ({BASE: "http://u:1/secret@h"}, False),
+    ],
+)
+def test_an_address_that_cannot_be_sent_to_has_no_exporter(variables: dict[str, str], is_usable: bool) -> None:
+    assert (unusable_address("traces", variables) is None) is is_usable
+
+
 @pytest.mark.parametrize("signal", ["traces", "metrics", "logs"])
 def test_an_address_without_credentials_is_shown(signal: Signal) -> None:
     token = "k" * 17
@@ -158,4 +192,5 @@ def test_no_text_of_a_variable_raises(address: str, protocol: str, name: str) ->
     for each in variables.values():
         problems(dict.fromkeys((*variables, "OTEL_EXPORTER_OTLP_HEADERS", "ENDTURN_REDACT"), each))
     assert len(mistakes(variables)) <= 3
+    unusable_address("traces", variables)
     destinations(variables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,9 +22,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from endturn.instrumentation.destinations import address_shown
 from endturn.instrumentation.export_session import REMEDIES, RETRIED, ExportSession, explain
 from endturn.instrumentation.sdk_providers import drops_counted
+from endturn.settings import address_shown
+from tests.support.processes import free_port
 from tests.support.serving import Asked, serving
 
 COUNTERS = {
@@ -173,6 +175,23 @@ def test_a_response_that_is_accepted_is_returned() -> None:
 )
 def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
     assert address_shown(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("http://u:s3cr3t@127.0.0.1:{port}/v1/metrics?key=s3cr3t", requests.ConnectionError),
+        ("127.0.0.1:{port}/?api_key=s3cr3t", requests.exceptions.InvalidSchema),
+        ("http://:s3cr3t@/?api_key=s3cr3t", requests.exceptions.InvalidURL),
+    ],
+)
+def test_an_error_s_text_has_no_secrets(url: str, error: type[Exception], caplog: pytest.LogCaptureFixture) -> None:
+    """The exporter logs it: the class is as it was, and its text says where and why."""
+    with pytest.raises(error) as raised:
+        ExportSession("metrics").post(url.format(port=free_port()), data=b"")
+    assert error.__name__ in str(raised.value)
+    assert "s3cr3t" not in "".join(traceback.format_exception(raised.value))
+    assert "s3cr3t" not in caplog.text
 
 
 def test_no_receiver_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:

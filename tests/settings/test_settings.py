@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -20,7 +21,7 @@ from endturn.settings import environment
 from endturn.settings.environment import problems, unknown_names, value_of
 from endturn.settings.keywords import KEYWORDS, Keyword
 from endturn.settings.variables import EVENTS, METRICS_AGENT, VARIABLES, variable_named
-from endturn.telemetry.otel_providers import Options, OptionsGiven
+from endturn.telemetry.otel_providers import Options, OptionsGiven, OTelProviders
 from tests.support.processes import REPOSITORY
 
 
@@ -94,6 +95,61 @@ def test_an_unknown_keyword_is_answered_with_the_nearest(function: str, keyword:
         FUNCTIONS[function](**{keyword: "x"})
 
 
+@pytest.mark.parametrize(
+    ("function", "keyword", "value", "message"),
+    [
+        ("configure", "prices", {1: (1, 2)}, "prices={1: (1, 2)}: give a mapping of models to USD"),
+        ("Client", "headers", {"a\n": "b"}, "give a mapping of names to texts without line ends"),
+        ("Client", "headers", {"a": "b\r\nc: d"}, "give a mapping of names to texts without line ends"),
+        ("AsyncClient", "headers", {"a b": "c"}, "give a mapping of names to texts without line ends"),
+        ("Client", "base_url", "", "base_url='': give text, such as 'https://host/v1'"),
+        ("Client", "format", "", "format='': give text, such as 'openai_chat'"),
+        ("observe_provider_call", "dialect", "nope", "no format has a dialect 'nope'; there are: "),
+        ("observe_provider_call", "dialect", "gorq", "did you mean 'groq'?"),
+        ("configure", "events", "Log", "events='Log': use one of logs, spans, both"),
+    ],
+)
+def test_a_value_that_could_never_be_used_is_refused(function: str, keyword: str, value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        FUNCTIONS[function](**{keyword: value})
+
+
+def test_a_dialect_is_checked_by_its_format() -> None:
+    with pytest.raises(UsageError, match="openai_chat has no dialect 'nope'; it has: "):
+        endturn.observe_provider_call(format="openai_chat", dialect="nope")
+
+
+@pytest.mark.parametrize("word", ["Logs", " SPANS ", "both"])
+def test_a_destination_of_events_is_read_in_any_case(word: str) -> None:
+    """As its variable is."""
+    endturn.instrument(events=word)
+    made = OTelProviders((None, None, None), Options(events=word))
+    assert made.mirrors_events is (word != "Logs")
+
+
+def test_too_many_arguments_name_the_public_class() -> None:
+    message = re.escape("Client() takes 1 positional argument, not 2: give the others by keyword")
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        endturn.Client("openai", "k")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"configure\(\) takes no positional argument, not 1"):
+        endturn.configure("agent")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["observe_turn", "observe_provider_call"])
+def test_a_decorator_in_a_with_statement_says_what_it_is(name: str) -> None:
+    message = re.escape(f"{name}() is a decorator, not a context manager: put the block into a function")
+    decorator: Any = getattr(endturn, name)()
+    with pytest.raises(UsageError, match=message), decorator:
+        pass
+
+    async def run() -> None:
+        async with decorator:
+            pass
+
+    with pytest.raises(UsageError, match=message):
+        asyncio.run(run())
+
+
 def test_none_is_the_default_of_each_but_instrument() -> None:
     endturn.instrument(events=None, agent=None, redact=None, tracer_provider=None)
     with pytest.raises(UsageError, match="instrument=None: give True or False"):
@@ -131,6 +187,23 @@ UNUSABLE = {
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER": ("gcp", "registers as credential provider"),
     "OTEL_TRACES_SAMPLER": ("always", "did you mean 'always_on'?"),
     "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED": ("1", "use true or false"),
+    "OTEL_TRACES_SAMPLER_ARG": ("7", "use a number of traces from 0 to 1, such as 0.1"),
+    "OTEL_ATTRIBUTE_COUNT_LIMIT": ("x", "use a whole number of attributes, such as 128; it is treated as unset"),
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": ("-3", "use a whole number of characters, such as 4096"),
+    "OTEL_SPAN_EVENT_COUNT_LIMIT": ("many", "use a whole number of events or links"),
+    "OTEL_METRICS_EXEMPLAR_FILTER": ("TRACE_BASED", "use one of trace_based, always_on, always_off"),
+    "OTEL_BSP_EXPORT_TIMEOUT": ("x", "use a whole number of milliseconds"),
+    "OTEL_METRIC_EXPORT_TIMEOUT": ("x", "use a number of milliseconds above 0"),
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": ("/nowhere.pem", "use the path of a file that exists"),
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY": ("/nowhere.key", "use the path of a file that exists"),
+    "OTEL_EXPORTER_OTLP_INSECURE": ("maybe", "use true or false"),
+    "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION": ("base2", "use one of explicit_bucket_histogram, "),
+    "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": ("x", "use names that installed packages register as resource detector"),
+    "OTEL_PROPAGATORS": ("x", "use names that installed packages register as propagator"),
+    "OTEL_PYTHON_CONTEXT": ("x", "use names that installed packages register as context"),
+    "OTEL_PYTHON_TRACER_PROVIDER": ("x", "register as tracer provider"),
+    "OTEL_PYTHON_METER_PROVIDER": ("x", "register as meter provider"),
+    "OTEL_PYTHON_LOGGER_PROVIDER": ("x", "register as logger provider"),
     "OTEL_BSP_MAX_QUEUE_SIZE": ("-1", "use a whole number of spans, such as 8192; it is 8192"),
     "OTEL_BLRP_MAX_QUEUE_SIZE": ("0", "use a whole number of log records, such as 16384; it is 16384"),
     "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": ("many", "it is 512"),
@@ -172,6 +245,8 @@ def test_variables_that_cannot_be_used_are_reported_once_and_break_nothing(start
     excluded = {  # beside others they have no effect
         "OTEL_EXPORTER_OTLP_PROTOCOL", *(f"OTEL_{signal}_EXPORTER" for signal in ("TRACES", "METRICS", "LOGS")),
         "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER", "OTEL_PYTHON_LOGGER_PROVIDER",
+        "OTEL_PYTHON_CONTEXT", "OTEL_PROPAGATORS",  # the API raises for these, or logs, before anything of ours runs
     }  # fmt: skip
     for names in (UNUSABLE.keys() - excluded, {"OTEL_EXPORTER_OTLP_PROTOCOL"}, {"OTEL_EXPORTER_OTLP_ENDPOINT"},
                   {f"OTEL_{signal}_EXPORTER" for signal in ("TRACES", "METRICS", "LOGS")}):  # fmt: skip
@@ -211,6 +286,7 @@ def test_the_table_reports_a_text_that_cannot_be_used(name: str) -> None:
     [
         ("ENDTURN_METRIC_AGENT", "did you mean 'ENDTURN_METRICS_AGENT'?"),
         ("ENDTURN_REDACTION", "did you mean 'ENDTURN_REDACT'?"),
+        ("ENDTURN_FOO_BAR", "there are: ENDTURN_CONFIG_FILE, "),
         ("ENDTURN_ZZZZZ", "there are: ENDTURN_CONFIG_FILE, ENDTURN_CONTENT_MAX_CHARS, "),
     ],
 )

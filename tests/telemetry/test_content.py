@@ -384,6 +384,24 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert "So." not in caplog.text
 
 
+def test_a_redaction_that_ends_the_process_ends_nothing(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """A module that is a script, or a function that calls exit(): the call goes on, without content."""
+    (tmp_path / "exits_on_import.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "fails_on_import.py").write_text("1 / 0\n")
+    (tmp_path / "exits.py").write_text("import sys\ndef hide(text): sys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("exits_on_import:hide", "fails_on_import:hide", "exits:hide"):
+        monkeypatch.setenv(REDACT, name)
+        stage = recording(content="SPAN_AND_EVENT")
+        ask()
+        assert spans(stage)[-1] == {}
+    assert "'exits_on_import:hide' cannot be imported (SystemExit: 3)" in caplog.text
+    assert "'fails_on_import:hide' cannot be imported (ZeroDivisionError: division by zero)" in caplog.text
+    assert "the redaction exits:hide failed" in caplog.text
+
+
 def test_a_redaction_is_found_by_name(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

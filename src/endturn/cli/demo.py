@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from endturn import settings
 from endturn.calls import CallEnded, DispatchBlocked, Record, Turn, TurnEnded, subscribe
 from endturn.cli.demo_agents import plan, scripted_provider
 from endturn.errors import UsageError
@@ -184,7 +185,7 @@ def _reach(endpoint: str) -> None:
     except OSError as error:
         raise UsageError(
             f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT="
-            f"{destinations.address_shown(endpoint)} ({error}); start `endturn ui` or a Collector"
+            f"{settings.address_shown(endpoint)} ({error}); start `endturn ui` or a Collector"
         ) from None
 
 

@@ -203,6 +203,13 @@ def _look_at_settings(diagnosis: Diagnosis, program: Sequence[str]) -> None:
     diagnosis.service_name = _service_name(name, bool(program))
     place = settings.value_of(settings.CAPTURE_CONTENT, "NO_CONTENT")
     diagnosis.content = "not recorded" if place == "NO_CONTENT" else f"recorded ({place})"
+    redaction = os.environ.get(settings.REDACT.name, "").strip()
+    if redaction and settings.value_of(settings.REDACT, ""):
+        module, _, function = redaction.partition(":")
+        diagnosis.notes.append(
+            f"ENDTURN_REDACT={redaction!r} was not imported, for that runs its module; to try it: "
+            f'python -c "from {module} import {function.partition(".")[0]}"'
+        )
     diagnosis.semconv = settings.value_of(settings.SEMCONV_OPT_IN, "default")
 
 
@@ -224,8 +231,8 @@ def _misspelt(environment: Mapping[str, str]) -> Iterable[str]:
     for name in sorted(environment):
         if not name.startswith("OTEL_EXPORTER_OTLP_") and name not in _LIKELY_MISTAKES:
             continue
-        if name not in known and name not in _OF_THE_SDK:
-            hint = did_you_mean(name, known)
+        if name not in known:
+            hint = did_you_mean(name, known, prefix="OTEL_EXPORTER_OTLP_")
             if hint.startswith("did you mean"):
                 yield f"{name} is not a variable of OpenTelemetry; {hint}"
 
@@ -245,24 +252,10 @@ _LIKELY_MISTAKES: Final = frozenset(
 )
 """Names that people set, and that nothing reads."""
 
-_OF_THE_SDK: Final = frozenset(
-    {
-        f"OTEL_EXPORTER_OTLP_{part}{name}"
-        for part in ("", "TRACES_", "METRICS_", "LOGS_")
-        for name in ("CLIENT_CERTIFICATE", "CLIENT_KEY", "INSECURE", "CREDENTIAL_PROVIDER")
-    }
-    | {"OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"}
-)
-"""Variables of the exporters that are not in the table."""
-
 
 def _shown(variable: settings.Variable[object], name: str, text: str) -> str:
     """Return a value without secrets."""
-    if variable.is_secret:
-        return "(set, not shown)"
-    if name.endswith("_ENDPOINT"):
-        return destinations.address_shown(text) if "://" in text else text.rpartition("@")[2]
-    return text
+    return "(set, not shown)" if variable.is_secret else settings.value_shown(name, text)
 
 
 # --- Destinations ---------------------------------------------------------------------------------
@@ -270,14 +263,15 @@ def _shown(variable: settings.Variable[object], name: str, text: str) -> str:
 
 def _look_at_destinations(diagnosis: Diagnosis, timeout_s: float) -> None:
     unusable: set[destinations.Signal] = set()
+    mistakes = destinations.mistakes(os.environ, with_ports=False)
     if "endturn run" in diagnosis.starts and diagnosis.starts["endturn run"] == "yes":
         for reason, signals in zero_code.unusable_exporters().items():
             unusable.update(signals)
-            if reason not in diagnosis.problems:
+            if reason not in (*diagnosis.problems, *mistakes):
                 diagnosis.problems.append(
                     f"no {destinations.listing(signals)} are exported: {reason}"
                 )
-    diagnosis.problems += destinations.mistakes(os.environ, with_ports=False)
+    diagnosis.problems += mistakes
     refused: dict[str, list[Receiver]] = {}
     for destination in destinations.destinations(os.environ):
         signal = destination.signal
@@ -319,7 +313,7 @@ def _as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "signal": receiver.destination.signal,
                 "exporter": receiver.destination.exporter,
                 "protocol": receiver.destination.protocol or None,
-                "endpoint": _endpoint_shown(receiver.destination) or None,
+                "endpoint": settings.address_shown(receiver.destination.url) or None,
                 "variable": receiver.destination.variable or None,
                 **receivers.as_json(receiver.answer or receivers.Answer("not dialled")),
             }
@@ -372,11 +366,6 @@ def _settings_listed(found: Iterable[Setting]) -> list[str]:
     return [*lines, "all others have their defaults" if lines else "all have their defaults"]
 
 
-def _endpoint_shown(destination: destinations.Destination) -> str:
-    url = destination.url
-    return destinations.address_shown(url) if "://" in url else url.rpartition("@")[2]
-
-
 def _receiver_shown(receiver: Receiver) -> str:
     destination = receiver.destination
     if destination.exporter != "otlp":
@@ -384,5 +373,5 @@ def _receiver_shown(receiver: Receiver) -> str:
         return f"{destination.signal}: {where}"
     source = destination.variable or "default"
     answer = receiver.answer.text if receiver.answer is not None else "not dialled"
-    where = f"{_endpoint_shown(destination)} ({destination.protocol}, {source})"
+    where = f"{settings.address_shown(destination.url)} ({destination.protocol}, {source})"
     return f"{destination.signal}: {where}: {answer}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from endturn import settings
 from endturn.instrumentation import destinations
 
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -94,7 +95,7 @@ def _export(parts: SplitResult, destination: destinations.Destination, timeout_s
         return Answer("not checked: the file of OTEL_EXPORTER_OTLP_CERTIFICATE does not exist")
     if _has_credential_provider(destination):
         return Answer("not checked: a credential provider makes the exporter's session")
-    shown = destinations.address_shown(destination.url)
+    shown = settings.address_shown(destination.url)
     try:
         with requests.Session() as session:
             response = session.post(
@@ -108,9 +109,17 @@ def _export(parts: SplitResult, destination: destinations.Destination, timeout_s
             )
     except requests.exceptions.SSLError as error:
         return _tls_failure(parts, error, timeout_s)
+    except (requests.exceptions.InvalidHeader, UnicodeError):
+        variable = destinations.headers_variable(destination.signal, os.environ)
+        return _failure(
+            "not sent",
+            f"the headers of {variable} cannot be sent: a value has a line end, begins with a space"
+            " or has characters outside of Latin-1",
+        )
     except (requests.RequestException, ValueError, OSError) as error:
         other = _other_protocol(parts, timeout_s)
-        why = other or f"{shown} does not answer as an OTLP receiver ({type(error).__name__})"
+        where = f"{parts.hostname}:{_port(parts)}"  # without the path, so alike for each signal
+        why = other or f"{where} does not answer as an OTLP receiver ({type(error).__name__})"
         return _failure("no answer in HTTP", why)
     status = response.status_code
     if 200 <= status < 300:

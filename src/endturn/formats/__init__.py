@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from endturn.formats.registry import (
         FORMATS as FORMATS,
+        check_any_dialect as check_any_dialect,
         checked_dialect as checked_dialect,
         dialect_in as dialect_in,
         format_of as format_of,
@@ -150,7 +151,14 @@ else:
                 "text",
                 "text_or_none",
             ),
-            "registry": ("FORMATS", "dialect_in", "format_of", "checked_dialect", "summarize"),
+            "registry": (
+                "FORMATS",
+                "check_any_dialect",
+                "checked_dialect",
+                "dialect_in",
+                "format_of",
+                "summarize",
+            ),
             "request_body": ("request_of",),
             "request_summary": ("routed_by",),
             "scripting": ("reason_names", "reasons_of"),

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from endturn.errors import UsageError
+from endturn.errors import UsageError, did_you_mean
 from endturn.formats.summaries import (
     TAIL as TAIL,
     Attempt as Attempt,
@@ -78,3 +78,14 @@ def checked_dialect(format: Format, dialect: str) -> str:
         dialects = ", ".join(filter(None, format.reasons)) or "none"
         raise UsageError(f"{format.name} has no dialect {dialect!r}; it has: {dialects}")
     return dialect
+
+
+def check_any_dialect(dialect: str) -> None:
+    """Check a dialect of a format that is not known yet.
+
+    Raises:
+        UsageError: no format has such a dialect.
+    """
+    dialects = sorted({one for name in FORMATS for one in format_of(name).reasons} - {""})
+    if dialect and dialect not in dialects:
+        raise UsageError(f"no format has a dialect {dialect!r}; {did_you_mean(dialect, dialects)}")

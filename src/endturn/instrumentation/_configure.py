@@ -333,16 +333,17 @@ def configure(
         log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing is recorded")
         _configured = telemetry
         return telemetry
-    check_sdk("configure()")
     settings.warn_of_problems(("destination", "recording"))
-    described: Any = getattr(resource, "attributes", resource)
-    attributes: dict[str, Any] = dict(described or {})
-    if service_name is not None:
-        attributes["service.name"] = service_name
-    telemetry.install(attributes, given.values())
-    _configured = telemetry
-    if instrument or instrumentation.recorder() is not None:
-        telemetry.observe()
+    with settings.unusable_hidden():
+        check_sdk("configure()")
+        described: Any = getattr(resource, "attributes", resource)
+        attributes: dict[str, Any] = dict(described or {})
+        if service_name is not None:
+            attributes["service.name"] = service_name
+        telemetry.install(attributes, given.values())
+        _configured = telemetry
+        if instrument or instrumentation.recorder() is not None:
+            telemetry.observe()
     return telemetry
 
 
@@ -360,12 +361,13 @@ def configure_for_host(early: EarlySpans) -> None:
     global _configured
     # else the program has done so, or has said so by now
     if _configured is None and not is_disabled():
-        check_sdk("endturn run")
         settings.warn_of_problems(("destination", "recording"))
-        telemetry = Telemetry(Options(), for_host=True)
-        telemetry.install({}, (None, None, None), early.take())
-        _configured = telemetry
-        telemetry.observe()
+        with settings.unusable_hidden():
+            check_sdk("endturn run")
+            telemetry = Telemetry(Options(), for_host=True)
+            telemetry.install({}, (None, None, None), early.take())
+            _configured = telemetry
+            telemetry.observe()
 
 
 def is_disabled() -> bool:
@@ -389,6 +391,7 @@ def check_sdk(who: str) -> None:
 
 def _exit_seconds() -> float:
     try:
-        return min(float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", "")), EXIT_MAX_S)
-    except ValueError:  # not set; or no number, which the exporter says
+        seconds = float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", ""))
+    except ValueError:  # not set; or no number, which has been reported
         return EXIT_S
+    return min(seconds, EXIT_MAX_S) if seconds > 0 else EXIT_S

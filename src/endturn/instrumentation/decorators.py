@@ -10,7 +10,7 @@ from contextvars import Context as Variables, copy_context
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 from weakref import WeakSet
 
 from endturn.calls import (
@@ -37,6 +37,8 @@ from endturn.formats import (
     RequestSummary,
     ResponseSummary,
     as_json,
+    check_any_dialect,
+    checked_dialect,
     format_of,
     items,
     member,
@@ -100,9 +102,13 @@ def observe_provider_call(
         dialect: the dialect of the stop reasons, for a format that several providers use.
 
     Raises:
-        UsageError: no format has that name, or the decorated object is no function.
+        UsageError: no format has that name or dialect, or the decorated object is no function.
     """
     format_ = format_of(format) if format is not None else None
+    if format_ is not None:
+        checked_dialect(format_, dialect)
+    else:
+        check_any_dialect(dialect)
     endpoint = EndpointFacts(provider=provider)
 
     def make_begin(observed: F) -> Begin:
@@ -148,7 +154,31 @@ def _decorate(
         wrapped: F = wrap(observed, begin_if_observed)
         return wrapped
 
-    return decorate if function is None else decorate(function)
+    return _Decorator(decorate, decorator) if function is None else decorate(function)
+
+
+class _Decorator(Generic[F]):
+    """A decorator with its settings, which says so if it is used in a `with` statement."""
+
+    def __init__(self, decorate: Callable[[F], F], name: str) -> None:
+        self._decorate = decorate
+        self._name = name
+
+    def __call__(self, function: F) -> F:
+        return self._decorate(function)
+
+    def __enter__(self) -> NoReturn:
+        raise UsageError(
+            f"{self._name}() is a decorator, not a context manager: put the block into a function, "
+            f"and write @endturn.{self._name}(…) before it"
+        )
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    async def __aenter__(self) -> NoReturn:
+        self.__enter__()
+
+    async def __aexit__(self, *raised: object) -> None: ...
 
 
 class _CallRun:

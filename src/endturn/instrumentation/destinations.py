@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from endturn.settings import address_shown
+
 Signal = Literal["metrics", "traces", "logs"]
 SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 Protocol = str
@@ -23,9 +25,7 @@ HTTP_PORT: Final = 4318
 GRPC_PORT: Final = 4317
 BASE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-_SEGMENT: Final = 16
-"""Characters of a path segment that is shown: some vendors' paths contain a key."""
-
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SIGNAL_PATH: Final = re.compile(r"(/v1)?/v1/(traces|metrics|logs)/?$|/v1/?$")
 
 
@@ -143,30 +143,41 @@ def mistakes(
     return list(sentences)
 
 
-def address_shown(url: str) -> str:
-    """Return an address without user, password, query, fragment and long path segments."""
+def unusable_address(signal: Signal, environment: Mapping[str, str]) -> str | None:
+    """Return the mistake in a signal's address if the exporter over HTTP cannot send to it."""
+    destination = _otlp(signal, environment)
+    text = environment.get(destination.variable, "")
+    if destination.protocol != HTTP or not text or _is_usable(text):
+        return None
+    sentence = _address_mistake(destination, text)
+    return sentence or f"{destination.variable} is not an address"
+
+
+def _is_usable(url: str) -> bool:
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url.lstrip())
+        _ = parts.port
     except ValueError:
-        return "…"
-    host = parts.netloc.rpartition("@")[2]
-    path = "/".join(part if len(part) <= _SEGMENT else "…" for part in parts.path.split("/"))
-    return f"{parts.scheme}://{host}{path}"
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not _is_user_cut(parts)
 
 
 def _address_mistake(destination: Destination, text: str) -> str | None:
     name, protocol, signal = destination.variable, destination.protocol, destination.signal
     if text != text.strip().strip("\"'"):
         return f"{name} has quotation marks or spaces around the address: remove them"
-    if "://" not in text and protocol != GRPC:
+    has_scheme = _SCHEME.match(text) is not None
+    if not has_scheme and (protocol != GRPC or "://" in text):
         return _without_scheme(name, text, signal)
-    url = text if "://" in text else f"http://{text}"
+    url = text if has_scheme else f"http://{text}"
     shown = f"{name}={address_shown(url)}"
     try:
         parts = urlsplit(url)
+        if _is_user_cut(parts):
+            return f"{shown}: the user or password contains a /: write it as %2F"
         _ = parts.port  # raises for one that is none
     except ValueError:
-        return f"{shown}: the port is not a number from 1 to 65535"
+        return f"{shown}: {_reason_unparsed(url)}"
     if parts.scheme not in ("http", "https"):
         return f"{shown}: use http:// or https://, not {parts.scheme}://"
     if not parts.hostname:
@@ -181,13 +192,37 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     return _path_mistake(destination, parts, shown)
 
 
+def _is_user_cut(parts: SplitResult) -> bool:
+    """Return whether a slash of the password ends the host, so that an @ is in the path.
+
+    Only the first segment counts: an @ further on, or in a query, is usually an address of mail.
+    """
+    is_in_path = re.match(r"/[^/@]+@", parts.path) is not None
+    return ":" in parts.netloc and "@" not in parts.netloc and is_in_path
+
+
+def _reason_unparsed(url: str) -> str:
+    """Return the reason why `urlsplit` cannot read an address, and what to set."""
+    authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
+    if authority.count("[") != authority.count("]"):
+        missing = "]" if "[" in authority else "["
+        return (
+            f"the host has no {missing!r}: an IPv6 address is written as http://[::1]:{HTTP_PORT}"
+        )
+    _, bracket, port = authority.rpartition("]")
+    if bracket and re.fullmatch(r"|:\d{1,5}", port) and int(port[1:] or 0) <= 65535:
+        return f"the host in [ ] is no IPv6 address: write it as http://[::1]:{HTTP_PORT}"
+    return "the port is not a number from 1 to 65535"
+
+
 def _without_scheme(name: str, text: str, signal: Signal) -> str:
     address = re.sub(r"^(https?)?[:/]*", "", text) or f"localhost:{HTTP_PORT}"
     scheme = "https" if text.startswith("https") else "http"
-    path = "" if name == BASE or "/" in address else f"/v1/{signal}"
     if "@" in address:
         return f"{name} has no scheme: set it to {scheme}://…"
-    shown = address_shown(f"{scheme}://{address}{path}")
+    address, mark, _ = address.partition("?")
+    path = "" if name == BASE or "/" in address else f"/v1/{signal}"
+    shown = address_shown(f"{scheme}://{address}{path}") + ("?…" if mark else "")
     return f"{name} has no scheme (http:// or https://): set it to {shown}"
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import trace
 from opentelemetry.trace import Span, Tracer
 
+from endturn import settings
 from endturn.calls import log_internal_error
 from endturn.telemetry import cleanup, installed
 
@@ -91,9 +92,10 @@ class EarlySpans:
 
     def _begin(self) -> None:
         try:
-            from endturn.instrumentation import early_provider
+            with settings.unusable_hidden():
+                from endturn.instrumentation import early_provider
 
-            self._provider = early_provider.begin()
+                self._provider = early_provider.begin()
         except ImportError:
             pass  # no SDK; the first model call logs that
         except Exception:

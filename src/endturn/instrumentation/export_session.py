@@ -17,7 +17,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from urllib3.util import Retry
 
-from endturn.instrumentation.destinations import address_shown
+from endturn.settings import address_shown
 
 log = logging.getLogger("endturn")
 
@@ -109,10 +109,14 @@ class ExportSession(Session):
         Raises:
             RefusedExport: The response's status is not 2xx, nor one after which the exporter itself
                 sends the batch again.
-            RequestException: There is no response.
+            RequestException: There is no response. Its text has no secrets of the address, for the
+                exporter logs it.
         """
         self._leave_parent()
-        response = super().request(method, url, *args, **kwargs)
+        try:
+            response = super().request(method, url, *args, **kwargs)
+        except RequestException as error:
+            raise without_address(error, str(url)) from None
         status = response.status_code
         if 200 <= status < 300 or (status in RETRIED and not self._is_patient):
             return response
@@ -150,6 +154,18 @@ class ExportSession(Session):
         self.adapters = OrderedDict[str, BaseAdapter]()
         self.cookies = RequestsCookieJar()
         self._mount()
+
+
+def without_address(error: RequestException, url: str) -> RequestException:
+    """Return an exception of the same class whose text shows the address without secrets."""
+    cause = error.args[0] if error.args else None
+    reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError, whose text has the path
+    why = f": {reason}" if isinstance(reason, Exception) else ""
+    return type(error)(
+        f"{address_shown(url)}: {type(error).__name__}{why}",
+        request=error.request,
+        response=error.response,
+    )
 
 
 def explain(signal: str, request: PreparedRequest, status: int) -> str:

@@ -123,7 +123,15 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
                 signal,
             )
         return []
-    return [make() for make in makers(signal)] if given is None else [given]
+    if given is not None:
+        return [given]
+    makers_of_signal = makers(signal)
+    try:
+        return [make() for make in makers_of_signal]
+    except Exception as error:
+        raise UnusableVariable(
+            f"its exporter cannot be created by the variables ({type(error).__name__}: {error})"
+        ) from error
 
 
 def makers(signal: Signal) -> list[Make]:
@@ -154,11 +162,14 @@ def _otlp(signal: Signal) -> tuple[str, str]:
     """Return the registered name of a signal's OTLP exporter, and the setting that selects it.
 
     Raises:
-        UnusableVariable: the protocol is not known.
+        UnusableVariable: the protocol is not known, or the address cannot be sent to. An exporter
+            for such an address would log it whole, with its secrets.
     """
     name, protocol = destinations.protocol_of(signal, os.environ)
     if protocol not in _REGISTERED:
         raise UnusableVariable(settings.problem(name, os.environ[name].strip()))
+    if (mistake := destinations.unusable_address(signal, os.environ)) is not None:
+        raise UnusableVariable(mistake)
     return _REGISTERED[protocol], f"{name}={protocol!r}" if name else ""
 
 
@@ -184,12 +195,18 @@ def _with_session(make: Make, signal: Signal) -> Make:
     """Have an OTLP exporter over HTTP export through a session of ours.
 
     One that a credential provider of the host makes is left in place.
+
+    Raises:
+        UnusableVariable: no credential provider is registered by that name.
     """
     # with the OTLP exporter over HTTP: whoever exports otherwise may have none
     from endturn.instrumentation.export_session import ExportSession
 
-    if any(os.environ.get(each.format(signal.upper())) for each in _CREDENTIALS):
-        return make
+    for name in (pattern.format(signal.upper()) for pattern in _CREDENTIALS):
+        if text := os.environ.get(name):
+            if sentence := settings.problem(name, text.strip()):
+                raise UnusableVariable(sentence)
+            return make  # the first one that is set takes precedence
     return lambda: make(session=ExportSession(signal))
 
 

@@ -103,12 +103,13 @@ def check() -> dict[str, str]:
             f"unless the program sets them up itself, no {destinations.listing(signals)} are "
             f"exported: {reason}",
         )
-    return sentences | {mistake: mistake for mistake in destinations.mistakes(os.environ)}
+    return {mistake: mistake for mistake in destinations.mistakes(os.environ)} | sentences
 
 
 def unusable_exporters() -> dict[str, list[destinations.Signal]]:
     """Return the signals whose exporters cannot be used, by the reason. Needs the SDK."""
-    from endturn.instrumentation import sdk_providers
+    with settings.unusable_hidden():
+        from endturn.instrumentation import sdk_providers
 
     reasons: dict[str, list[destinations.Signal]] = {}
     for signal in sdk_providers.SIGNALS:

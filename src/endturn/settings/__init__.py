@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         problem as problem,
         problems as problems,
         unknown_names as unknown_names,
+        unusable_hidden as unusable_hidden,
         value_of as value_of,
         warn_of_problems as warn_of_problems,
         warn_once as warn_once,
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
         SEMCONV_WORDS as SEMCONV_WORDS,
         Kind as Kind,
     )
+    from endturn.settings.secrets import (
+        address_shown as address_shown,
+        value_shown as value_shown,
+    )
+    from endturn.settings.variable import SIGNALS as SIGNALS, Variable as Variable
     from endturn.settings.variables import (
         CAPTURE_CONTENT as CAPTURE_CONTENT,
         CONTENT_MAX_CHARS as CONTENT_MAX_CHARS,
@@ -43,13 +49,11 @@ if TYPE_CHECKING:
         REDACT as REDACT,
         SDK_DISABLED as SDK_DISABLED,
         SEMCONV_OPT_IN as SEMCONV_OPT_IN,
-        SIGNALS as SIGNALS,
         SPANS_BATCH as SPANS_BATCH,
         SPANS_DELAY as SPANS_DELAY,
         SPANS_QUEUE as SPANS_QUEUE,
         TOOLS_IDLE_S as TOOLS_IDLE_S,
         VARIABLES as VARIABLES,
-        Variable as Variable,
         variable_named as variable_named,
     )
 else:
@@ -63,12 +67,15 @@ else:
                 "problem",
                 "problems",
                 "unknown_names",
+                "unusable_hidden",
                 "value_of",
                 "warn_of_problems",
                 "warn_once",
             ),
             "keywords": ("KEYWORDS", "Keyword", "check_keywords", "keywords_checked"),
             "kinds": ("CAPTURE_WORDS", "EVENT_WORDS", "Kind", "SEMCONV_WORDS"),
+            "secrets": ("address_shown", "value_shown"),
+            "variable": ("SIGNALS", "Variable"),
             "variables": (
                 "CAPTURE_CONTENT",
                 "CONTENT_MAX_CHARS",
@@ -82,13 +89,11 @@ else:
                 "REDACT",
                 "SDK_DISABLED",
                 "SEMCONV_OPT_IN",
-                "SIGNALS",
                 "SPANS_BATCH",
                 "SPANS_DELAY",
                 "SPANS_QUEUE",
                 "TOOLS_IDLE_S",
                 "VARIABLES",
-                "Variable",
                 "variable_named",
             ),
         },

@@ -6,11 +6,14 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeVar
 from zlib import crc32
 
 from endturn.errors import UsageError, did_you_mean
-from endturn.settings.variables import VARIABLES, Section, Variable, names, variable_named
+from endturn.settings.secrets import value_shown
+from endturn.settings.variable import Section, Variable
+from endturn.settings.variables import VARIABLES, names, variable_named
 
 log = logging.getLogger("endturn")
 
@@ -45,6 +48,9 @@ _KUBERNETES: Final = re.compile(
 )
 """Variables that Kubernetes sets in each container for a Service whose name begins with
 `endturn-`."""
+
+_SAMPLER: Final = "OTEL_TRACES_SAMPLER"
+_SAMPLER_ARG: Final = "OTEL_TRACES_SAMPLER_ARG"
 
 _warned: set[str] = set()
 
@@ -100,13 +106,36 @@ def problem(name: str, text: str) -> str:
     try:
         variable.kind.read(text)
     except (KeyError, ValueError) as error:
-        shown = f"={text!r}" if not variable.is_secret else ""
+        shown = "" if variable.is_secret else f"={value_shown(name, text)!r}"
         why = f" ({error})" if variable.is_secret else ""
         return (
             f"{name}{shown} cannot be used{why}: {variable.kind.remedy}"
             f"{_nearest(text, variable.kind.words)}; {variable.fallback}"
         )
     return ""
+
+
+@contextmanager
+def unusable_hidden() -> Iterator[None]:
+    """Hide from the SDK, within the block, each variable for whose value it would raise.
+
+    An empty value is hidden, too, unless it has a meaning. The variables are as before at the end.
+    Blocks may be nested.
+    """
+    hidden: dict[str, str] = {}
+    for variable in VARIABLES:
+        for name in variable.names:
+            text = os.environ.get(name)
+            if text is None or (text.strip() and not variable.has_sdk_raise):
+                continue
+            if problem(name, text.strip()):
+                hidden[name] = text
+                os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        for name, text in hidden.items():
+            os.environ.setdefault(name, text)
 
 
 def _nearest(text: str, words: Iterable[str]) -> str:
@@ -126,9 +155,20 @@ def problems(
             continue
         for name in variable.names:
             text = environment.get(name, "").strip()
+            if name == _SAMPLER_ARG and _is_registered_sampler(environment):
+                continue
             if text and (sentence := problem(name, text)):
                 sentences.append(sentence)
     return [*sentences, *unknown_names(environment)]
+
+
+def _is_registered_sampler(environment: Mapping[str, str]) -> bool:
+    """Return whether the sampler is a package's, whose argument may be any text."""
+    sampler = variable_named(_SAMPLER)
+    name = environment.get(_SAMPLER, "").strip()
+    if not name or sampler is None or name.lower() in sampler.kind.words:
+        return False
+    return not problem(_SAMPLER, name)
 
 
 def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
@@ -142,7 +182,8 @@ def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
             and not _KUBERNETES.fullmatch(name)
         ):
             known = [each for each in names() if each.startswith("ENDTURN_")]
-            yield f"{name} is not a variable of endturn; {did_you_mean(name, known)}"
+            hint = did_you_mean(name, known, prefix="ENDTURN_")
+            yield f"{name} is not a variable of endturn; {hint}"
 
 
 def warn_of_problems(sections: Iterable[Section]) -> None:

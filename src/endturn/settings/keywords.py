@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -43,6 +44,10 @@ class Keyword:
     is_secret: bool = False
 
 
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LINE_END: Final = re.compile(r"[\r\n\x00]")
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -65,16 +70,21 @@ def _is_seconds(value: object) -> bool:
 
 def _is_prices(value: object) -> bool:
     return isinstance(value, Mapping) and all(
-        isinstance(price, tuple | list)
+        isinstance(model, str)
+        and isinstance(price, tuple | list)
         and len(price) == 2
         and all(isinstance(usd, int | float) and usd >= 0 for usd in price)
-        for price in value.values()
+        for model, price in value.items()
     )
 
 
 def _is_headers(value: object) -> bool:
     return isinstance(value, Mapping) and all(
-        isinstance(part, str) for pair in value.items() for part in pair
+        isinstance(name, str)
+        and isinstance(text, str)
+        and _HEADER_NAME.fullmatch(name)
+        and not _LINE_END.search(text)
+        for name, text in value.items()
     )
 
 
@@ -155,7 +165,7 @@ KEYWORDS: Final = (
         functions=_RECORDS,
         label=", ".join(f"`{word}`" for word in kinds.EVENT_WORDS),
         remedy=_one_of(kinds.EVENT_WORDS),
-        accepts=lambda value: value in kinds.EVENT_WORDS,
+        accepts=lambda value: _is_text(value) and value.strip().lower() in kinds.EVENT_WORDS,
     ),
     Keyword(
         name="agent",
@@ -268,7 +278,7 @@ KEYWORDS: Final = (
             functions=_CLIENTS,
             label="text",
             remedy=f"give text, such as {example!r}",
-            accepts=_is_text,
+            accepts=_is_name if name in ("base_url", "format") else _is_text,
             default=default,
             meaning=meaning,
             is_secret=name == "api_key",
@@ -308,7 +318,7 @@ KEYWORDS: Final = (
         name="headers",
         functions=_CLIENTS,
         label="mapping of text to text",
-        remedy="give a mapping of names to texts, such as {'x-team': 'support'}",
+        remedy="give a mapping of names to texts without line ends, such as {'x-team': 'support'}",
         accepts=_is_headers,
         is_secret=True,
         meaning="further headers of every request",
@@ -371,11 +381,15 @@ def keywords_checked(*, unpacked: type | None = None) -> Callable[[Callable[P, R
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = _signature_of(function, unpacked)
         allowed = tuple(name for name in signature.parameters if name != "self")
+        parameters = signature.parameters.values()
+        positional = [one for one in parameters if one.kind is not one.KEYWORD_ONLY]
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             is_class = function.__name__ == "__init__"
             name = type(args[0]).__name__ if is_class else function.__name__
+            if len(args) > len(positional):
+                raise TypeError(_too_many(name, len(args) - is_class, len(positional) - is_class))
             check_keywords(name, kwargs, allowed=allowed)
             return function(*args, **kwargs)
 
@@ -383,6 +397,11 @@ def keywords_checked(*, unpacked: type | None = None) -> Callable[[Callable[P, R
         return checked
 
     return decorate
+
+
+def _too_many(function: str, count: int, most: int) -> str:
+    takes = "no positional argument" if most == 0 else f"{most} positional argument"
+    return f"{function}() takes {takes}, not {count}: give the others by keyword"
 
 
 def _signature_of(function: Callable[..., Any], unpacked: type | None) -> inspect.Signature:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final, Generic, TypeVar
+from urllib.parse import unquote
 
 Value = TypeVar("Value", covariant=True)
 
@@ -49,6 +50,16 @@ def one_of(values: Mapping[str, Value], label: str = "") -> Kind[Value]:
     )
 
 
+def exactly(*words: str) -> Kind[str]:
+    """Return a kind with these words, in this case only: the SDK knows no other."""
+    return Kind(
+        ", ".join(f"`{word}`" for word in words),
+        f"use one of {', '.join(words)}",
+        lambda text: {word: word for word in words}[text],
+        words,
+    )
+
+
 FLAG: Final[Kind[bool]] = Kind(
     "`true`, `false`",
     "use true or false",
@@ -64,6 +75,18 @@ def whole_number(unit: str, example: int) -> Kind[int]:
         if not text.isdecimal() or int(text) < 1:
             raise ValueError(text)
         return int(text)
+
+    return Kind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", read)
+
+
+def limit(unit: str, example: int) -> Kind[int | None]:
+    """Return the kind of a whole number from 0 on; empty text is no limit."""
+
+    def read(text: str) -> int | None:
+        value = int(text) if text else None
+        if value is not None and value < 0:
+            raise ValueError(text)
+        return value
 
     return Kind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", read)
 
@@ -96,6 +119,10 @@ _HEADER: Final = re.compile(
 """One entry of headers, as OpenTelemetry's `parse_env_headers(…, liberal=True)` accepts it."""
 
 
+_UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that no HTTP library sends in a header."""
+
+
 def headers(text: str) -> list[str]:
     """Return the names of the headers in the text of a variable.
 
@@ -112,6 +139,8 @@ def headers(text: str) -> list[str]:
             if equals and entry.strip()[0] in "\"'":
                 why = "begins with a quotation mark: remove the quotation marks"
             raise ValueError(f"entry {index} {why}")
+        if _UNSENDABLE.search(unquote(entry)):
+            raise ValueError(f"entry {index} has a line end or another control character")
         names.append(entry.partition("=")[0].strip().lower())
     return names
 
@@ -192,4 +221,23 @@ def registered(group: str, words: tuple[str, ...], package: str) -> Kind[str]:
         f"use {listed}the name that an installed package registers as {package}",
         read,
         words,
+    )
+
+
+def all_registered(group: str, package: str, *words: str) -> Kind[str]:
+    """Return the kind of names, separated by commas, each a word or registered by a package."""
+
+    def read(text: str) -> str:
+        from importlib.metadata import entry_points
+
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if name not in words and not entry_points(group=group, name=name):
+                raise ValueError(name)
+        return text
+
+    return Kind(
+        "registered names, separated by commas",
+        f"use names that installed packages register as {package}",
+        read,
     )

@@ -3,53 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Generic, Literal
+from typing import Final
 
 from endturn.settings import kinds
-from endturn.settings.kinds import FLAG, Kind, Value
-
-SIGNALS: Final = ("TRACES", "METRICS", "LOGS")
-"""The signals, as names of variables contain them."""
-
-Section = Literal["destination", "recording", "other"]
-"""Where a variable is documented: where signals go, what is recorded, or another page."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable(Generic[Value]):
-    """One environment variable, or the variables of the signals that share a meaning.
-
-    Attributes:
-        names: the variable; or those of the signals, which take precedence over the first one.
-        kind: how its text is read.
-        default: the value if it is not set, as documented; "" if there is none.
-        meaning: one or two sentences of Markdown.
-        fallback: the effect of a value that cannot be used.
-        keyword: the keyword of `configure()` and `instrument()` with the same meaning.
-        section: where it is documented.
-        is_secret: its value is never shown.
-    """
-
-    names: tuple[str, ...]
-    kind: Kind[Value]
-    meaning: str
-    default: str = ""
-    fallback: str = "it is treated as unset"
-    keyword: str = ""
-    section: Section = "destination"
-    is_secret: bool = False
-
-    @property
-    def name(self) -> str:
-        """The first of its names."""
-        return self.names[0]
-
-
-def _with_signals(name: str) -> tuple[str, ...]:
-    """Return a general OTLP variable, and those of the signals."""
-    return (name, *(name.replace("_OTLP_", f"_OTLP_{signal}_") for signal in SIGNALS))
-
+from endturn.settings.kinds import FLAG, Kind
+from endturn.settings.sdk_variables import READ_BY_SDK
+from endturn.settings.variable import SIGNALS, Variable, with_signals
 
 _CAPTURE: Final = {"FALSE": "NO_CONTENT", **{word: word for word in kinds.CAPTURE_WORDS}}
 """`true` is none of them: it is an older generation's word, for something else."""
@@ -227,13 +186,13 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " appended",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_ENDPOINT")[1:],
+        names=with_signals("OTEL_EXPORTER_OTLP_ENDPOINT")[1:],
         kind=kinds.ADDRESS,
         fallback="nothing arrives",
         meaning="destination of one signal, used as it is: with `/v1/traces` and the like",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_HEADERS"),
+        names=with_signals("OTEL_EXPORTER_OTLP_HEADERS"),
         kind=kinds.HEADERS,
         fallback="that header is not sent",
         is_secret=True,
@@ -241,7 +200,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " all",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_PROTOCOL"),
+        names=with_signals("OTEL_EXPORTER_OTLP_PROTOCOL"),
         kind=Kind(
             "`http/protobuf`, `grpc`",
             "use http/protobuf (port 4318) or grpc (port 4317)",
@@ -254,22 +213,23 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         " opentelemetry-exporter-otlp-proto-grpc`",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_TIMEOUT"),
+        names=with_signals("OTEL_EXPORTER_OTLP_TIMEOUT"),
         kind=kinds.number("seconds", "10"),
         default="10",
         fallback="it is 10",
+        has_sdk_raise=True,
         meaning="seconds for one export attempt. The first variable, if set, is also the time that"
         " an ending process waits for its last exports; otherwise it waits 2 seconds",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_COMPRESSION"),
+        names=with_signals("OTEL_EXPORTER_OTLP_COMPRESSION"),
         kind=kinds.one_of({"none": "none", "gzip": "gzip", "deflate": "deflate"}),
         default="none",
         fallback="nothing is compressed",
         meaning="compression of each request",
     ),
     Variable(
-        names=_with_signals("OTEL_EXPORTER_OTLP_CERTIFICATE"),
+        names=with_signals("OTEL_EXPORTER_OTLP_CERTIFICATE"),
         kind=kinds.FILE,
         fallback="exports over https fail",
         meaning="the certificate of the authority that signed the receiver's, in PEM",
@@ -325,6 +285,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
     LOGS_BATCH,
     SPANS_DELAY,
     LOGS_DELAY,
+    *READ_BY_SDK,
     SDK_DISABLED,
     Variable(
         names=("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",),

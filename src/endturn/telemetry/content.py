@@ -182,7 +182,7 @@ def _named_redaction() -> Redact | None:
     def redact(text: str) -> str:
         try:
             function = _resolve(name)
-        except (ImportError, AttributeError, ValueError) as error:
+        except (Exception, SystemExit) as error:  # a module may be a script that ends with exit()
             raise _NoRedaction(f"{type(error).__name__}: {error}") from None
         redacted: str = function(text)
         return redacted

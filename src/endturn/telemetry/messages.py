@@ -191,7 +191,7 @@ class MessageWriter:
             readable = text if self._redact is None else self._redact(text)
             # what UTF-8 cannot hold no exporter can send
             readable = readable.encode("utf-8", "replace").decode()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise RedactionFailed from error
         room = max(0, min(self._longest, self._left))
         if len(readable) > room:

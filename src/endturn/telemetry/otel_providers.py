@@ -129,6 +129,7 @@ class OTelProviders:
         if self.agent is None:
             self.agent = settings.value_of(settings.METRICS_AGENT, False)
         events = options.events or settings.value_of(settings.EVENTS, "logs")
+        events = events.strip().lower()
         self.mirrors_events = events != "logs"
         self.tracers: TracerProvider | None = given[0]
         self.tracer: Tracer | None = None
