@@ -30,6 +30,7 @@ LONG_FILES = {
     "instrumentation/body.py": "one response as its bytes pass: which format it is in, and what it says",
     "telemetry/recorder.py": "one listener with a method for each record; what they share is its state",
     "telemetry/schema.py": "declarations alone: every span, event, metric and attribute, in one order",
+    "telemetry/truncated_turns.py": "which truncated turn a request goes on with: the turns that wait, and each rule",
 }
 """Files above `FILE` lines of code, by path below `src/endturn`, each with the reason why it is one file."""
 LONG_FUNCTIONS: dict[str, str] = {
