@@ -183,7 +183,7 @@ def test_charts_are_drawn_without_scripts(played: tuple[Served, Any]) -> None:
         (figure,) = re.findall(rf'(?s)<figure class="plot" id="chart-{name}">.*?</figure>', text)
         (label,) = re.findall(r'role="img" aria-label="([^"]*)"', figure)
         assert re.search(r", \d{4}-\d\d-\d\d \d\d:\d\d:\d\d to \d{4}-.* UTC: .* last", label)
-        assert re.search(r'<path class="(line|f-)', figure)
+        assert re.search(r'<path class="(line|dots|f-)', figure)
         assert '<tr data-step="' in figure
 
 
