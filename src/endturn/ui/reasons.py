@@ -34,7 +34,7 @@ def reasons_page(view: View, store: Store) -> dict[str, Any]:
         entry = _entry(provider, operation, raw, reason)
         if entry is not None:
             calls_of[entry.api.name, entry.raw] += calls
-        elif raw is not None and reason == StopReason.UNKNOWN:
+        elif raw is not None and (reason == StopReason.UNKNOWN or raw not in _raw_reasons()):
             unknown[raw] += calls
     text = view.given.get("q", "").strip().lower()[:100]
     rows = [
@@ -70,6 +70,12 @@ def _entries() -> dict[tuple[str | None, str], list[Entry]]:
     for entry in table():
         entries[entry.raw.lower(), entry.normalized].append(entry)
     return dict(entries)
+
+
+@cache
+def _raw_reasons() -> frozenset[str]:
+    """Return all values of the table, in lower case."""
+    return frozenset(entry.raw.lower() for entry in table())
 
 
 def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -> Entry | None:
