@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from endturn.ui.recorded_messages import ContentEvent, RecordedCall, has_content, question_of, read_call
 
@@ -227,6 +227,7 @@ NAMES = st.sampled_from((
 
 @settings(max_examples=300)
 @given(st.dictionaries(NAMES, JSON | JSON.map(json.dumps), max_size=4), JSON)
+@example({"gen_ai.input.messages": [{"type": []}]}, None)
 def test_no_value_raises(attributes: dict[str, Any], body: Any) -> None:
     events = [ContentEvent(name, body, attributes) for name in ("gen_ai.choice", "gen_ai.user.message")]
     call = read_call(attributes, events)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from endturn._version import __version__
 from endturn.cli import _main
@@ -359,6 +358,8 @@ def test_a_report_is_readable_at_any_width(tmp_path: Path, report: Report) -> No
     calls = [cut(service=name, model=name) for name in names]
     page = tmp_path / "report.html"
     page.write_text(report(traces(tmp_path / "a.jsonl", *calls), "--format", "html")[1], encoding="utf-8")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         tab = browser.new_page()

@@ -320,7 +320,7 @@ def _is_part(raw: Mapping[str, Any]) -> bool:
     if "role" in raw or "parts" in raw or isinstance(raw.get("message"), dict):
         return False
     kind = raw.get("type")
-    return "content" not in raw if kind is None else kind not in _MESSAGE_TYPES
+    return "content" not in raw if kind is None else str(kind) not in _MESSAGE_TYPES
 
 
 def _of_object(value: Mapping[str, Any], role: str, depth: int) -> list[RecordedMessage]:
