@@ -7,6 +7,7 @@ from typing import Final
 
 from endturn.calls import TurnOutcome
 from endturn.ui.formatting import plural
+from endturn.ui.limits import USED_SHARE, room_for
 from endturn.vocabulary import StopReason
 
 _OUTCOMES: Final = frozenset(outcome.value for outcome in TurnOutcome)
@@ -68,7 +69,7 @@ class TurnFacts:
     def cut_by(self) -> str:
         """What cut the answer off."""
         reason = self.reason or StopReason.MAX_TOKENS.value
-        is_below = self.limit and self.used is not None and self.used < 0.9 * self.limit
+        is_below = self.limit and self.used is not None and self.used < USED_SHARE * self.limit
         return _LOWER_LIMIT if reason == StopReason.MAX_TOKENS and is_below else reason
 
 
@@ -395,7 +396,7 @@ def _raise(turn: TurnFacts) -> str:
     match turn.cut_by:
         case StopReason.MAX_TOKENS:
             if turn.is_complete and turn.tokens > (turn.limit or 0):
-                enough = 1 << max(6, (turn.tokens - 1).bit_length())
+                enough = room_for(turn.tokens)
                 return (
                     f"Raise max_tokens to {enough} or more: the whole answer has {turn.tokens}"
                     " tokens, and would have come in one call."
