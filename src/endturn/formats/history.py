@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from endturn.formats.reading import first_member, items, member, plain, text
+from endturn.formats.reading import first_member, first_text, items, member, plain, text
 
 _ROLES: Final = {
     # Roles that are not "system", "user", "assistant" or "tool".
@@ -144,7 +144,7 @@ def tool_results(message: Any) -> list[ToolResult]:
     parts = [result for part in items(body_of(message)) if (result := result_in(part)) is not None]
     if parts:
         return [
-            ToolResult(text(first_member(part, *_CALL_IDS, "id")), text(member(part, "name")))
+            ToolResult(first_text(part, *_CALL_IDS, "id"), text(member(part, "name")))
             for part in parts
         ]
     own = own_result(message, role(message))
@@ -156,11 +156,11 @@ def own_result(message: Any, speaker: str) -> ToolResult | None:
     kind = member(message, "type")
     if speaker != "tool" and kind != "mcp_approval_response":
         return None
-    call_id = first_member(message, *_CALL_IDS)
+    call_id = first_text(message, *_CALL_IDS)
     if not call_id and kind == "local_shell_call_output":
         # a Responses item's own `id` is its call's only where it has no other
-        call_id = member(message, "id")
-    return ToolResult(text(call_id), text(first_member(message, "name", "tool_name")))
+        call_id = first_text(message, "id")
+    return ToolResult(call_id, first_text(message, "name", "tool_name"))
 
 
 def calls_of(message: Any) -> list[tuple[str, str]]:
@@ -178,7 +178,7 @@ def calls_of(message: Any) -> list[tuple[str, str]]:
         elif member(part, "call_id") and role(part) == "assistant":
             pairs.append((part, part))  # of a tool that an API defines itself, and the client runs
     return [
-        (text(first_member(call, "call_id", "toolUseId", "id")), text(member(function, "name")))
+        (first_text(call, "call_id", "toolUseId", "id"), text(member(function, "name")))
         for call, function in pairs
     ]
 

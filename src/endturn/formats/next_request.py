@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from endturn.calls import Strategy
 from endturn.formats.history import call_in
-from endturn.formats.reading import first_member, items, member, text
+from endturn.formats.reading import first_member, first_text, items, member, text
 from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request, Resume, ToolCall
 
 
@@ -253,7 +253,7 @@ def _is_replayable(block: Json, remaining_calls: list[ToolCall]) -> bool:
     tool_call = call_in(block)
     if tool_call is not None:
         id_, name, call_args = (
-            text(first_member(tool_call, "toolUseId", "id")),
+            first_text(tool_call, "toolUseId", "id"),
             member(tool_call, "name"),
             member(tool_call, "args"),
         )

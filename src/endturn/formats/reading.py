@@ -45,6 +45,15 @@ def first_member(holder: Any, *names: str) -> Any:
     return None
 
 
+def first_text(holder: Any, *names: str) -> str:
+    """Return the first of several members that is not None; "" if there is none, or no text."""
+    get = holder.get if holder.__class__ is dict else partial(member, holder)
+    for name in names:
+        if (value := get(name)) is not None:
+            return value if isinstance(value, str) else ""
+    return ""
+
+
 def text(value: Any) -> str:
     """Return the value if it is text, else the empty string."""
     return value if isinstance(value, str) else ""

@@ -17,6 +17,7 @@ from endturn.formats.format import Format
 from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
 from endturn.formats.reading import (
     first_member,
+    first_text,
     items,
     member,
     mint_id,
@@ -99,7 +100,7 @@ def request_of(format: Format, body: Json) -> Request:
         DecodeError: the body is not in the format.
     """
     # A managed prompt names the model, and Cohere's first API has a default.
-    model_or_prompt = text(first_member(body, "model", "model_id", "agent")) or body.keys() & {
+    model_or_prompt = first_text(body, "model", "model_id", "agent") or body.keys() & {
         "prompt",
         "message",
     }
@@ -111,7 +112,7 @@ def request_of(format: Format, body: Json) -> Request:
         raise DecodeError(f"a request of the format {name} needs messages, or a prompt text")
     schema = _schema(body)
     request = Request(
-        model=text(first_member(body, "model", "model_id")),
+        model=first_text(body, "model", "model_id"),
         messages=(),
         tools=tuple(tools_in(body)),
         tool_choice=_tool_choice(body),
@@ -320,7 +321,7 @@ def _calls(format_: str, raw: Any, parts: list[Json], position: int) -> Iterator
     for number, (call, function) in enumerate(pairs):
         call_arguments = first_member(function, "arguments", "input", "args", "parameters")
         yield ToolCall(
-            id=text(first_member(call, "call_id", "toolUseId", "id")) or mint_id(*seed, number),
+            id=first_text(call, "call_id", "toolUseId", "id") or mint_id(*seed, number),
             name=text(member(function, "name")),
             arguments_raw=call_arguments if isinstance(call_arguments, str) else None,
             arguments=arguments(call_arguments)
@@ -333,11 +334,9 @@ def _calls(format_: str, raw: Any, parts: list[Json], position: int) -> Iterator
 
 def _result(result: Any, blocks: Blocks | None, pending_calls: _PendingCalls) -> Message:
     """Return a tool result; without an id it belongs to the first pending call of its name."""
-    id_ = text(first_member(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
+    id_ = first_text(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id")
     if not id_:
-        name = text(first_member(result, "name", "tool_name")) or text(
-            value_at(result, "call.name")
-        )
+        name = first_text(result, "name", "tool_name") or text(value_at(result, "call.name"))
         id_ = next((call.id for call in pending_calls.values() if name in ("", call.name)), name)
     pending_calls.pop(id_, None)
     content = _result_content(

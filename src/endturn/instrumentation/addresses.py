@@ -80,7 +80,7 @@ def address(
             Such a client may have a complete URL there, too: a proxy's request has one.
         scheme, host, port: the destination of a path. A complete URL has its own.
     """
-    url = _text(target)
+    url = target.decode("latin-1") if isinstance(target, bytes) else target
     try:
         if host is None or not url.startswith("/"):
             parts = urlsplit(url)
@@ -97,11 +97,8 @@ def address(
         return None
     if port_number == _DEFAULT_PORTS.get(scheme.lower()):
         port_number = None
-    return Address(_canonical(_text(host or "")), port_number, path, query)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+    host_name = host.decode("latin-1") if isinstance(host, bytes) else host or ""
+    return Address(_canonical(host_name), port_number, path, query)
 
 
 @lru_cache(maxsize=1024)

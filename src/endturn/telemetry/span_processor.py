@@ -6,8 +6,7 @@ It needs the OpenTelemetry SDK.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 from weakref import ref
 
 from opentelemetry._logs import LoggerProvider
@@ -26,6 +25,8 @@ from endturn.settings import keywords_checked
 from endturn.telemetry import foreign_spans
 from endturn.telemetry.otel_providers import Options, OptionsGiven
 from endturn.telemetry.recorder import Recorder
+
+_LOOKING: Final = "looking at a span"
 
 
 class SpanObserver(SpanProcessor):
@@ -52,24 +53,26 @@ class SpanObserver(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """A span begins: a model call's is marked as counted where this process counts it."""
         if self.is_active:
-            _safely(foreign_spans.began, span, _is_counting, self)
+            try:
+                foreign_spans.began(span, _is_counting, self)
+            except Exception:
+                log_internal_error(_LOOKING)
 
     def on_end(self, span: ReadableSpan) -> None:
         """A span has ended. It is only read."""
         if self.is_active:
-            _safely(foreign_spans.ended, span)
+            try:
+                foreign_spans.ended(span)
+            except Exception:
+                log_internal_error(_LOOKING)
 
     def shutdown(self) -> None:
         """End the turns of agents' spans that are open."""
         self.is_shut_down = True
-        _safely(foreign_spans.close_all, self)
-
-
-def _safely(tell: Callable[..., None], *arguments: Any) -> None:
-    try:
-        tell(*arguments)
-    except Exception:
-        log_internal_error("looking at a span")
+        try:
+            foreign_spans.close_all(self)
+        except Exception:
+            log_internal_error(_LOOKING)
 
 
 class AdoptingSpanProcessor(SpanObserver):

@@ -45,6 +45,7 @@ from endturn.formats.reading import (
     as_text,
     count,
     first_member,
+    first_text,
     forces_tool,
     id_text,
     items,
@@ -545,7 +546,7 @@ def _references_in(
     message: Message, native_blocks: Sequence[Json] | None
 ) -> dict[str, _CallReference]:
     ids = {
-        text(first_member(call, "call_id", "toolUseId", "id"))
+        first_text(call, "call_id", "toolUseId", "id")
         for part in native_blocks or ()
         if (call := call_in(part))
     }

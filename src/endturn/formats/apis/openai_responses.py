@@ -25,7 +25,7 @@ from endturn.formats.format import Format
 from endturn.formats.framing import END_WORDS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import continuation_request, own_blocks, resend
-from endturn.formats.reading import first_member, items, member, text
+from endturn.formats.reading import first_text, items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.settings import ANY_JSON, present
 from endturn.formats.summaries import Voice
@@ -138,7 +138,7 @@ def _answer(message: Message) -> list[Json]:
 def _types_of_calls(message: Message, native_blocks: Iterable[Json] | None) -> dict[str, str]:
     """The types of a message's calls, by their ids: a result is of the same type."""
     calls_by_id = {
-        text(first_member(call, "call_id", "toolUseId", "id")): call
+        first_text(call, "call_id", "toolUseId", "id"): call
         for part in native_blocks or ()
         if (call := call_in(part))
     }
