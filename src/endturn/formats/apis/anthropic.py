@@ -31,7 +31,7 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -40,6 +40,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -245,8 +246,30 @@ class AnthropicReader:
         self._usage_fields |= {
             name: value for name, value in figures.items() if value is not None and name != without
         }
-        if (totals := usage_in(NAME, self._usage_fields)) is not None:
+        if (totals := usage_of(self._usage_fields)) is not None:
             yield Tokens(totals)
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Anthropic counts it.
+
+    "Total input tokens in a request is the summation of" the three figures of input.
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens = count(get("input_tokens"))
+    cache_read_tokens = count(get("cache_read_input_tokens"))
+    cache_write_tokens = count(get("cache_creation_input_tokens"))
+    if input_tokens is not None:
+        input_tokens += (cache_read_tokens or 0) + (cache_write_tokens or 0)
+    return usage_of_counts(
+        input_tokens,
+        count(get("output_tokens")),
+        count(member(get("output_tokens_details"), "thinking_tokens")),
+        cache_read_tokens,
+        cache_write_tokens,
+    )
 
 
 def _kind(block: Any) -> str:

@@ -33,7 +33,7 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -42,6 +42,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -211,8 +212,29 @@ def _reason(holder: Any) -> Part:
     return Reason(member(holder, "stopReason"), detail=stop_sequence)
 
 
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Converse counts it.
+
+    `inputTokens` neither went into a cache nor came from one (user guide, "Prompt caching").
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens = count(get("inputTokens"))
+    cache_read_tokens = count(get("cacheReadInputTokens"))
+    cache_write_tokens = count(get("cacheWriteInputTokens"))
+    if input_tokens is not None:
+        input_tokens += (cache_read_tokens or 0) + (cache_write_tokens or 0)
+    return usage_of_counts(
+        input_tokens,
+        count(get("outputTokens")),
+        cache_read_tokens=cache_read_tokens,
+        cache_write_tokens=cache_write_tokens,
+    )
+
+
 def _figures(holder: Any) -> Iterator[Part]:
-    if (totals := usage_in(NAME, member(holder, "usage"))) is not None:
+    if (totals := usage_of(member(holder, "usage"))) is not None:
         yield Tokens(totals)
     # The model that a prompt router chose; the API names no other.
     if (router := member(member(holder, "trace"), "promptRouter")) is not None:

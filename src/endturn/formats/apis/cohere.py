@@ -34,7 +34,7 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -234,9 +234,29 @@ class CohereReader:
         return Head(self._id)
 
 
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Cohere counts it.
+
+    `tokens` are those that the model read and wrote, `billed_units` those that are paid for.
+    """
+    if not figures:
+        return None
+    tokens, billed = member(figures, "tokens"), member(figures, "billed_units")
+
+    def either(name: str) -> int | None:
+        tokens_count = count(member(tokens, name))
+        return count(member(billed, name)) if tokens_count is None else tokens_count
+
+    return usage_of_counts(
+        either("input_tokens"),
+        either("output_tokens"),
+        cache_read_tokens=count(member(figures, "cached_tokens")),
+    )
+
+
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
     """Yield the end of a response. Without a reason it is no end, but an error or nothing."""
-    if (totals := usage_in(NAME, usage)) is not None:
+    if (totals := usage_of(usage)) is not None:
         yield Tokens(totals)
     if raw_text(reason) is not None:
         yield Reason(reason, detail=label_of(error) if error else None)

@@ -29,6 +29,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -236,7 +237,7 @@ class InteractionsReader:
 
     def _tokens(self, usage: Any) -> Iterator[Part]:
         """Yield the usage. The figures are totals of the interaction: they replace earlier ones."""
-        if (totals := parts.usage_in(NAME, usage)) is not None:
+        if (totals := usage_of(usage)) is not None:
             self._usage = totals
             yield parts.Tokens(self._earlier_usage + totals)
 
@@ -290,6 +291,28 @@ class InteractionsReader:
             )
         if self._keep:
             yield Block(place, piece)
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Google counts it.
+
+    Neither what tools put into the prompt nor the thinking is part of the figure beside it:
+    `total_tokens` is their sum.
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens = count(get("total_input_tokens"))
+    tool_tokens = count(get("total_tool_use_tokens"))
+    if tool_tokens is not None:
+        input_tokens = (input_tokens or 0) + tool_tokens
+    output_tokens = count(get("total_output_tokens"))
+    thought_tokens = count(get("total_thought_tokens"))
+    if thought_tokens is not None:
+        output_tokens = (output_tokens or 0) + thought_tokens
+    return parts.usage_of_counts(
+        input_tokens, output_tokens, thought_tokens, count(get("total_cached_tokens"))
+    )
 
 
 def _plain_call(step: Json) -> tuple[Any, Any, Any]:

@@ -30,14 +30,16 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
     as_text,
+    count,
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     number_or_text,
     text,
@@ -112,9 +114,15 @@ class OllamaReader:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
-            if (usage := usage_in(NAME, line)) is not None:
+            if (usage := usage_of(line)) is not None:
                 yield Tokens(usage)
             yield End()
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Ollama counts it."""
+    get = member_getter(figures)
+    return usage_of_counts(count(get("prompt_eval_count")), count(get("eval_count")))
 
 
 def _plain_call(call: Json) -> tuple[Any, Any, Any]:

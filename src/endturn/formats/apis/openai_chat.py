@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from endturn.formats.parts import (
     Tokens,
     ToolCallPart,
     Window,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     JsonObjectEnd,
@@ -47,6 +47,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     number_or_text,
     text,
@@ -419,12 +420,28 @@ def usage_of(figures: Any) -> Usage | None:
     xAI, and gateways in front of Gemini, count reasoning beside the completion: the total shows it
     (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
     """
-    usage = usage_in(NAME, figures)
-    if usage is not None and usage.reasoning_tokens and usage.output_tokens is not None:
-        total_output = usage.output_tokens + usage.reasoning_tokens
-        if count(member(figures, "total_tokens")) == (usage.input_tokens or 0) + total_output:
-            return replace(usage, output_tokens=total_output)
-    return usage
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens, output_tokens = count(get("prompt_tokens")), count(get("completion_tokens"))
+    reasoning_tokens = count(member(get("completion_tokens_details"), "reasoning_tokens"))
+    if reasoning_tokens and output_tokens is not None:
+        total_output = output_tokens + reasoning_tokens
+        if count(get("total_tokens")) == (input_tokens or 0) + total_output:
+            output_tokens = total_output
+    prompt_details = get("prompt_tokens_details")
+    cached_tokens = count(member(prompt_details, "cached_tokens"))
+    if cached_tokens is None:
+        cached_tokens = count(get("prompt_cache_hit_tokens"))  # DeepSeek
+    if cached_tokens is None:
+        cached_tokens = count(get("cached_tokens"))  # Moonshot
+    return usage_of_counts(
+        input_tokens,
+        output_tokens,
+        reasoning_tokens,
+        cached_tokens,
+        count(member(prompt_details, "cache_write_tokens")),
+    )
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
