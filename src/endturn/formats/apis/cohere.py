@@ -34,7 +34,6 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -44,6 +43,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     text,
@@ -241,17 +241,19 @@ def usage_of(figures: Any) -> Usage | None:
     """
     if not figures:
         return None
-    tokens, billed = member(figures, "tokens"), member(figures, "billed_units")
-
-    def either(name: str) -> int | None:
-        tokens_count = count(member(tokens, name))
-        return count(member(billed, name)) if tokens_count is None else tokens_count
-
-    return usage_of_counts(
-        either("input_tokens"),
-        either("output_tokens"),
-        cache_read_tokens=count(member(figures, "cached_tokens")),
-    )
+    get = member_getter(figures)
+    counted = member_getter(get("tokens"))
+    input_tokens, output_tokens = count(counted("input_tokens")), count(counted("output_tokens"))
+    if (billed := get("billed_units")) is not None:
+        if input_tokens is None:
+            input_tokens = count(member(billed, "input_tokens"))
+        if output_tokens is None:
+            output_tokens = count(member(billed, "output_tokens"))
+    if (cached_tokens := get("cached_tokens")) is not None:
+        cached_tokens = count(cached_tokens)
+    if input_tokens is output_tokens is cached_tokens is None:
+        return None
+    return Usage(input_tokens, output_tokens, cache_read_tokens=cached_tokens)
 
 
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
