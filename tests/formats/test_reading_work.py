@@ -37,7 +37,7 @@ WHOLE = {
     "bedrock_converse": 75,
     "bedrock_invoke": 148,
     "cohere": 90,
-    "completions": 116,
+    "completions": 107,
     "gemini": 72,
     "gemini_interactions": 113,
     "ollama": 62,

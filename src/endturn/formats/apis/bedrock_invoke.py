@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from endturn.calls import Strategy
 from endturn.errors import DecodeError
-from endturn.formats.apis import bedrock_converse, completions
+from endturn.formats.apis import bedrock_converse, completions_shapes
 from endturn.formats.apis.completions_request import dialect_of
 from endturn.formats.errors import safe_excerpt
 from endturn.formats.fold import Reader as Reader
@@ -209,7 +209,7 @@ def _family_by_shape(payload: Any) -> _Family | None:
         ):
             return _CHAT
         return _FAMILIES["text"] if items(choices) else None
-    dialect = completions.shape_of(payload, "")
+    dialect = completions_shapes.shape_of(payload, "")
     return None if dialect is None else _Family("completions", dialect)
 
 
