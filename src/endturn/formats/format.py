@@ -113,6 +113,8 @@ class Format:
             `[whole|streamed]` one counts. None for a family of Bedrock's models.
         encode_model: writes a model into the path.
         match_path: reads a request's method and path; None if they are not of this format.
+        is_request: returns whether a body of a dialect has the members that a request must have, if
+            its host is not known.
         body: writes a request's body, for `encode`.
         resume: returns the request for the rest of a truncated or paused response.
         text_block: writes a text as a block of an answer.
@@ -158,6 +160,7 @@ class Format:
     paths: Mapping[str, str | None]
     encode_model: Callable[[str], str] = _quote_model
     match_path: Callable[[str, str], Routed | None]
+    is_request: Callable[[Mapping[str, Any], str], bool]
     body: _Encoding
     resume: ResumeFunction
     text_block: Callable[[str], Json] = lambda text: {"role": "assistant", "content": text}

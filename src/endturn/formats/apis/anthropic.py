@@ -525,6 +525,9 @@ FORMAT: Final = Format(
     voice=Voice("msg_", "toolu_", "request-id"),
     paths={"": "/v1/messages"},
     match_path=routed_by(rf"{SEGMENTS}/v1/messages"),
+    is_request=lambda body, _: (
+        "messages" in body and ("max_tokens" in body or "anthropic_version" in body)
+    ),
     body=encode,
     resume=block_resumer(NAME, _text_block),
     text_block=_text_block,

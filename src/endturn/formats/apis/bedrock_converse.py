@@ -498,6 +498,7 @@ FORMAT: Final = Format(
         rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)"
         rf"|(?P<whole>))"
     ),
+    is_request=lambda body, _: "messages" in body or "promptVariables" in body,
     body=encode,
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig.toolChoice"),
     text_block=_text_block,

@@ -501,6 +501,9 @@ FORMAT: Final = Format(
         rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)"
         rf"|(?P<whole>))"
     ),
+    is_request=lambda body, _: (
+        not body.keys().isdisjoint(("messages", "prompt", "inputText", "message", "input"))
+    ),
     body=encode,
     resume=resume,
     own_summary=request_summary,

@@ -449,6 +449,9 @@ FORMAT: Final = Format(
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
     paths={"": "/v2/chat", "v1": "/v1/chat"},
     match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
+    is_request=lambda body, dialect: (
+        "message" in body if dialect == "v1" else "model" in body and "messages" in body
+    ),
     body=encode,
     resume=message_resumer(NAME, unfinished),
     unfinished=unfinished_message(unfinished),

@@ -178,6 +178,9 @@ FORMAT: Final = Format(
     voice=Voice("cmpl-", "call_", "x-request-id"),
     paths=_PATHS,
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: (
+        "prompt" in body or "inputs" in body or ("input" in body and "model_id" in body)
+    ),
     body=encode,
     resume=resume,
     own_summary=request_summary,

@@ -588,6 +588,7 @@ FORMAT: Final = Format(
     paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
     encode_model=_in_path,
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: "contents" in body,
     body=encode,
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig"),
     text_block=_text_block,

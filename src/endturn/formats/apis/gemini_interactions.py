@@ -374,6 +374,10 @@ FORMAT: Final = Format(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"
         rf"|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
     ),
+    is_request=lambda body, _: (
+        "previous_interaction_id" in body
+        or ("input" in body and ("model" in body or "agent" in body))
+    ),
     body=encode,
     resume=block_resumer(
         NAME, output_step, forced_tool_path="generation_config.tool_choice", by_id=True

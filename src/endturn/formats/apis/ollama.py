@@ -286,6 +286,7 @@ FORMAT: Final = Format(
     voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
     paths={"": "/api/chat"},
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: "model" in body and ("messages" in body or "prompt" in body),
     body=encode,
     resume=message_resumer(NAME, _unfinished),
     unfinished=unfinished_message(_unfinished),

@@ -493,6 +493,7 @@ FORMAT: Final = Format(
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     paths={"": "/chat/completions", "watsonx": "/text/chat[|_stream]"},
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: "messages" in body or ("prompt" in body and "model" in body),
     body=encode,
     resume=resume,
     unfinished=unfinished_message(unfinished),
