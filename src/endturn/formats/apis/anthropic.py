@@ -16,7 +16,7 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_without
+from endturn.formats.format import Format, constant_path, error_without
 from endturn.formats.framing import DONE, END_WORDS
 from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
@@ -523,7 +523,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
     voice=Voice("msg_", "toolu_", "request-id"),
-    paths={"": "/v1/messages"},
+    path=constant_path("/v1/messages"),
     match_path=routed_by(rf"{SEGMENTS}/v1/messages"),
     is_request=lambda body, _: (
         "messages" in body and ("max_tokens" in body or "anthropic_version" in body)

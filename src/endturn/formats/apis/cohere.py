@@ -447,7 +447,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="cohere",
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
-    paths={"": "/v2/chat", "v1": "/v1/chat"},
+    path=lambda request: "/v1/chat" if request.dialect == "v1" else "/v2/chat",
     match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
     is_request=lambda body, dialect: (
         "message" in body if dialect == "v1" else "model" in body and "messages" in body

@@ -14,10 +14,11 @@ from functools import cache
 from itertools import zip_longest
 from typing import Any, Final
 
+from endturn.errors import UsageError
 from endturn.formats.apis.completions_request import BEDROCK, encode, request_summary, resume
 from endturn.formats.apis.completions_script import script, script_error
 from endturn.formats.apis.completions_shapes import SHAPES, Counts, has_member, shape_of
-from endturn.formats.format import Format
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import END_WORDS
 from endturn.formats.parts import (
     ErrorPart,
@@ -153,17 +154,30 @@ def _failed(data: Any) -> Any:
 
 # --- Declaration ----------------------------------------------------------------------------------
 
-_PATHS: Final[Mapping[str, str | None]] = {
-    **dict.fromkeys(BEDROCK),  # only `bedrock_invoke` reaches them
-    "": "/completions",
-    "tgi": "/[generate|generate_stream]",
-    "sglang": "/generate",
-    "llamacpp": "/completion",
-    "watsonx": "/text/[generation|generation_stream]?version=2023-05-02",
-    "alephalpha": "/complete",
-}
-# Ollama has an /api/generate of its own. TGI and watsonx say in the path that an answer is
-# streamed.
+
+def _path(request: PathRequest) -> str:
+    """Return the path of a service. TGI and watsonx say in it whether the answer is streamed."""
+    if request.dialect in BEDROCK:
+        raise UsageError(
+            f"the {NAME} dialect {request.dialect!r} has no path: use the format 'bedrock_invoke'"
+        )
+    suffix = "_stream" if request.stream else ""
+    match request.dialect:
+        case "tgi":
+            return f"/generate{suffix}"
+        case "sglang":
+            return "/generate"
+        case "llamacpp":
+            return "/completion"
+        case "watsonx":
+            return f"/text/generation{suffix}?version=2023-05-02"
+        case "alephalpha":
+            return "/complete"
+        case _:
+            return "/completions"
+
+
+# Ollama has an /api/generate of its own.
 _PATH: Final = (
     rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete)"
     rf"|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/completions"
@@ -176,7 +190,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     voice=Voice("cmpl-", "call_", "x-request-id"),
-    paths=_PATHS,
+    path=_path,
     match_path=routed_by(_PATH),
     is_request=lambda body, _: (
         "prompt" in body or "inputs" in body or ("input" in body and "model_id" in body)

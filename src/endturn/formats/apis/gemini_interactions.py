@@ -17,7 +17,7 @@ from endturn.formats.apis.gemini_interactions_script import script, script_error
 from endturn.formats.call_arguments import finished_calls, object_or_text
 from endturn.formats.errors import says_of_stop
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_without
+from endturn.formats.format import Format, constant_path, error_without
 from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import block_resumer
 from endturn.formats.partial import merge_pieces
@@ -369,7 +369,7 @@ FORMAT: Final = Format(
     provider="gcp.gemini",
     # One word for a truncated answer, whatever the cause.
     voice=Voice("v1_", "call_", "x-request-id"),
-    paths={"": "/interactions"},
+    path=constant_path("/interactions"),
     match_path=routed_by(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"
         rf"|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"

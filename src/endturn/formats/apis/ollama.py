@@ -15,7 +15,7 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_without
+from endturn.formats.format import Format, constant_path, error_without
 from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import message_resumer, unfinished_message, without_lost_calls
 from endturn.formats.parts import (
@@ -284,7 +284,7 @@ FORMAT: Final = Format(
     provider="ollama",
     framing=Framing.NDJSON,
     voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
-    paths={"": "/api/chat"},
+    path=constant_path("/api/chat"),
     match_path=routed_by(_PATH),
     is_request=lambda body, _: "model" in body and ("messages" in body or "prompt" in body),
     body=encode,

@@ -18,7 +18,7 @@ from endturn.formats.apis.openai_chat_script import script, script_error
 from endturn.formats.call_arguments import finished_calls
 from endturn.formats.chat_answers import NO_REASON, PLAIN_MEMBERS, USUAL_MEMBERS, plain_answers
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import unfinished_message
 from endturn.formats.partial import merge_entries
@@ -486,12 +486,19 @@ _PATH: Final = (
     rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
 )
 
+
+def _path(request: PathRequest) -> str:
+    if request.dialect != "watsonx":
+        return "/chat/completions"
+    return "/text/chat_stream" if request.stream else "/text/chat"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     # A refusal is a member of the message, and its reason is the usual one.
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
-    paths={"": "/chat/completions", "watsonx": "/text/chat[|_stream]"},
+    path=_path,
     match_path=routed_by(_PATH),
     is_request=lambda body, _: "messages" in body or ("prompt" in body and "model" in body),
     body=encode,

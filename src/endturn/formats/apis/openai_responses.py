@@ -21,7 +21,7 @@ from endturn.formats.encoding import (
     request_body,
     tool_description,
 )
-from endturn.formats.format import Format
+from endturn.formats.format import Format, constant_path
 from endturn.formats.framing import END_WORDS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import continuation_request, own_blocks, resend
@@ -266,7 +266,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     voice=Voice("resp_", "call_", "x-request-id", WORDS),
-    paths={"": "/responses"},
+    path=constant_path("/responses"),
     match_path=routed_by(_PATH),
     is_request=_is_request,
     body=encode,
