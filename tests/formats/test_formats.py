@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of
-from endturn.formats.apis.completions import SHAPES
+from endturn.formats.apis.completions_shapes import SHAPES
 from endturn.formats.errors import error_of, safe_excerpt
 from endturn.vocabulary.messages import Json, Request
 from tests.formats.recorded import RECORDED, streamed

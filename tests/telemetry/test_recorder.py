@@ -21,19 +21,16 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, HistogramDa
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from endturn.calls import listeners, records
-from endturn.calls.outcomes import Continuation, Strategy, TurnKind, TurnOutcome
-from endturn.calls.records import ToolEnded, ToolStarted
-from endturn.calls.turn import Turn
+from endturn.calls import listeners
+from endturn.calls.outcomes import Strategy, TurnKind, TurnOutcome
 from endturn.generate.cardinality import bound, bounds
 from endturn.telemetry import instruments, schema
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.otel_providers import CURRENT, Options, OTelProviders
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.series import LENGTH, Series
-from endturn.vocabulary.messages import Usage
 from endturn.vocabulary.stop import Stop, StopReason
-from tests.telemetry.mocked import adopting
+from tests.telemetry.scenes import SCENES, a_turn_of_everything
 from tests.telemetry.stage import (
     CUT,
     DONE,
@@ -45,86 +42,14 @@ from tests.telemetry.stage import (
     points,
     spans_outside_their_turn,
 )
-from tests.turns.record import failure
 
 RECORDED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("recorded.yaml").read_text())
-EVERYTHING = RECORDED["a turn of everything"]["do"]
 OPENAI = ("openai", "gpt-5")
-PAUSED = Stop(StopReason.PAUSED, "pause_turn", incomplete=True)
 DELTA: dict[type, AggregationTemporality] = dict.fromkeys(
     (Counter, ObservableCounter, Histogram), AggregationTemporality.DELTA
 )
 
-# --- What is told, and what comes of it: recorded.yaml --------------------------------------------------------------
-
-STOPS = {"done": DONE, "cut": CUT, "paused": PAUSED, "tool": Stop(StopReason.TOOL_CALL, "tool_calls")}
-
-
-def stop_of(said: Any) -> Stop:
-    if isinstance(said, str):
-        return STOPS.get(said) or Stop(StopReason(said))
-    parts: Any = {
-        key: StopReason(value) if key in ("reason", "promoted_from") else value for key, value in said.items()
-    }
-    return Stop(**parts)
-
-
-def fields_of(step: Any) -> dict[str, Any]:
-    """The fields of a record, as YAML has them."""
-    found: dict[str, Any] = {}
-    found |= {name: tuple(value) if isinstance(value, list) else value for name, value in step.items()}
-    if "usage" in found:
-        found["usage"] = Usage(**step["usage"]) if isinstance(step["usage"], dict) else Usage(*step["usage"])
-    if "error" in found:
-        name, _, status = found["error"].partition(" ")
-        found["error"] = failure({"raises": name, "message": "planted", **({"status": int(status)} if status else {})})
-    if "again" in found:
-        strategy, index, _, of = found.pop("again").split()
-        found["continuation"] = Continuation(int(index), Strategy(strategy), int(of))
-    if found.get("adopt"):
-        found["adopt"] = adopting()
-    return found
-
-
-def play(stage: Stage, steps: Sequence[Any], turn: Turn | None = None) -> Turn | None:
-    """Tell the recorder of all this."""
-    for step in steps:
-        match step:
-            case list():
-                turn = play(stage, step, turn)
-            case {"turn": kind, **about}:
-                turn = stage.turn(TurnKind(kind), **fields_of(about))
-            case {"call": stop, **about}:
-                stage.call(turn or stage.turn(), stop_of(stop), **fields_of(about))
-            case {"close": outcome, **about}:
-                assert turn is not None
-                found = fields_of(about)
-                turn.continuations = found.pop("continuations", turn.continuations)
-                stage.close(turn, TurnOutcome(outcome), **found)
-            case {"tool": name, **about}:
-                assert turn is not None
-                tool = ToolStarted(number=99, turn=turn, name=name, call_id="call_1")
-                stage.tell(tool)
-                stage.step()
-                stage.tell(ToolEnded(started=tool, error=fields_of(about).get("error"), duration_s=1.0))
-            case {"tell": name, **about}:
-                assert turn is not None
-                who = {} if name == "TerminationSignalled" else {"provider": turn.provider, "model": turn.model}
-                turn.continuations += name == "ContinuationAttempted"
-                stage.tell(getattr(records, name)(turn=turn, **who, **fields_of(about)))
-            case {"within": scope, "do": inner, **about}:
-                emitter: Any = about
-                known: Any = {"gen_ai.operation.name": emitter.get("operation", "chat")}
-                span = stage.tracers.get_tracer(scope).start_span(
-                    "theirs", None, attributes=known, start_time=stage.clock()
-                )
-                with trace.use_span(span):
-                    play(stage, inner, turn)
-                    assert span.is_recording() == (stage.sampler is None)
-                for metric in emitter.get("measures", ()):  # as it does itself, when the call is over
-                    stage.meters.get_meter(emitter.get("meter", scope)).create_histogram(metric)
-                span.end(stage.clock())
-    return turn
+# --- What is announced, in scenes.py, and what is recorded of it, in recorded.yaml ----------------------------------
 
 
 def plain(value: Any) -> Any:
@@ -153,6 +78,10 @@ def agree(found: Sequence[dict[str, Any]], expected: Sequence[Any], *, wholly: b
         assert shown == said
 
 
+def test_each_scene_has_a_row() -> None:
+    assert SCENES.keys() == RECORDED.keys()
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_is_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As recorded.yaml says of it."""
@@ -164,7 +93,7 @@ def test_what_is_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(**row.get("options", {}))
     with listeners.strict():
         stage = Stage(options=options, readers=readers, sampler=None if row.get("sampler", True) else ALWAYS_OFF)
-        play(stage, row["do"])
+        SCENES[name](stage)
     assert spans_outside_their_turn(stage.finished()) == []
     spans = [{**{name: value for name, value in span.items() if name != "attributes"}, **span["attributes"]}
              for span in stage.finished()]  # fmt: skip
@@ -320,7 +249,7 @@ def test_a_bound_is_the_product_of_its_labels() -> None:
 
 def test_the_size_of_one_model(stage: Stage) -> None:
     """A process that meets all that commonly happens has at most 150 series of ours per provider and model."""
-    play(stage, EVERYTHING)
+    a_turn_of_everything(stage)
     for reason in StopReason:
         stage.call(stage.turn(), Stop(reason), usage=USAGE, max_tokens=100)
     for stop, outcomes in (

@@ -1,7 +1,7 @@
 """Every attribute that the schema lists for a signal is emitted: by exchanges over HTTP, from body to signal.
 
 What tells of a call is shown by exchanges.yaml alone, so that a reader that leaves a setting out fails here; what tells
-of turns and tools by recorded.yaml.
+of turns and tools by scenes.py.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from endturn.instrumentation._instrument import instrument, uninstrument
 from endturn.instrumentation.decorators import observe_turn
 from endturn.telemetry import cleanup, schema
 from endturn.telemetry.otel_providers import Options
+from tests.telemetry.scenes import SCENES
 from tests.telemetry.stage import METRICS, Stage
-from tests.telemetry.test_recorder import RECORDED, plain, play
+from tests.telemetry.test_recorder import RECORDED, plain
 
 EXCHANGES: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("exchanges.yaml").read_text())
 CHAT: Final = "http://gateway.example:8080/v1/chat/completions"
@@ -114,14 +115,14 @@ def of_calls(exchanged: Stage) -> Emitted:
 
 @pytest.fixture(scope="module")
 def of_turns() -> Emitted:
-    """What the rows of recorded.yaml emit."""
+    """What the scenes emit."""
     found: Emitted = {}
     with listeners.strict():
-        for row in RECORDED.values():
+        for name, row in RECORDED.items():
             stage = Stage(options=Options(**row.get("options", {})))
-            play(stage, row["do"])
-            for name, attributes in emitted(stage).items():
-                found.setdefault(name, set()).update(attributes)
+            SCENES[name](stage)
+            for signal, attributes in emitted(stage).items():
+                found.setdefault(signal, set()).update(attributes)
     return found
 
 

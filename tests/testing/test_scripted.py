@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from endturn.errors import DecodeError, ProviderUnavailable, RequestRejected, UsageError
-from endturn.formats.apis.completions import SHAPES
+from endturn.formats.apis.completions_shapes import SHAPES
 from endturn.providers.http_client import Client
 from endturn.testing.scripted import (
     Ending,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from endturn.errors import DecodeError, UsageError
@@ -94,8 +94,17 @@ class _ErrorScripting(Protocol):
     ) -> Json | Event: ...
 
 
-def _quote_model(model: str) -> str:
-    return quote(model, safe="")
+class PathRequest(NamedTuple):
+    """What the path of a request may depend on."""
+
+    model: str
+    stream: bool
+    dialect: str
+
+
+def constant_path(path: str) -> Callable[[PathRequest], str]:
+    """Return the function for a path that is the same for every request."""
+    return lambda request: path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +118,11 @@ class Format:
         name: as in `FORMATS`.
         provider: the API's owner, as in `gen_ai.provider.name`.
 
-        paths: dialect → path of a request, below the base URL. `{model}` stands for the model; of
-            `[whole|streamed]` one counts. None for a family of Bedrock's models.
-        encode_model: writes a model into the path.
+        path: returns the path of a request, below the base URL. It raises UsageError if the
+            dialect has none.
         match_path: reads a request's method and path; None if they are not of this format.
+        is_request: returns whether a body of a dialect has the members that a request must have, if
+            its host is not known.
         body: writes a request's body, for `encode`.
         resume: returns the request for the rest of a truncated or paused response.
         text_block: writes a text as a block of an answer.
@@ -155,9 +165,9 @@ class Format:
     framing: Framing = Framing.SSE
     voice: Voice
 
-    paths: Mapping[str, str | None]
-    encode_model: Callable[[str], str] = _quote_model
+    path: Callable[[PathRequest], str]
     match_path: Callable[[str, str], Routed | None]
+    is_request: Callable[[Mapping[str, Any], str], bool]
     body: _Encoding
     resume: ResumeFunction
     text_block: Callable[[str], Json] = lambda text: {"role": "assistant", "content": text}
@@ -198,18 +208,13 @@ class Format:
             UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke`
                 reaches.
         """
-        path = self.paths.get(dialect, self.paths[""])
-        if path is None:
-            raise UsageError(
-                f"the {self.name} dialect {dialect!r} has no path: use the format 'bedrock_invoke'"
-            )
+        path = self.path(PathRequest(request.model, stream, dialect))
         if request.retrieve is not None and self.can_fetch:
             after = count(request.extra.get("starting_after"))
             query = present({"stream": "true", "starting_after": after}) if stream else {}
             target = f"{path}/{quote(request.retrieve, safe='')}"
             return Route("GET", f"{target}?{urlencode(query)}" if query else target)
-        path = re.sub(r"\[(.*?)\|(.*?)\]", r"\2" if stream else r"\1", path)
-        return Route("POST", path.replace("{model}", self.encode_model(request.model)))
+        return Route("POST", path)
 
     def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
         """Write a request's body in the words of a dialect; an empty one to fetch a response.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 from endturn.formats.call_arguments import arguments, is_json_object, is_plain_text
+from endturn.formats.reading import member, text
 from endturn.vocabulary import TEXT_TOOLS, Json, ToolCall, paired
 
 
@@ -97,3 +98,42 @@ def merge_pieces(pieces: Sequence[Mapping[str, Any]]) -> Json:
         else:
             merged[name] = values[-1]
     return merged
+
+
+_PIECE_KINDS: Final = ("text", "thinking", "refusal", "summary", "data")
+"""The members of a part or an entry that arrive in pieces."""
+_IDENTITY_MEMBERS: Final = ("type", "index", "id", "signature")
+"""The members that say which entry a piece belongs to."""
+
+
+def merge_entries(pieces: Iterable[Any]) -> list[Any]:
+    """Merge the pieces of a list's entries: a content's parts, OpenRouter's reasoning details."""
+    entries: list[list[Any]] = []
+    last: Json = {}  # the members of the entry so far that the next piece must match
+    for piece in pieces:
+        is_same_entry = bool(entries) and _continues_entry(last, piece)
+        last = last if is_same_entry else {}
+        last |= {
+            name: value for name in _IDENTITY_MEMBERS if (value := member(piece, name)) is not None
+        }
+        if is_same_entry:
+            entries[-1].append(piece)
+        else:
+            entries.append([piece])
+    return [merge_pieces(entry) if len(entry) > 1 else entry[0] for entry in entries]
+
+
+def _continues_entry(last: Any, piece: Any) -> bool:
+    """Return whether a piece belongs to the entry before it.
+
+    A signature ends an entry: a provider refuses it with any other text.
+    """
+    kind, id_ = text(member(piece, "type")), member(piece, "id")
+    has_words = kind in _PIECE_KINDS or kind.startswith("reasoning.")
+    is_same_entry = all(member(last, name) == member(piece, name) for name in ("type", "index"))
+    is_same_entry = is_same_entry and (id_ is None or member(last, "id") in (None, id_))
+    # Encrypted data can be matched to its entry by index alone.
+    is_separate = member(last, "signature") or (
+        member(piece, "data") and member(piece, "index") is None
+    )
+    return has_words and is_same_entry and not is_separate

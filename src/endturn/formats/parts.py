@@ -6,12 +6,10 @@ A format's reader yields parts, the fold assembles them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.calls import RequestedCall
-from endturn.formats.reading import count, member
-from endturn.vocabulary import Json, Row, Usage, lines, shipped
+from endturn.vocabulary import Json, Row, Usage
 
 if TYPE_CHECKING:
     from endturn.formats.summaries import Context
@@ -224,52 +222,16 @@ Part = (
 )  # fmt: skip
 
 
-_Path = Sequence[str]
+def usage_of_counts(
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
+    cache_read_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+) -> Usage | None:
+    """Return the usage with these counts; None if the provider reported none of them."""
+    counts = input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens
+    return None if counts == _NO_COUNTS else Usage(*counts)
 
 
-@cache
-def _figures() -> Mapping[str, Sequence[tuple[str, Sequence[Sequence[_Path]]]]]:
-    """Return, by format, the paths of the figures of each field of Usage.
-
-    A field has a figure in one of several places; in each it is the sum of the values at the paths.
-    """
-    figures: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
-    for _, (format_, name, members) in lines(shipped(), "usage_members.tsv", range(3, 4)):
-        places: list[list[_Path]] = [
-            [path.split(".") for path in place.split("+")] for place in members.split()
-        ]
-        figures.setdefault(format_, []).append((name, places))
-    return figures
-
-
-def usage_in(format: str, usage: Any) -> Usage | None:
-    """Return the usage, by the format's rows in `data/usage_members.tsv`; None if it has none.
-
-    Of a figure in several places, the first counts.
-    """
-    if not usage:
-        return None
-    get = usage.get if usage.__class__ is dict else partial(member, usage)
-    figures: dict[str, Any] = {}
-    for name, places in _figures()[format]:
-        for place in places:
-            if get(place[0][0]) is None:
-                continue
-            tokens = _figure(usage, place[0])
-            if tokens is not None:
-                figures[name] = (
-                    tokens + sum(_figure(usage, path) or 0 for path in place[1:])
-                    if place[1:]
-                    else tokens
-                )
-                break
-    return Usage(**figures) if figures else None
-
-
-def _figure(usage: Any, path: _Path) -> int | None:
-    """Return the number at the end of a path of members; None if there is none."""
-    for name in path:
-        usage = usage.get(name) if usage.__class__ is dict else member(usage, name)
-        if usage is None:
-            return None
-    return count(usage)
+_NO_COUNTS: Final = (None,) * 5

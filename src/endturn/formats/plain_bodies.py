@@ -13,11 +13,10 @@ from itertools import count as count_from
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from endturn.calls import RequestedCall, ResponseFacts
-from endturn.formats.apis import gemini
+from endturn.formats.apis import anthropic, gemini
 from endturn.formats.apis.openai_chat import usage_of as chat_usage
 from endturn.formats.call_arguments import finished_calls
 from endturn.formats.chat_answers import NO_REASON
-from endturn.formats.parts import usage_in
 from endturn.formats.reading import mint_id
 from endturn.formats.summaries import Context
 from endturn.vocabulary import NO_GENERATION, Row, Usage, find_stop
@@ -168,7 +167,7 @@ def _anthropic_members(body: Mapping[str, Any]) -> _Members | None:
         calls = finished_calls((block["id"], block["name"], block["input"]) for block in blocks)
         if not calls or not all(block["input"].__class__ is dict for block in blocks):
             return None
-    return _Members(id_, model, raw, usage_in("anthropic", body.get("usage")), calls, detail)
+    return _Members(id_, model, raw, anthropic.usage_of(body.get("usage")), calls, detail)
 
 
 # --- Gemini ---------------------------------------------------------------------------------------

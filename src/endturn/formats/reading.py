@@ -31,6 +31,11 @@ def member(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
+def member_getter(holder: Any) -> Callable[[str], Any]:
+    """Return the function that reads a holder's members by name, for who reads many of them."""
+    return holder.get if holder.__class__ is dict else partial(member, holder)
+
+
 def value_at(holder: Any, path: str) -> Any:
     """Return the value at the end of a path of members; None if one of them is missing."""
     return reduce(member, path.split("."), holder)

@@ -84,20 +84,6 @@ _FIELDS: Final = {
 _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", ())
 
 
-@cache
-def required_members() -> Mapping[str, tuple[frozenset[str], ...]]:
-    """Return the members that a request must have, by format or format and dialect.
-
-    Each set of members is one of the ways to meet the requirement.
-    """
-    rows = lines(shipped(), "request_members.tsv", range(3, 4))
-    return {
-        format_name: tuple(frozenset(way.split()) for way in ways.split("|"))
-        for _, (format_name, field, ways) in rows
-        if field == "required"
-    }
-
-
 class _MemberPath(NamedTuple):
     """The path of a member of a request, and the field of its facts or summary that it fills."""
 
@@ -118,8 +104,6 @@ def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
     for location, (format_, row_name, paths) in lines(
         shipped(), "request_members.tsv", range(3, 4)
     ):
-        if row_name == "required":
-            continue
         if row_name not in _READERS:
             raise ValueError(f"{location}: {row_name!r} must be one of {', '.join(_READERS)}")
         field = _FIELDS.get(row_name, row_name)

@@ -17,7 +17,6 @@ from endturn.formats import (
     Routed,
     dialect_in,
     format_of,
-    request_summary,
     routed_by,
 )
 from endturn.instrumentation.addresses import Address
@@ -109,11 +108,7 @@ class Endpoint(NamedTuple):
             return body is not None and ("messages" in body or self.format.name == "completions")
         if self.is_known_host and self.is_exact:
             return True
-        required = request_summary.required_members()
-        alternatives = (
-            required.get(f"{self.format.name} {self.dialect}") or required[self.format.name]
-        )
-        return body is not None and any(names <= body.keys() for names in alternatives)
+        return body is not None and self.format.is_request(body, self.dialect)
 
     def summarize_request(self, body: Mapping[str, Any]) -> RequestSummary:
         """Return the summary of a request, by its JSON object and its path."""

@@ -16,7 +16,7 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_without
+from endturn.formats.format import Format, constant_path, error_without
 from endturn.formats.framing import DONE, END_WORDS
 from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
@@ -31,7 +31,7 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -40,6 +40,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -245,8 +246,30 @@ class AnthropicReader:
         self._usage_fields |= {
             name: value for name, value in figures.items() if value is not None and name != without
         }
-        if (totals := usage_in(NAME, self._usage_fields)) is not None:
+        if (totals := usage_of(self._usage_fields)) is not None:
             yield Tokens(totals)
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Anthropic counts it.
+
+    "Total input tokens in a request is the summation of" the three figures of input.
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens = count(get("input_tokens"))
+    cache_read_tokens = count(get("cache_read_input_tokens"))
+    cache_write_tokens = count(get("cache_creation_input_tokens"))
+    if input_tokens is not None:
+        input_tokens += (cache_read_tokens or 0) + (cache_write_tokens or 0)
+    return usage_of_counts(
+        input_tokens,
+        count(get("output_tokens")),
+        count(member(get("output_tokens_details"), "thinking_tokens")),
+        cache_read_tokens,
+        cache_write_tokens,
+    )
 
 
 def _kind(block: Any) -> str:
@@ -500,8 +523,11 @@ FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
     voice=Voice("msg_", "toolu_", "request-id"),
-    paths={"": "/v1/messages"},
+    path=constant_path("/v1/messages"),
     match_path=routed_by(rf"{SEGMENTS}/v1/messages"),
+    is_request=lambda body, _: (
+        "messages" in body and ("max_tokens" in body or "anthropic_version" in body)
+    ),
     body=encode,
     resume=block_resumer(NAME, _text_block),
     text_block=_text_block,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
+from endturn.formats.apis.bedrock_converse_script import script, script_error
 from endturn.formats.call_arguments import finished_calls, object_or_text
 from endturn.formats.encoding import (
     content_parts,
@@ -16,9 +18,8 @@ from endturn.formats.encoding import (
     system_messages,
     tool_description,
 )
-from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.history import call_in
 from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
@@ -33,7 +34,7 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -42,6 +43,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -49,19 +51,9 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.scripting import (
-    SIGNATURE,
-    ScriptedBlock,
-    scripted_blocks,
-    scripted_events,
-    scripted_reason,
-    total_tokens,
-    uncached_input,
-    words,
-)
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Event, Framing, Voice
-from endturn.vocabulary import ChatResponse, Json, Message, Request, Tool, Usage
+from endturn.formats.summaries import Context, Framing, Voice
+from endturn.vocabulary import Json, Message, Request, Tool, Usage
 
 NAME: Final = "bedrock_converse"
 
@@ -211,8 +203,29 @@ def _reason(holder: Any) -> Part:
     return Reason(member(holder, "stopReason"), detail=stop_sequence)
 
 
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Converse counts it.
+
+    `inputTokens` neither went into a cache nor came from one (user guide, "Prompt caching").
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens = count(get("inputTokens"))
+    cache_read_tokens = count(get("cacheReadInputTokens"))
+    cache_write_tokens = count(get("cacheWriteInputTokens"))
+    if input_tokens is not None:
+        input_tokens += (cache_read_tokens or 0) + (cache_write_tokens or 0)
+    return usage_of_counts(
+        input_tokens,
+        count(get("outputTokens")),
+        cache_read_tokens=cache_read_tokens,
+        cache_write_tokens=cache_write_tokens,
+    )
+
+
 def _figures(holder: Any) -> Iterator[Part]:
-    if (totals := usage_in(NAME, member(holder, "usage"))) is not None:
+    if (totals := usage_of(member(holder, "usage"))) is not None:
         yield Tokens(totals)
     # The model that a prompt router chose; the API names no other.
     if (router := member(member(holder, "trace"), "promptRouter")) is not None:
@@ -370,99 +383,13 @@ def _without_type(block: Json) -> Json:
     )
 
 
-# --- Scripted responses ---------------------------------------------------------------------------
-
-_METRICS: Final = {"latencyMs": 1}
-
-
-def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """Write a scripted response as the API would: a body, or the events of its stream.
-
-    Raises:
-        UsageError: the API has no word for the stop reason.
-    """
-    stop = scripted_reason(NAME, response.stop, dialect)
-    if stream:
-        return scripted_events(_events(response, stop))
-    content: list[Json] = []
-    if response.reasoning:
-        thinking = {"text": response.reasoning, "signature": SIGNATURE}
-        content.append({"reasoningContent": {"reasoningText": thinking}})
-    if response.text:
-        content.append({"text": response.text})
-    content += [
-        {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
-        for call in response.tool_calls
-    ]
-    output = {"message": {"role": "assistant", "content": content}}
-    return present(
-        {"output": output, "stopReason": stop, "usage": _usage(response.usage), "metrics": _METRICS}
-    )
-
-
-def _usage(usage: Usage | None) -> Json | None:
-    if usage is None:
-        return None
-    return present(
-        {
-            "inputTokens": uncached_input(usage),
-            "outputTokens": usage.output_tokens or 0,
-            "totalTokens": total_tokens(usage),
-            "cacheReadInputTokens": usage.cache_read_tokens,
-            "cacheWriteInputTokens": usage.cache_write_tokens,
-        }
-    )
-
-
-def _events(response: ChatResponse, stop: str | None) -> Iterator[Json]:
-    yield {"messageStart": {"role": "assistant"}}
-    for block in scripted_blocks(response):
-        if block.call is not None:
-            start = {"toolUse": {"toolUseId": block.call.id, "name": block.call.name}}
-            yield {"contentBlockStart": {"start": start, "contentBlockIndex": block.index}}
-        for delta in _deltas(block):
-            yield {"contentBlockDelta": {"delta": delta, "contentBlockIndex": block.index}}
-        if not block.breaks_off:
-            yield {"contentBlockStop": {"contentBlockIndex": block.index}}
-    if response.stop.terminal_seen:
-        yield {"messageStop": present({"stopReason": stop})}
-        yield {"metadata": present({"usage": _usage(response.usage), "metrics": _METRICS})}
-
-
-def _deltas(block: ScriptedBlock) -> Iterator[Json]:
-    for word in words(block.text):
-        if block.is_reasoning:
-            yield {"reasoningContent": {"text": word}}
-        else:
-            yield {"text": word} if block.call is None else {"toolUse": {"input": word}}
-    if block.is_reasoning:
-        yield {"reasoningContent": {"signature": SIGNATURE}}
-
-
-_STREAM_EXCEPTIONS: Final[Mapping[str, str]] = {
-    "InternalServerException": "internalServerException",
-    "ModelErrorException": "modelStreamErrorException",
-    "ServiceUnavailableException": "serviceUnavailableException",
-    "ThrottlingException": "throttlingException",
-}
-"""The exceptions that have a name of their own in a stream; any other is a validationException."""
-
-
-def script_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """Write an error answer's body in AWS's JSON, or the exception event of a stream."""
-    error = error_words(NAME, status, code, message)
-    if stream:
-        return Event(
-            None,
-            {_STREAM_EXCEPTIONS.get(error.type, "validationException"): {"message": error.message}},
-        )
-    return {"__type": error.type, "message": error.message}
-
-
 def _text_block(text: str) -> Json:
     return {"text": text}
+
+
+def _path(request: PathRequest) -> str:
+    method = "converse-stream" if request.stream else "converse"
+    return f"/model/{quote(request.model, safe='')}/{method}"
 
 
 FORMAT: Final = Format(
@@ -471,11 +398,12 @@ FORMAT: Final = Format(
     framing=Framing.EVENTSTREAM,
     voice=Voice("", "tooluse_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
-    paths={"": "/model/{model}/converse[|-stream]"},
+    path=_path,
     match_path=routed_by(
         rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)"
         rf"|(?P<whole>))"
     ),
+    is_request=lambda body, _: "messages" in body or "promptVariables" in body,
     body=encode,
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig.toolChoice"),
     text_block=_text_block,

@@ -11,14 +11,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from endturn.calls import Strategy
 from endturn.errors import DecodeError
-from endturn.formats.apis import bedrock_converse, completions
+from endturn.formats.apis import bedrock_converse, completions_shapes
+from endturn.formats.apis.bedrock_converse_script import script_error
 from endturn.formats.apis.completions_request import dialect_of
 from endturn.formats.errors import safe_excerpt
 from endturn.formats.fold import Reader as Reader
-from endturn.formats.format import Format
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import DONE, parse
 from endturn.formats.parts import End, ErrorPart, InFormat, Part, Tokens, Unreadable, Vocabulary
 from endturn.formats.reading import count, items, member, text
@@ -209,7 +211,7 @@ def _family_by_shape(payload: Any) -> _Family | None:
         ):
             return _CHAT
         return _FAMILIES["text"] if items(choices) else None
-    dialect = completions.shape_of(payload, "")
+    dialect = completions_shapes.shape_of(payload, "")
     return None if dialect is None else _Family("completions", dialect)
 
 
@@ -490,16 +492,24 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     return [Event(None, {"chunk": {"bytes": json.dumps(chunk).encode()}}) for chunk in chunks]
 
 
+def _path(request: PathRequest) -> str:
+    method = "invoke-with-response-stream" if request.stream else "invoke"
+    return f"/model/{quote(request.model, safe='')}/{method}"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
     voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
-    paths={"": "/model/{model}/invoke[|-with-response-stream]"},
+    path=_path,
     match_path=routed_by(
         rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)"
         rf"|(?P<whole>))"
+    ),
+    is_request=lambda body, _: (
+        not body.keys().isdisjoint(("messages", "prompt", "inputText", "message", "input"))
     ),
     body=encode,
     resume=resume,
@@ -513,5 +523,5 @@ FORMAT: Final = Format(
     own_rows=lambda ctx: _ROWS,
     own_reasons=REASONS,
     reply=script,
-    reply_error=bedrock_converse.script_error,
+    reply_error=script_error,
 )

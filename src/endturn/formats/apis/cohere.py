@@ -34,7 +34,6 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
 )
 from endturn.formats.reading import (
     as_arguments,
@@ -44,6 +43,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     text,
@@ -234,9 +234,31 @@ class CohereReader:
         return Head(self._id)
 
 
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Cohere counts it.
+
+    `tokens` are those that the model read and wrote, `billed_units` those that are paid for.
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    counted = member_getter(get("tokens"))
+    input_tokens, output_tokens = count(counted("input_tokens")), count(counted("output_tokens"))
+    if (billed := get("billed_units")) is not None:
+        if input_tokens is None:
+            input_tokens = count(member(billed, "input_tokens"))
+        if output_tokens is None:
+            output_tokens = count(member(billed, "output_tokens"))
+    if (cached_tokens := get("cached_tokens")) is not None:
+        cached_tokens = count(cached_tokens)
+    if input_tokens is output_tokens is cached_tokens is None:
+        return None
+    return Usage(input_tokens, output_tokens, cache_read_tokens=cached_tokens)
+
+
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
     """Yield the end of a response. Without a reason it is no end, but an error or nothing."""
-    if (totals := usage_in(NAME, usage)) is not None:
+    if (totals := usage_of(usage)) is not None:
         yield Tokens(totals)
     if raw_text(reason) is not None:
         yield Reason(reason, detail=label_of(error) if error else None)
@@ -425,8 +447,11 @@ FORMAT: Final = Format(
     name=NAME,
     provider="cohere",
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
-    paths={"": "/v2/chat", "v1": "/v1/chat"},
+    path=lambda request: "/v1/chat" if request.dialect == "v1" else "/v2/chat",
     match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
+    is_request=lambda body, dialect: (
+        "message" in body if dialect == "v1" else "model" in body and "messages" in body
+    ),
     body=encode,
     resume=message_resumer(NAME, unfinished),
     unfinished=unfinished_message(unfinished),

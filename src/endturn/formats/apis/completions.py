@@ -3,244 +3,39 @@
 OpenAI's legacy completions, and a dialect for every service with its own.
 
 A reply is an answer, or lists several: each with a text, and a reason once it stops. Beside them
-are figures of usage, or an error. An event of a stream is read like a body. `SHAPES` has the
-members of each service.
+are figures of usage, or an error. An event of a stream is read like a body. `completions_shapes`
+has the members of each service.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache, reduce
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import zip_longest
 from typing import Any, Final
 
+from endturn.errors import UsageError
 from endturn.formats.apis.completions_request import BEDROCK, encode, request_summary, resume
-from endturn.formats.apis.completions_script import FULL_WINDOW, script, script_error
-from endturn.formats.format import Format
+from endturn.formats.apis.completions_script import script, script_error
+from endturn.formats.apis.completions_shapes import SHAPES, Counts, has_member, shape_of
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import END_WORDS
-from endturn.formats.parts import ErrorPart, Head, Part, Reason, Text, Tokens, Vocabulary
-from endturn.formats.reading import as_text, count, id_text, items, member, text, text_or_none
+from endturn.formats.parts import (
+    ErrorPart,
+    Head,
+    Part,
+    Reason,
+    Text,
+    Tokens,
+    Vocabulary,
+    usage_of_counts,
+)
+from endturn.formats.reading import as_text, count, id_text, items, member, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import TAIL, Context, Voice
-from endturn.vocabulary import Row, Usage, find_row, raw_text, rows_of, tables
+from endturn.vocabulary import Row, find_row, raw_text, rows_of, tables
 
 NAME: Final = "completions"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """The members, or paths of members, of one service's replies; "" for what they lack.
-
-    Of several paths the first counts that holds a value.
-
-    Attributes:
-        markers: members of which a reply of this shape has at least one.
-        answers: the member that lists the answers; "" where the reply is the answer.
-        index: an answer's member with its index; "" if its position is the index.
-        text, reason, stop_sequence: an answer's text, its stop reason, and the stop sequence that
-            matched.
-        usage: field of Usage → paths of its figure, first from the answer, then from the reply.
-        id, model: the response's id and model.
-    """
-
-    markers: tuple[str, ...] = ()
-    answers: str = ""
-    index: str = ""
-    text: str = ""
-    reason: str = ""
-    stop_sequence: str = ""
-    id: str = "id"
-    model: str = "model"
-    usage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def matches(self, reply: Any) -> bool:
-        """Return whether a reply, or an event of a stream, has this shape."""
-        return _has(reply, self.markers)
-
-    def answers_in(self, reply: Any) -> Any:
-        """Return the answers of a reply or an event: a list's, those that it lists, or itself."""
-        answers = reply if isinstance(reply, list) else member(reply, self.answers)
-        return (reply,) if answers is None else items(answers)
-
-
-def _has(holder: Any, names: Iterable[str]) -> bool:
-    # a generator costs twice as much, and this runs for every event
-    for name in names:  # noqa: SIM110
-        if member(holder, name) is not None:
-            return True
-    return False
-
-
-SHAPES: Final[Mapping[str, Shape]] = {
-    "": Shape(  # OpenAI's, and who took it over
-        # Writer's streams hold nothing but a text, as their `value`: see `_text`.
-        markers=("choices", "value"),
-        answers="choices",
-        index="index",
-        text="text",
-        reason="finish_reason",
-        # vLLM: the stop string, or a token's number, which is left out
-        stop_sequence="stop_reason",
-        usage={
-            "input_tokens": ("usage.prompt_tokens",),
-            "output_tokens": ("usage.completion_tokens",),
-            "reasoning_tokens": ("usage.completion_tokens_details.reasoning_tokens",),
-            "cache_read_tokens": ("usage.prompt_tokens_details.cached_tokens",),
-        },
-    ),
-    "tgi": Shape(  # Hugging Face's text-generation-inference; its text: see `_tgi_text`
-        markers=("generated_text", "token"),
-        reason="details.finish_reason",
-        usage={
-            "input_tokens": ("details.input_length",),
-            "output_tokens": ("details.generated_tokens",),
-        },
-    ),
-    "llamacpp": Shape(
-        markers=("content",),
-        index="index",
-        text="content",
-        stop_sequence="stopping_word",
-        usage={"input_tokens": ("tokens_evaluated",), "output_tokens": ("tokens_predicted",)},
-    ),
-    "sglang": Shape(
-        markers=("meta_info",),
-        index="index",
-        text="text",
-        reason="meta_info.finish_reason",
-        id="meta_info.id",
-        usage={
-            "input_tokens": ("meta_info.prompt_tokens",),
-            "output_tokens": ("meta_info.completion_tokens",),
-            "cache_read_tokens": ("meta_info.cached_tokens",),
-        },
-    ),
-    "titan": Shape(
-        markers=("inputTextTokenCount", "outputText", "completionReason"),
-        answers="results",
-        text="outputText",
-        reason="completionReason",
-        usage={
-            "input_tokens": ("inputTextTokenCount",),
-            "output_tokens": ("tokenCount", "totalOutputTextTokenCount"),
-        },
-    ),
-    "watsonx": Shape(
-        markers=("results",),
-        answers="results",
-        text="generated_text",
-        reason="stop_reason",
-        model="model_id",
-        usage={"input_tokens": ("input_token_count",), "output_tokens": ("generated_token_count",)},
-    ),
-    "llama": Shape(
-        markers=("generation", "generation_token_count"),
-        text="generation",
-        reason="stop_reason",
-        usage={
-            "input_tokens": ("prompt_token_count",),
-            "output_tokens": ("generation_token_count",),
-        },
-    ),
-    "mistral": Shape(markers=("outputs",), answers="outputs", text="text", reason="stop_reason"),
-    "command": Shape(
-        markers=("generations", "is_finished"),
-        answers="generations",
-        index="index",
-        text="text",
-        reason="finish_reason",
-        usage={  # Cohere's own API counts in `meta`; Bedrock leaves it to its headers
-            "input_tokens": ("meta.tokens.input_tokens", "meta.billed_units.input_tokens"),
-            "output_tokens": ("meta.tokens.output_tokens", "meta.billed_units.output_tokens"),
-        },
-    ),
-    "claude_text": Shape(
-        markers=("completion",), text="completion", reason="stop_reason", stop_sequence="stop"
-    ),
-    "alephalpha": Shape(
-        markers=("model_version", "completion", "num_tokens_generated"),
-        answers="completions",
-        index="index",
-        text="completion",
-        reason="finish_reason",
-        usage={
-            "input_tokens": ("num_tokens_prompt_total",),
-            "output_tokens": ("num_tokens_generated",),
-        },
-    ),
-    "ai21": Shape(
-        markers=("completions",), answers="completions", text="data.text", reason="finishReason"
-    ),
-}
-"""dialect → its shape, in the order in which a reply of an unknown dialect is tried."""
-
-
-@cache
-def _path_reader(path: str) -> Callable[[Any], Any]:
-    """Return a function that reads the value at the end of a path of members."""
-    names = path.split(".")
-    return (
-        (lambda holder: reduce(member, names, holder))
-        if len(names) > 1
-        else lambda holder: member(holder, path)
-    )
-
-
-def _text(answer: Any) -> Any:
-    """Return a choice's text, or the `value` of an event of Writer's."""
-    value = member(answer, "text")
-    return member(answer, "value") if value is None else value
-
-
-def _tgi_text(answer: Any) -> Any:
-    """Return a body's whole text, or an event's token.
-
-    Special ones, such as the end's, are no part of the text.
-    """
-    token = member(answer, "token")
-    if token is None:
-        return member(answer, "generated_text")
-    return None if member(token, "special") is True else member(token, "text")
-
-
-def _llamacpp_reason(answer: Any) -> str | None:
-    """`stop_type`, or the older servers' three booleans, once `stop` is true.
-
-    `truncated` says that the window was full: of two limits, that one counts (context shift is off
-    by default).
-    """
-    if member(answer, "stop") is not True:
-        return None
-    older = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
-    kinds = (kind for name, kind in older.items() if member(answer, name) is True)
-    kind = text(member(answer, "stop_type")) or next(kinds, "none")
-    return FULL_WINDOW if kind == "limit" and member(answer, "truncated") is True else kind
-
-
-def _sglang_stop_sequence(answer: Any) -> Any:
-    """Return the stop string that matched (a number is a token's), or an abort's message."""
-    reason = member(member(answer, "meta_info"), "finish_reason")
-    return text_or_none(member(reason, "matched")) or member(reason, "message")
-
-
-_READERS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
-    ("", "text"): _text,
-    ("tgi", "text"): _tgi_text,
-    ("llamacpp", "reason"): _llamacpp_reason,
-    ("sglang", "stop_sequence"): _sglang_stop_sequence,
-}
-"""dialect and member of its shape → its reader, for values that are not at the end of a path."""
-
-
-def shape_of(reply: Any, dialect: str) -> str | None:
-    """Return the dialect whose shape a reply or an event has; None if no shape matches.
-
-    The given dialect if its shape matches, else the first whose shape does.
-    """
-    first = next(iter(reply), None) if isinstance(reply, list) else reply
-    if dialect in SHAPES and SHAPES[dialect].matches(first):
-        return dialect
-    return next((name for name, shape in SHAPES.items() if shape.matches(first)), None)
 
 
 @cache
@@ -259,7 +54,7 @@ class CompletionsReader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx = ctx
         self._set_dialect(ctx.dialect if ctx.dialect in SHAPES else "")
-        self._usage_figures: dict[str, Any] = {}
+        self._counts: Counts = (None,) * 4
         self._is_named = False
         self._started_answers: set[int] = set()
         # The end and the length of the text so far, which each event of SGLang repeats. With
@@ -267,24 +62,13 @@ class CompletionsReader:
         self._tail, self._char_count, self._is_incremental = "", 0, False
 
     def _set_dialect(self, dialect: str) -> None:
-        shape = SHAPES[dialect]
-        self._dialect, self._shape, self._rows = (
-            dialect,
-            shape,
-            _rows(dialect, self._ctx.dialect or dialect),
-        )
-        self._text = _READERS.get((dialect, "text")) or _path_reader(shape.text)
-        self._reason = _READERS.get((dialect, "reason")) or _path_reader(shape.reason)
-        self._figures = tuple(
-            {path.partition(".")[0] for paths in shape.usage.values() for path in paths}
-        )
+        self._dialect, self._shape = dialect, SHAPES[dialect]
+        self._rows = _rows(dialect, self._ctx.dialect or dialect)
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """Yield the parts of an event or a body."""
         head = next(iter(event), None) if isinstance(event, list) else event
-        dialect = (
-            self._dialect if _has(head, self._shape.markers) else shape_of(head, self._ctx.dialect)
-        )
+        dialect = self._dialect if self._shape.matches(head) else shape_of(head, self._ctx.dialect)
         if dialect is not None:
             if dialect != self._dialect:
                 self._set_dialect(dialect)
@@ -292,21 +76,19 @@ class CompletionsReader:
             shape = self._shape
             answers = shape.answers_in(event)
             for position, answer in enumerate(answers):
-                index = count(member(answer, shape.index)) if shape.index else None
+                index = count(member(answer, "index")) if shape.has_index else None
                 index = position if index is None else index
-                if index == 0 and (answer_text := as_text(self._text(answer))):
+                if index == 0 and (answer_text := as_text(shape.text(answer))):
                     yield Text(self._new_text(answer_text) if dialect == "sglang" else answer_text)
-                reason = self._reason(answer)
+                reason = shape.reason(answer)
                 if reason is not None or index not in self._started_answers:
                     self._started_answers.add(index)
                     yield self._reason_part(raw_text(reason), index, answer)
-            if _has(head, self._figures) or (answers and _has(answers[0], self._figures)):
+            names = shape.usage_members
+            if has_member(head, names) or (answers and has_member(answers[0], names)):
                 yield from self._usage(answers[0] if answers else None, head)
             if not self._is_named:
-                identity = (
-                    id_text(_path_reader(shape.id)(head)) or None,
-                    text_or_none(_path_reader(shape.model)(head)),
-                )
+                identity = id_text(shape.id(head)) or None, text_or_none(shape.model(head))
                 self._is_named = None not in identity
                 yield Head(*identity)
         if error := error_in(event):
@@ -316,9 +98,7 @@ class CompletionsReader:
         row = None if raw is None else find_row(raw, self._rows)
         if row is not None and not row.terminal:
             return Reason(None, index)
-        read_match = _READERS.get((self._dialect, "stop_sequence"))
-        read_match = read_match or _path_reader(self._shape.stop_sequence)
-        return Reason(raw, index, text_or_none(read_match(answer)))
+        return Reason(raw, index, text_or_none(self._shape.stop_sequence(answer)))
 
     def _new_text(self, answer_text: str) -> str:
         """Return what a text adds to the text so far, if events repeat it from the beginning."""
@@ -336,14 +116,20 @@ class CompletionsReader:
 
         Those of a stream grow, and some services send 0, or none, with its later events.
         """
-        for name, paths in self._shape.usage.items():
-            for path in paths:
-                tokens = [count(_path_reader(path)(holder)) for holder in (answer, event)]
-                figure = tokens[1] if tokens[0] is None else tokens[0]
-                if figure is not None and figure >= self._usage_figures.get(name, 0):
-                    self._usage_figures[name] = figure
-        if self._usage_figures:
-            yield Tokens(Usage(**self._usage_figures))
+        if (read := self._shape.usage) is None:
+            return
+        counts = read(answer)
+        if event is not answer:
+            counts = [
+                in_reply if in_answer is None else in_answer
+                for in_answer, in_reply in zip(counts, read(event), strict=True)
+            ]
+        self._counts = tuple(
+            earlier if new is None or (earlier is not None and new < earlier) else new
+            for new, earlier in zip_longest(counts, self._counts)
+        )
+        if (usage := usage_of_counts(*self._counts)) is not None:
+            yield Tokens(usage)
 
 
 def error_in(reply: Any) -> Any:
@@ -368,17 +154,30 @@ def _failed(data: Any) -> Any:
 
 # --- Declaration ----------------------------------------------------------------------------------
 
-_PATHS: Final[Mapping[str, str | None]] = {
-    **dict.fromkeys(BEDROCK),  # only `bedrock_invoke` reaches them
-    "": "/completions",
-    "tgi": "/[generate|generate_stream]",
-    "sglang": "/generate",
-    "llamacpp": "/completion",
-    "watsonx": "/text/[generation|generation_stream]?version=2023-05-02",
-    "alephalpha": "/complete",
-}
-# Ollama has an /api/generate of its own. TGI and watsonx say in the path that an answer is
-# streamed.
+
+def _path(request: PathRequest) -> str:
+    """Return the path of a service. TGI and watsonx say in it whether the answer is streamed."""
+    if request.dialect in BEDROCK:
+        raise UsageError(
+            f"the {NAME} dialect {request.dialect!r} has no path: use the format 'bedrock_invoke'"
+        )
+    suffix = "_stream" if request.stream else ""
+    match request.dialect:
+        case "tgi":
+            return f"/generate{suffix}"
+        case "sglang":
+            return "/generate"
+        case "llamacpp":
+            return "/completion"
+        case "watsonx":
+            return f"/text/generation{suffix}?version=2023-05-02"
+        case "alephalpha":
+            return "/complete"
+        case _:
+            return "/completions"
+
+
+# Ollama has an /api/generate of its own.
 _PATH: Final = (
     rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete)"
     rf"|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/completions"
@@ -391,8 +190,11 @@ FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     voice=Voice("cmpl-", "call_", "x-request-id"),
-    paths=_PATHS,
+    path=_path,
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: (
+        "prompt" in body or "inputs" in body or ("input" in body and "model_id" in body)
+    ),
     body=encode,
     resume=resume,
     own_summary=request_summary,

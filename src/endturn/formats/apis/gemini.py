@@ -23,7 +23,7 @@ from endturn.formats.encoding import (
     system_messages,
     tool_description,
 )
-from endturn.formats.format import Format
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import END_WORDS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import block_resumer, replayable_blocks
@@ -576,6 +576,11 @@ def _text_block(text: str) -> Json:
     return {"text": text}
 
 
+def _path(request: PathRequest) -> str:
+    method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+    return f"/{_in_path(request.model)}:{method}"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
@@ -586,9 +591,9 @@ FORMAT: Final = Format(
         "x-request-id",
         {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"},
     ),
-    paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
-    encode_model=_in_path,
+    path=_path,
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: "contents" in body,
     body=encode,
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig"),
     text_block=_text_block,

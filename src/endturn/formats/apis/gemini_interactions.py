@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from endturn.formats import parts
 from endturn.formats.apis.gemini_interactions_request import encode, output_step
+from endturn.formats.apis.gemini_interactions_script import script, script_error
 from endturn.formats.call_arguments import finished_calls, object_or_text
-from endturn.formats.encoding import arguments_text
-from endturn.formats.errors import error_words, says_of_stop
+from endturn.formats.errors import says_of_stop
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_without
-from endturn.formats.framing import DONE, END_WORDS
+from endturn.formats.format import Format, constant_path, error_without
+from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import block_resumer
 from endturn.formats.partial import merge_pieces
 from endturn.formats.parts import Block, Part, ToolCallPart
@@ -29,6 +29,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -36,22 +37,8 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.scripting import (
-    SIGNATURE,
-    ScriptedBlock,
-    error_label,
-    scripted_blocks,
-    scripted_events,
-    scripted_model,
-    scripted_reason,
-    total_tokens,
-    visible_output,
-    words,
-)
-from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, Voice
+from endturn.formats.summaries import Context, Voice
 from endturn.vocabulary import (
-    ChatResponse,
     Json,
     Resume,
     Row,
@@ -236,7 +223,7 @@ class InteractionsReader:
 
     def _tokens(self, usage: Any) -> Iterator[Part]:
         """Yield the usage. The figures are totals of the interaction: they replace earlier ones."""
-        if (totals := parts.usage_in(NAME, usage)) is not None:
+        if (totals := usage_of(usage)) is not None:
             self._usage = totals
             yield parts.Tokens(self._earlier_usage + totals)
 
@@ -290,6 +277,28 @@ class InteractionsReader:
             )
         if self._keep:
             yield Block(place, piece)
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Google counts it.
+
+    Neither what tools put into the prompt nor the thinking is part of the figure beside it:
+    `total_tokens` is their sum.
+    """
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens = count(get("total_input_tokens"))
+    tool_tokens = count(get("total_tool_use_tokens"))
+    if tool_tokens is not None:
+        input_tokens = (input_tokens or 0) + tool_tokens
+    output_tokens = count(get("total_output_tokens"))
+    thought_tokens = count(get("total_thought_tokens"))
+    if thought_tokens is not None:
+        output_tokens = (output_tokens or 0) + thought_tokens
+    return parts.usage_of_counts(
+        input_tokens, output_tokens, thought_tokens, count(get("total_cached_tokens"))
+    )
 
 
 def _plain_call(step: Json) -> tuple[Any, Any, Any]:
@@ -355,129 +364,19 @@ def _contents(content: list[Any], pieces: list[Json]) -> list[Any]:
     return content
 
 
-# --- Scripted responses ---------------------------------------------------------------------------
-
-
-def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """Write a scripted response as the API would: an interaction, or the events of its stream.
-
-    Raises:
-        UsageError: the API has no word for the stop reason.
-    """
-    stop = scripted_reason(NAME, response.stop, dialect)
-    if stream:
-        events = scripted_events(_events(response, stop), "event_type")
-        return [Event("done", DONE) if event.data == DONE else event for event in events]
-    steps: list[Json] = []
-    if response.reasoning:
-        summary = [{"type": "text", "text": response.reasoning}]
-        steps.append({"type": "thought", "signature": SIGNATURE, "summary": summary})
-    if response.text:
-        steps.append(output_step(response.text))
-    for call in response.tool_calls:
-        arguments = arguments_text(call) if call.arguments is None else call.arguments
-        steps.append(
-            {"type": "function_call", "id": call.id, "name": call.name, "arguments": arguments}
-        )
-    return {**_interaction(response, stop), "steps": steps}
-
-
-def _interaction(response: ChatResponse, status: str | None) -> Json:
-    """An interaction that is over, without its steps."""
-    return present(
-        {
-            "id": response.id,
-            "object": "interaction",
-            "model": scripted_model(response),
-            "status": status,
-            "usage": _usage(response.usage),
-            "continuation_token": f"after_{response.id}"
-            if status == "requires_continuation"
-            else None,
-        }
-    )
-
-
-def _usage(usage: Usage | None) -> Json | None:
-    if usage is None:
-        return None
-    return present(
-        {
-            "total_input_tokens": usage.input_tokens or 0,
-            "total_output_tokens": visible_output(usage),
-            "total_thought_tokens": usage.reasoning_tokens,
-            "total_cached_tokens": usage.cache_read_tokens,
-            "total_tokens": total_tokens(usage),
-        }
-    )
-
-
-def _events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
-    interaction = {
-        "id": response.id,
-        "object": "interaction",
-        "model": scripted_model(response),
-        "status": "in_progress",
-    }
-    yield {"event_type": "interaction.created", "interaction": present(interaction)}
-    update = {
-        "event_type": "interaction.status_update",
-        "interaction_id": response.id,
-        "status": "in_progress",
-    }
-    yield present(update)
-    for block in scripted_blocks(response):
-        yield {"event_type": "step.start", "index": block.index, "step": _initial_step(block)}
-        for delta in _deltas(block):
-            yield {"event_type": "step.delta", "index": block.index, "delta": delta}
-        if not block.breaks_off:
-            yield {"event_type": "step.stop", "index": block.index}
-    if response.stop.terminal_seen:
-        yield {"event_type": "interaction.completed", "interaction": _interaction(response, stop)}
-        yield DONE
-
-
-def _initial_step(block: ScriptedBlock) -> Json:
-    if block.call is not None:
-        return {
-            "type": "function_call",
-            "id": block.call.id,
-            "name": block.call.name,
-            "arguments": {},
-        }
-    return {"type": "thought" if block.is_reasoning else "model_output"}
-
-
-def _deltas(block: ScriptedBlock) -> Iterator[Json]:
-    for word in words(block.text):
-        if block.call is not None:
-            yield {"type": "arguments_delta", "arguments": word}
-        elif block.is_reasoning:
-            yield {"type": "thought_summary", "content": {"type": "text", "text": word}}
-        else:
-            yield {"type": "text", "text": word}
-    if block.is_reasoning:
-        yield {"type": "thought_signature", "signature": SIGNATURE}
-
-
-def script_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """Write an error answer's body, or the error event of a stream."""
-    error = error_words(NAME, status, code, message)
-    body = {"error": {"code": error_label(code, error.type), "message": error.message}}
-    return Event("error", {"event_type": "error", **body}) if stream else body
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
     # One word for a truncated answer, whatever the cause.
     voice=Voice("v1_", "call_", "x-request-id"),
-    paths={"": "/interactions"},
+    path=constant_path("/interactions"),
     match_path=routed_by(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"
         rf"|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
+    ),
+    is_request=lambda body, _: (
+        "previous_interaction_id" in body
+        or ("input" in body and ("model" in body or "agent" in body))
     ),
     body=encode,
     resume=block_resumer(

@@ -15,7 +15,7 @@ from endturn.formats.encoding import (
 )
 from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format, error_without
+from endturn.formats.format import Format, constant_path, error_without
 from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import message_resumer, unfinished_message, without_lost_calls
 from endturn.formats.parts import (
@@ -30,14 +30,16 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     as_arguments,
     as_text,
+    count,
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     number_or_text,
     text,
@@ -112,9 +114,15 @@ class OllamaReader:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
-            if (usage := usage_in(NAME, line)) is not None:
+            if (usage := usage_of(line)) is not None:
                 yield Tokens(usage)
             yield End()
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as Ollama counts it."""
+    get = member_getter(figures)
+    return usage_of_counts(count(get("prompt_eval_count")), count(get("eval_count")))
 
 
 def _plain_call(call: Json) -> tuple[Any, Any, Any]:
@@ -276,8 +284,9 @@ FORMAT: Final = Format(
     provider="ollama",
     framing=Framing.NDJSON,
     voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
-    paths={"": "/api/chat"},
+    path=constant_path("/api/chat"),
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: "model" in body and ("messages" in body or "prompt" in body),
     body=encode,
     resume=message_resumer(NAME, _unfinished),
     unfinished=unfinished_message(_unfinished),

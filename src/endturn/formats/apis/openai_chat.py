@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
@@ -18,10 +18,10 @@ from endturn.formats.apis.openai_chat_script import script, script_error
 from endturn.formats.call_arguments import finished_calls
 from endturn.formats.chat_answers import NO_REASON, PLAIN_MEMBERS, USUAL_MEMBERS, plain_answers
 from endturn.formats.fold import Fold
-from endturn.formats.format import Format
+from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import END_WORDS
 from endturn.formats.next_request import unfinished_message
-from endturn.formats.partial import merge_pieces
+from endturn.formats.partial import merge_entries
 from endturn.formats.parts import (
     Block,
     End,
@@ -36,7 +36,7 @@ from endturn.formats.parts import (
     Tokens,
     ToolCallPart,
     Window,
-    usage_in,
+    usage_of_counts,
 )
 from endturn.formats.reading import (
     JsonObjectEnd,
@@ -47,6 +47,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     number_or_text,
     text,
@@ -411,6 +412,10 @@ def _failed(data: Any) -> Any:
     return {"error": error} if error else None
 
 
+_CACHE_HIT_MEMBERS: Final = ("prompt_cache_hit_tokens", "cached_tokens")
+"""DeepSeek's and Moonshot's names for the cached tokens of the prompt."""
+
+
 def usage_of(figures: Any) -> Usage | None:
     """Return the usage as the chat format counts it.
 
@@ -419,12 +424,26 @@ def usage_of(figures: Any) -> Usage | None:
     xAI, and gateways in front of Gemini, count reasoning beside the completion: the total shows it
     (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
     """
-    usage = usage_in(NAME, figures)
-    if usage is not None and usage.reasoning_tokens and usage.output_tokens is not None:
-        total_output = usage.output_tokens + usage.reasoning_tokens
-        if count(member(figures, "total_tokens")) == (usage.input_tokens or 0) + total_output:
-            return replace(usage, output_tokens=total_output)
-    return usage
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_tokens, output_tokens = count(get("prompt_tokens")), count(get("completion_tokens"))
+    reasoning_tokens = cached_tokens = cache_write_tokens = None
+    if details := get("completion_tokens_details"):
+        reasoning_tokens = count(member(details, "reasoning_tokens"))
+    if details := get("prompt_tokens_details"):
+        cached_tokens = count(member(details, "cached_tokens"))
+        cache_write_tokens = count(member(details, "cache_write_tokens"))
+    if reasoning_tokens and output_tokens is not None:
+        total_output = output_tokens + reasoning_tokens
+        if count(get("total_tokens")) == (input_tokens or 0) + total_output:
+            output_tokens = total_output
+    for name in _CACHE_HIT_MEMBERS:
+        if cached_tokens is None and (hits := get(name)) is not None:
+            cached_tokens = count(hits)
+    return usage_of_counts(
+        input_tokens, output_tokens, reasoning_tokens, cached_tokens, cache_write_tokens
+    )
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
@@ -441,7 +460,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         )
     for name in () if fold.is_body else ("content", "reasoning_details"):
         if isinstance(message.get(name), list):
-            message[name] = _entries(message[name])
+            message[name] = merge_entries(message[name])
     for key, call in fold.calls.items():
         if (extra := blocks.get(key)) is None:  # of a choice that does not count
             continue
@@ -459,48 +478,6 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield message
 
 
-_PIECE_KINDS: Final = ("text", "thinking", "refusal", "summary", "data")
-"""The members of a part or an entry that arrive in pieces."""
-_IDENTITY_MEMBERS: Final = ("type", "index", "id", "signature")
-"""The members that say which entry a piece belongs to."""
-
-
-def _entries(pieces: Iterable[Any]) -> list[Any]:
-    """Assemble the entries of a list that a stream sends in pieces.
-
-    The parts of a content, or OpenRouter's reasoning details.
-    """
-    entries: list[list[Any]] = []
-    last: Json = {}  # the members of the entry so far that the next piece must match
-    for piece in pieces:
-        is_same_entry = bool(entries) and _continues_entry(last, piece)
-        last = last if is_same_entry else {}
-        last |= {
-            name: value for name in _IDENTITY_MEMBERS if (value := member(piece, name)) is not None
-        }
-        if is_same_entry:
-            entries[-1].append(piece)
-        else:
-            entries.append([piece])
-    return [merge_pieces(entry) if len(entry) > 1 else entry[0] for entry in entries]
-
-
-def _continues_entry(last: Any, piece: Any) -> bool:
-    """Return whether a piece belongs to the entry before it.
-
-    A signature ends an entry: a provider refuses it with any other text.
-    """
-    kind, id_ = text(member(piece, "type")), member(piece, "id")
-    has_words = kind in _PIECE_KINDS or kind.startswith("reasoning.")
-    is_same_entry = all(member(last, name) == member(piece, name) for name in ("type", "index"))
-    is_same_entry = is_same_entry and (id_ is None or member(last, "id") in (None, id_))
-    # Encrypted data can be matched to its entry by index alone.
-    is_separate = member(last, "signature") or (
-        member(piece, "data") and member(piece, "index") is None
-    )
-    return has_words and is_same_entry and not is_separate
-
-
 # --- Declaration ----------------------------------------------------------------------------------
 
 _PATH: Final = (
@@ -509,13 +486,21 @@ _PATH: Final = (
     rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
 )
 
+
+def _path(request: PathRequest) -> str:
+    if request.dialect != "watsonx":
+        return "/chat/completions"
+    return "/text/chat_stream" if request.stream else "/text/chat"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     # A refusal is a member of the message, and its reason is the usual one.
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
-    paths={"": "/chat/completions", "watsonx": "/text/chat[|_stream]"},
+    path=_path,
     match_path=routed_by(_PATH),
+    is_request=lambda body, _: "messages" in body or ("prompt" in body and "model" in body),
     body=encode,
     resume=resume,
     unfinished=unfinished_message(unfinished),

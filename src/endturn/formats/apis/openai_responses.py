@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from endturn.calls import Strategy
 from endturn.formats.apis import openai_responses_reader as reader
@@ -21,7 +21,7 @@ from endturn.formats.encoding import (
     request_body,
     tool_description,
 )
-from endturn.formats.format import Format
+from endturn.formats.format import Format, constant_path
 from endturn.formats.framing import END_WORDS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import continuation_request, own_blocks, resend
@@ -256,12 +256,19 @@ def _unfinished(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[
     return _keep_paired(blocks, is_replayable)
 
 
+def _is_request(body: Mapping[str, Any], _: str) -> bool:
+    if "model" not in body:
+        return "prompt" in body and "input" in body
+    return not body.keys().isdisjoint(("input", "prompt", "previous_response_id", "conversation"))
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     voice=Voice("resp_", "call_", "x-request-id", WORDS),
-    paths={"": "/responses"},
+    path=constant_path("/responses"),
     match_path=routed_by(_PATH),
+    is_request=_is_request,
     body=encode,
     resume=resume,
     unfinished=_unfinished,

@@ -26,6 +26,7 @@ from endturn.formats.reading import (
     id_text,
     items,
     member,
+    member_getter,
     mint_id,
     only_text,
     runs,
@@ -33,7 +34,17 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.summaries import Context
-from endturn.vocabulary import Json, Row, StopReason, find_row, rank_of, raw_text, rows_of, tables
+from endturn.vocabulary import (
+    Json,
+    Row,
+    StopReason,
+    Usage,
+    find_row,
+    rank_of,
+    raw_text,
+    rows_of,
+    tables,
+)
 
 NAME: Final = "openai_responses"
 REASONS: Final = tables(NAME)
@@ -226,7 +237,7 @@ class ResponsesReader:
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """Yield the parts of a terminal event's response, or of a body."""
         yield from self._head(response)
-        if (usage := parts.usage_in(NAME, member(response, "usage"))) is not None:
+        if (usage := usage_of(member(response, "usage"))) is not None:
             yield parts.Tokens(usage)
         inner_status = text_or_none(member(response, "status"))
         is_contradicted = status == COMPLETED and inner_status in RUNNING
@@ -444,6 +455,21 @@ class ResponsesReader:
             self._first_index.setdefault(key[:2], key[2])
             if self._keep:
                 yield parts.Block(key, {"text": piece, "id": member(event, "item_id")})
+
+
+def usage_of(figures: Any) -> Usage | None:
+    """Return the usage as OpenAI counts it: cached tokens are part of the input's."""
+    if not figures:
+        return None
+    get = member_getter(figures)
+    input_details = get("input_tokens_details")
+    return parts.usage_of_counts(
+        count(get("input_tokens")),
+        count(get("output_tokens")),
+        count(member(get("output_tokens_details"), "reasoning_tokens")),
+        count(member(input_details, "cached_tokens")),
+        count(member(input_details, "cache_write_tokens")),
+    )
 
 
 def _plain_text(item: Any) -> str | None:
