@@ -376,7 +376,7 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert [set(event) & set(SCHEMAS) for event in details(stage)] == [set(), set()]
     assert [span["attributes"]["endturn.stop.reason"] for span in stage.finished()] == ["end_turn"] * 2
     assert listeners.listener_failures() == {"redact": 2}
-    lines = [line for line in caplog.messages if "what was said in such calls is not recorded" in line]
+    lines = [line for line in caplog.messages if "the content of these calls is not recorded" in line]
     assert len(lines) == 1
     is_missing = isinstance(redact, str)  # then its name is worth more than a stack
     assert ("Traceback" not in lines[0], "No module named 'no_such_module'" in lines[0]) == (is_missing, is_missing)

@@ -19,7 +19,7 @@ NAMES: Final = {
     for name, indicator in INDICATORS.items()
     for written in (name, re.sub(r"\W+", "_", indicator.title.lower()))
 }
-"""How an indicator may be called: by its name, or by its title with underscores."""
+"""The accepted names of indicators: the name, or the title with underscores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class FailCondition:
     limit: float
 
     def is_met(self, value: float | None) -> bool:
-        """Return whether a value meets the condition. Without a value nothing has happened."""
+        """Return whether a value meets the condition; False without a value."""
         return value is not None and self.compare(value, self.limit)
 
 
@@ -40,7 +40,7 @@ def fail_condition(text: str) -> FailCondition:
     """Parse a condition.
 
     Raises:
-        UsageError: the text is none.
+        UsageError: the text is not a condition.
     """
     match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
     if not match:

@@ -93,7 +93,7 @@ class AdoptedSpan(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """Whether another call has adopted this span."""
+        """True if another call has adopted this span."""
         return schema.TURN_ID.key in attributes_of(self.span)
 
 

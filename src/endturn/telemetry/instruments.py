@@ -132,7 +132,7 @@ class Instruments:
 
     @property
     def is_exported(self) -> bool:
-        """Whether a reader exports these instruments.
+        """True if a reader exports these instruments.
 
         Known from the start for the SDK's own provider, for others from the first collection on.
         """
@@ -148,7 +148,7 @@ class Instruments:
             return
         with self._lock:
             self._expected.add(key)
-            pair, agent = self._caps.pair(provider, model), self._caps.shown("agent", agent)
+            pair, agent = self._caps.pair(provider, model), self._caps.limit("agent", agent)
             for metric, values in BORN_CALLS:
                 self._add(metric, (*pair, *values), 0)
             for truncated, continued, outcome in BORN_TURNS:
@@ -199,7 +199,7 @@ class Instruments:
         with self._lock:
             pair, agent = (
                 self._caps.pair(turn.provider, turn.model),
-                self._caps.shown("agent", agent),
+                self._caps.limit("agent", agent),
             )
             self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
             if turn.unfinished:
@@ -285,7 +285,7 @@ class Instruments:
         error = error_of(ended)
         with_error: Values = (
             *common,
-            None if error is None else self._caps.shown("error_type", error),
+            None if error is None else self._caps.limit("error_type", error),
         )
         input_tokens, output_tokens = (
             (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)

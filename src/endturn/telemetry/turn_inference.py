@@ -272,7 +272,7 @@ class TurnInference:
                     tail,
                     before,
                     tool_calls,
-                    failed=not is_cut,
+                    has_failed=not is_cut,
                     now=now,
                     deadline=deadline,
                 )
@@ -463,7 +463,7 @@ def _end_pending(pending: PendingTurn) -> None:
             if pending.paused and not pending.turn.unfinished
             else TurnOutcome.NOT_CONTINUED
         )
-        end_turn(pending.turn, TurnOutcome.PROVIDER_ERROR if pending.failed else outcome)
+        end_turn(pending.turn, TurnOutcome.PROVIDER_ERROR if pending.has_failed else outcome)
 
 
 def _sweep() -> None:
