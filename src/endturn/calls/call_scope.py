@@ -33,7 +33,7 @@ from endturn.calls.records import (
 from endturn.calls.turn import Turn
 from endturn.calls.turn_scope import (
     TURN,
-    Step,
+    ScopeStep,
     current_turn,
     declared_turn,
     end_turn,
@@ -109,9 +109,9 @@ class Call:
     adopt: object = None
     """As in CallStarted."""
 
-    def step(self) -> Step:
+    def step(self) -> ScopeStep:
         """Make this call, and its span, current for one step."""
-        return Step(_call, self, self.activations)
+        return ScopeStep(_call, self, self.activations)
 
     def includes(self, layer: Layer, summary: SummarizedRequest | None) -> bool:
         """Return whether a request within this call is a part of it.

@@ -65,7 +65,7 @@ def current_turn() -> Turn | None:
     return turn
 
 
-class Step:
+class ScopeStep:
     """Makes a scope current for one step.
 
     Around one synchronous stretch or one `await`, never a `yield`.
@@ -136,9 +136,9 @@ class TurnScope:
     turn: Turn
     activations: tuple[Activation, ...]
 
-    def step(self) -> Step:
+    def step(self) -> ScopeStep:
         """Make this turn, and its span, current for one step."""
-        return Step(TURN, self.turn, self.activations)
+        return ScopeStep(TURN, self.turn, self.activations)
 
     def end(
         self,
@@ -317,9 +317,9 @@ class ToolRun:
     activations: tuple[Activation, ...]
     started_s: float
 
-    def step(self) -> Step:
+    def step(self) -> ScopeStep:
         """Make the tool's span current for one step."""
-        return Step(TURN, self.started.turn, self.activations)
+        return ScopeStep(TURN, self.started.turn, self.activations)
 
     def end(self, error: BaseException | None = None) -> None:
         """Announce that the tool has run."""

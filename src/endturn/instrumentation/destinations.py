@@ -254,8 +254,8 @@ def _path_mistake(destination: Destination, parts: SplitResult, setting: str) ->
         if match is None:
             return None
         return (
-            f"{setting} ends in {match[0]}, and the path of each signal is appended to it: set it to "
-            f"{bare}"
+            f"{setting} ends in {match[0]}, and the path of each signal is appended to it: "
+            f"set it to {bare}"
         )
     if parts.path in ("", "/"):
         return (

@@ -80,14 +80,14 @@ def _add(attributes: Attributes, table: _Table, facts: object) -> None:
         attributes[key] = value if is_clean else cleaned(value)
 
 
-_SIGNALS: Final[tuple[s.Event | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
+_SIGNALS: Final[tuple[s.LogEvent | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
 _DECLARED: Final = {
     signal.name: tuple(attribute.key for attribute in signal.attributes) for signal in _SIGNALS
 }
 """The keys that the schema declares for a span or an event, by its name."""
 
 
-def declared(signal: s.Span | s.Event, attributes: Mapping[str, Value]) -> Attributes:
+def declared(signal: s.Span | s.LogEvent, attributes: Mapping[str, Value]) -> Attributes:
     """Return the attributes that the schema declares for a span or an event."""
     return {key: attributes[key] for key in _DECLARED[signal.name] if key in attributes}
 
@@ -206,7 +206,7 @@ def of_tool(started: records.ToolStarted) -> Attributes:
     }
 
 
-def of_event(event: s.Event, record: TurnEvent) -> Attributes:
+def of_event(event: s.LogEvent, record: TurnEvent) -> Attributes:
     """Return the attributes of an event of a turn.
 
     The keys of most attributes end in the name of the record's field.

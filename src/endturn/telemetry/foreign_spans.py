@@ -47,7 +47,13 @@ from endturn.formats import number, text, text_or_none
 from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.cleanup import remember
 from endturn.telemetry.foreign_metrics import Watchers
-from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
+from endturn.telemetry.span_conventions import (
+    OperationKind,
+    attributes_of,
+    facts_of,
+    kind_of,
+    scope_of,
+)
 
 OPEN: Final = 16_384
 """Maximum number of open spans that are kept; the oldest is dropped first."""
@@ -141,7 +147,7 @@ _agents: OrderedDict[str, ForeignSpan] = OrderedDict()
 """Agents' spans by turn id."""
 _recent: OrderedDict[int, _RecentCall] = OrderedDict()
 """Recent calls by number, in the order of their start."""
-_BARRIERS: Final = (Kind.AGENT, Kind.TOOL)
+_BARRIERS: Final = (OperationKind.AGENT, OperationKind.TOOL)
 _recorded_to: RecordedTo | None = None
 """None while no requests are observed: then every open span comes from a processor that the host
 added."""
@@ -168,7 +174,7 @@ def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id, seen_by)
     if schema.COUNTED.key in attributes_of(span):
         entry.is_counted = True
-    elif kind_of(span) in (Kind.CALL, Kind.STREAM_END) and is_counted():
+    elif kind_of(span) in (OperationKind.CALL, OperationKind.STREAM_END) and is_counted():
         span.set_attribute(schema.COUNTED.key, True)
     _open[own] = entry
     if len(_open) > OPEN:
@@ -185,16 +191,16 @@ def ended(span: Any) -> None:
     if entry is None:
         return
     kind = kind_of(span)
-    if kind is Kind.CALL and span_conventions.is_handed_over(span):
+    if kind is OperationKind.CALL and span_conventions.is_handed_over(span):
         entry.is_handed_over = True
         return
     del _open[own]
     if entry.turn is not None:
         entry.turn.agent = entry.turn.agent or text_or_none(facts_of(span).get(schema.AGENT.key))
         _end_turn(entry, span_conventions.outcome_of(span))
-    if kind is Kind.STREAM_END:
+    if kind is OperationKind.STREAM_END:
         entry.is_counted |= _take_handed_over(entry.parent)
-    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted:
+    if kind in (OperationKind.CALL, OperationKind.STREAM_END) and not entry.is_counted:
         call = _emitted(span)
         if call is None:
             _emit_call(span, entry)
@@ -243,7 +249,11 @@ def span_of_call() -> AdoptedSpan | None:
             if _is_barrier(current)
             else [span for span in _calls_around(own) if _is_written_to(span)]
         )
-    elif current.is_recording() and kind_of(current) is Kind.CALL and _is_written_to(current):
+    elif (
+        current.is_recording()
+        and kind_of(current) is OperationKind.CALL
+        and _is_written_to(current)
+    ):
         spans = [current]
     if not spans:
         return None
@@ -290,7 +300,7 @@ def tool_call_around(current: Span) -> str | None:
     if (
         barrier is None
         or not barrier.is_recording()
-        or kind_of(barrier) is not Kind.TOOL
+        or kind_of(barrier) is not OperationKind.TOOL
         or not _is_written_to(barrier)
     ):
         return None
@@ -327,7 +337,7 @@ def _count_around(
     """Mark the spans around a call as counted, and add their instrumentations to its watchers."""
     around = _here(current) if adopted is None else adopted.around
     is_apart = adopted is None and around != current.get_span_context().span_id
-    if adopted is None and current.is_recording() and kind_of(current) is Kind.CALL:
+    if adopted is None and current.is_recording() and kind_of(current) is OperationKind.CALL:
         watchers.add(scope_of(current))
     if _open and not (is_apart and _is_barrier(current)):
         for entry in _around(around):
@@ -444,14 +454,14 @@ def _calls_around(span_id: int) -> Iterator[Any]:
         kind = kind_of(span)
         if kind in _BARRIERS:
             return
-        if kind is Kind.CALL and span is not None and span.is_recording():
+        if kind is OperationKind.CALL and span is not None and span.is_recording():
             yield span
 
 
 def _turn_around(span_id: int) -> Turn | None:
     for entry in _around(span_id):
         span = entry.span()
-        if span is not None and kind_of(span) is Kind.AGENT:
+        if span is not None and kind_of(span) is OperationKind.AGENT:
             return entry.turn or _begin_turn(entry, span)
     return None
 

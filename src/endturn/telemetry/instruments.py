@@ -33,7 +33,7 @@ from endturn.telemetry import cleanup, schema
 from endturn.telemetry.attributes import error_of, port_shown
 from endturn.telemetry.foreign_metrics import ForeignMetrics, Watchers
 from endturn.telemetry.schema import Generation, Metric
-from endturn.telemetry.series import LENGTH, MOST, OTHER, SETS, Caps, Pair, Series, Values
+from endturn.telemetry.series import LENGTH, MOST, OTHER, SETS, Caps, MetricSeries, Pair, Values
 from endturn.vocabulary import StopReason
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Instruments:
         self._is_exported = False
         self.withholds = False
         self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
-        self._series = {metric.name: Series(metric, self._caps) for metric in schema.METRICS}
+        self._series = {metric.name: MetricSeries(metric, self._caps) for metric in schema.METRICS}
         self._histograms: dict[str, Histogram] = {}
         self._counters: dict[str, object] = {}
         for metric in schema.METRICS:

@@ -37,8 +37,8 @@ from endturn.telemetry.foreign_metrics import Watchers
 from endturn.telemetry.instruments import Counted
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
 from endturn.telemetry.retries import FAILED_TURNS
-from endturn.telemetry.schema import Event, Level
-from endturn.telemetry.span_conventions import Kind, kind_of
+from endturn.telemetry.schema import Level, LogEvent
+from endturn.telemetry.span_conventions import OperationKind, kind_of
 from endturn.telemetry.tool_loops import OPEN_LOOPS
 from endturn.telemetry.truncated_turns import OPEN_TURNS
 from endturn.vocabulary import value_key
@@ -65,7 +65,7 @@ SEVERITIES: Final = {
     level: (level.upper(), SeverityNumber[level.upper()]) for level in get_args(Level)
 }
 
-TURN_EVENTS: Final[Mapping[type, Event]] = {
+TURN_EVENTS: Final[Mapping[type, LogEvent]] = {
     records.ContinuationAttempted: schema.CONTINUATION_ATTEMPT,
     records.PayloadRepaired: schema.TOOL_PAYLOAD_REPAIR,
     records.DispatchBlocked: schema.TOOL_DISPATCH_BLOCKED,
@@ -384,7 +384,7 @@ class Recorder:
         turn = started.turn
         span = foreign_spans.agents_span(turn)
         current = foreign_spans.span_here(self._out.tracers)
-        if span is None and current is not None and kind_of(current) is Kind.AGENT:
+        if span is None and current is not None and kind_of(current) is OperationKind.AGENT:
             span = current
             self._remember_turn(turn, OpenSpan(span, ours=False))
         if span is not None:
@@ -507,7 +507,7 @@ class Recorder:
 
     def _emit(
         self,
-        event: Event,
+        event: LogEvent,
         event_attributes: Attributes,
         opened: Opened,
         at_ns: int,

@@ -99,7 +99,7 @@ class Metric(NamedTuple):
         return f"{base}_total" if self.instrument == "counter" else base
 
 
-class Event(NamedTuple):
+class LogEvent(NamedTuple):
     """A log record with an event name.
 
     Attributes:
@@ -150,9 +150,9 @@ def _metric(
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
 
-def _event(name: str, severity: Level, *attributes: Attribute) -> Event:
+def _event(name: str, severity: Level, *attributes: Attribute) -> LogEvent:
     brief, body, *note = _take_texts("event", name)
-    return Event(name, severity, brief, body, attributes, *note)
+    return LogEvent(name, severity, brief, body, attributes, *note)
 
 
 def _span(name: str, kind: Literal["client", "internal"], *attributes: Attribute) -> Span:
@@ -485,7 +485,7 @@ INFERENCE_DETAILS = _event(
     "gen_ai.client.inference.operation.details", "info", *INFERENCE, *CONTENT
 )
 
-EVENTS: Final = _declared(Event)
+EVENTS: Final = _declared(LogEvent)
 
 # --- Spans ----------------------------------------------------------------------------------------
 
@@ -515,7 +515,7 @@ SPANS: Final = _declared(Span)
 if _texts:
     raise KeyError("telemetry.tsv has rows that schema.py does not declare", *_texts)
 
-_SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
+_SIGNALS: Final[tuple[Span | LogEvent | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 
 ATTRIBUTES: Final = tuple(
     sorted(

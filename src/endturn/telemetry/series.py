@@ -75,7 +75,7 @@ class Caps:
         return value if value is None or self.admits(label, value := value[:LENGTH]) else OTHER
 
 
-class Series:
+class MetricSeries:
     """The attribute sets of one metric, each built once, and a counter's sums by set."""
 
     def __init__(self, metric: Metric, caps: Caps) -> None:

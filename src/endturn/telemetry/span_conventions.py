@@ -34,7 +34,7 @@ from endturn.vocabulary import Stop, StopReason, lines, raw_text, shipped
 Attributes = Mapping[str, Any]
 
 
-class Kind(Enum):
+class OperationKind(Enum):
     """The kind of operation that a span describes."""
 
     CALL = auto()
@@ -48,12 +48,12 @@ class Kind(Enum):
     """A run of a tool."""
 
 
-def _read_kinds() -> tuple[dict[str, dict[str, Kind]], dict[str, Kind]]:
+def _read_kinds() -> tuple[dict[str, dict[str, OperationKind]], dict[str, OperationKind]]:
     """Read the kinds by attribute and value, and by the first word of a span's name."""
-    kinds: dict[str, dict[str, Kind]] = {}
-    names: dict[str, Kind] = {}
+    kinds: dict[str, dict[str, OperationKind]] = {}
+    names: dict[str, OperationKind] = {}
     for _, (attribute, kind, values, named) in lines(shipped(), "span_kinds.tsv", range(4, 5)):
-        row = dict.fromkeys(values.lower().split(), Kind[kind.upper()])
+        row = dict.fromkeys(values.lower().split(), OperationKind[kind.upper()])
         kinds.setdefault(attribute, {}).update(row)
         if named == "yes":
             names |= row
@@ -64,7 +64,8 @@ _KINDS, _OPERATIONS = _read_kinds()
 """The kinds by attribute and value, in the order of precedence; and by the operation in a name."""
 _NAMES: Final = {
     **dict.fromkeys(
-        ("openai.chat", "openai.response", "anthropic.chat", "anthropic.messages.create"), Kind.CALL
+        ("openai.chat", "openai.response", "anthropic.chat", "anthropic.messages.create"),
+        OperationKind.CALL,
     ),
     **_OPERATIONS,
 }
@@ -168,7 +169,7 @@ def scope_of(span: Any) -> str:
     return getattr(getattr(span, "instrumentation_scope", None), "name", "")
 
 
-def kind_of(span: Any) -> Kind | None:
+def kind_of(span: Any) -> OperationKind | None:
     """Return a span's kind by its present attributes.
 
     None for endturn's own spans, and for those of other operations.
@@ -181,12 +182,12 @@ def kind_of(span: Any) -> Kind | None:
         kind = _KINDS[key].get(str(attributes[key]).lower())
     else:
         kind = _NAMES.get(name.partition(" ")[0])
-        if kind is Kind.CALL and not scope.startswith(_NAMED_BY):
+        if kind is OperationKind.CALL and not scope.startswith(_NAMED_BY):
             return None
-    if kind is Kind.CALL and name.endswith(_NO_CALLS):
+    if kind is OperationKind.CALL and name.endswith(_NO_CALLS):
         return None
-    if kind is Kind.CALL and scope.startswith("logfire"):
-        return {"log": Kind.STREAM_END, "pending_span": None}.get(
+    if kind is OperationKind.CALL and scope.startswith("logfire"):
+        return {"log": OperationKind.STREAM_END, "pending_span": None}.get(
             str(attributes.get("logfire.span_type")), kind
         )
     return kind

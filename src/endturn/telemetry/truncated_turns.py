@@ -166,7 +166,7 @@ Candidate = tuple[int, PendingTurn, _Added]
 messages."""
 
 
-class TruncatedTurns:
+class PendingTurns:
     """The turns that wait for a continuation.
 
     Args:

@@ -42,7 +42,7 @@ from endturn.telemetry.tool_loops import (
     results_at_end,
     tool_loop,
 )
-from endturn.telemetry.truncated_turns import PendingTurn, Relation, TruncatedTurns, pending_turn
+from endturn.telemetry.truncated_turns import PendingTurn, PendingTurns, Relation, pending_turn
 from endturn.vocabulary import StopReason
 
 IDLE_S: Final = 30.0
@@ -78,7 +78,7 @@ class TurnInference:
         self._lock = threading.RLock()
         self._recent = RecentPrompts()
         self._loops = OpenToolLoops()
-        self._truncated = TruncatedTurns(
+        self._truncated = PendingTurns(
             self._lock,
             self._clock,
             self._prompts,
