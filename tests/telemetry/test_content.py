@@ -347,7 +347,7 @@ def test_every_text_is_redacted() -> None:
         Message(role="tool", tool_call_id="1", content=[{"type": "text", "text": "Ann paid"}]),
     )
     answer = ChatResponse(text="Dear Ann", reasoning="Ann…", stop=Stop(StopReason.END_TURN))
-    said = Content(request=Request(model="m", messages=history), beside=True, responses=(answer,))
+    said = Content(request=Request(model="m", messages=history), is_system_separate=True, responses=(answer,))
     text = json.dumps(ContentPolicy.of("SPAN_ONLY", 1_000, hide).attributes(said))
     assert [text.count(word) for word in ("[name]", "Ann", "4111", '"n": 1')] == [7, 0, 0, 1]
     short = attributes(Message(role="user", content="card: 4111111111111111"), max_chars=8, redact=hide)

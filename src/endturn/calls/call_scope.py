@@ -138,7 +138,7 @@ class Call:
         """Attach the captured content, for listeners that take it; see Content."""
         responses = () if response is None else (response,)
         self.content = lambda stop: Content(
-            request=request, beside=is_system_separate, responses=responses
+            request=request, is_system_separate=is_system_separate, responses=responses
         )
 
     def record_chunk(self) -> None:
@@ -202,7 +202,7 @@ class Call:
     def mark_reported(self) -> None:
         """Mark enclosing wrapper calls as reported: the inner call emits the record."""
         outer = self.outer
-        # A call of an SDK, or over HTTP, has a record of its own, and has marked those around it.
+        # A call of an SDK, or over HTTP, has its own record, and has marked the calls around it.
         while outer is not None and not outer.is_reported_below and outer.layer is Layer.WRAPPER:
             outer.is_reported_below = True
             outer = outer.outer

@@ -35,8 +35,8 @@ class Turn:
         truncated_calls: the numbers of truncated calls without a later finished response to the
             same message; a turn that ends without a finished answer after a truncated one always
             has one.
-        abandoned: of these, the calls that the host left truncated: it ran their tool calls, or
-            moved on. Nothing finishes them any more.
+        abandoned: of these, the calls that the host does not continue: it ran their tool calls, or
+            continued the conversation without them. They stay unfinished.
         continuations: calls that requested the rest of a truncated answer, or all of it again;
             repairs: those that requested truncated tool calls again; resumes: those that resumed a
             response that the provider had paused.

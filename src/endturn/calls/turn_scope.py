@@ -66,11 +66,10 @@ def current_turn() -> Turn | None:
 
 
 class ScopeStep:
-    """Makes a scope current for one step.
+    """A context manager that makes a scope current for one step.
 
-    Around one synchronous stretch or one `await`, never a `yield`.
-
-    Once left, it may be entered again.
+    A step is a block of synchronous code or one `await`, and never contains a `yield`. The context
+    manager can be used again.
     """
 
     __slots__ = ("_activations", "_entered", "_token", "_value", "_variable")
@@ -259,7 +258,7 @@ class Inference(Protocol):
         This happens before the end of the call is announced.
         """
         turn = ended.started.turn
-        if turn.kind is TurnKind.OBSERVED and ended.whole:
+        if turn.kind is TurnKind.OBSERVED and ended.is_finished:
             turn.truncated_calls = frozenset()  # which call finishes which one is unknown
 
     def may_be_continued(self, turn: Turn) -> bool:

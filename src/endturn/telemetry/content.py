@@ -87,7 +87,7 @@ class ContentPolicy:
         try:
             if (request := content.request) is not None:
                 system_count = int(
-                    content.beside
+                    content.is_system_separate
                     and bool(request.messages)
                     and request.messages[0].role == "system"
                 )

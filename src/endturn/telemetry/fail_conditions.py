@@ -51,7 +51,7 @@ def fail_condition(text: str) -> FailCondition:
     if match[1] not in NAMES:
         raise UsageError(f"unknown indicator {match[1]!r}; {did_you_mean(match[1], NAMES)}")
     name, limit = NAMES[match[1]], float(match[3])
-    if INDICATORS[name].whole is not None and not match[4] and limit >= 1:
+    if INDICATORS[name].denominator is not None and not match[4] and limit >= 1:
         raise UsageError(
             f"--fail-on {text!r}: {match[1]} is a share, of which 1 is 100 %; write "
             f"'{match[1]} {match[2]} {match[3]}%', or '{match[1]} {match[2]} 100%' if you mean all"

@@ -50,17 +50,17 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indicator:
-    """A count, or a share if `whole` is set. The texts are those of data/indicators.toml.
+    """A count, or a share if `denominator` is set. The texts are those of data/indicators.toml.
 
     A share is undefined if its denominator is zero.
 
     Attributes:
-        count: the count, or a share's numerator; whole: a share's denominator.
+        count: the count, or a share's numerator; denominator: a share's.
         formula: the same in words; advice: what to do about a bad value.
     """
 
     count: Count
-    whole: Count | None = None
+    denominator: Count | None = None
     title: str
     question: str
     formula: str
@@ -130,7 +130,7 @@ def _indicators() -> dict[str, Indicator]:
         row = words[name]
         limits = Thresholds(look=row.pop("look"), act=row.pop("act")) if "look" in row else None
         indicators[name] = Indicator(
-            count=count, whole=next(iter(denominators), None), thresholds=limits, **row
+            count=count, denominator=next(iter(denominators), None), thresholds=limits, **row
         )
     return indicators
 

@@ -227,7 +227,7 @@ class TurnInference:
         if (
             turn.kind is not TurnKind.OBSERVED
             or turn.outcome is not None
-            or not (ended.whole and turn.truncated_calls)
+            or not (ended.is_finished and turn.truncated_calls)
         ):
             return
         question = question_of(summary) if isinstance(summary, RequestSummary) else None
