@@ -173,14 +173,13 @@ class Telemetry:
             resource = sdk_providers.resource_of(attributes, default_name=name)
         else:
             resource = early.resource()
-        with sdk_providers.drops_counted():
-            # All exporters before any provider: an error must not leave a part of them installed.
-            exporters_of_signals = self._make_exporters(tuple(exporters), attributes)
-            self._providers = sdk_providers.install(
-                resource,
-                exporters_of_signals,
-                None if early is None else (early.tracers, early.held_spans),
-            )
+        # All exporters before any provider: an error must not leave a part of them installed.
+        exporters_of_signals = self._make_exporters(tuple(exporters), attributes)
+        self._providers = sdk_providers.install(
+            resource,
+            exporters_of_signals,
+            None if early is None else (early.tracers, early.held_spans),
+        )
         if early is not None and "traces" not in self._providers:
             early.discard()
         if self._providers:

@@ -85,8 +85,8 @@ def drops_counted() -> Iterator[None]:
 
     They read OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED when they are created, and the SDK has no
     argument for it. Without it a full queue drops spans unseen. So the variable is set for the
-    block, and restored after it; a host's own value is kept. It is not set for the whole process,
-    because tracers would then count each span as well.
+    block, and restored after it; a host's own value is kept. The block must contain only the
+    constructors: tracers that are created meanwhile would count each span as well.
     """
     host_value = os.environ.get(OWN_METRICS)
     if host_value is not None and host_value.strip().lower() in ("true", "false"):
@@ -128,7 +128,8 @@ def exporters(signal: Signal, exporter: Any, attributes: Mapping[str, Any]) -> l
         return [exporter]
     makers_of_signal = makers(signal)
     try:
-        return [make() for make in makers_of_signal]
+        with drops_counted():
+            return [make() for make in makers_of_signal]
     except Exception as error:
         raise UnusableVariable(
             f"its exporter cannot be created by the variables ({type(error).__name__}: {error})"
@@ -309,9 +310,10 @@ def install(
         ]
         # The duration of exports, among the SDK's own metrics, has forty series and no use.
         no_durations = View(instrument_name="otel.sdk.*.duration", aggregation=DropAggregation())
-        meters = MeterProvider(
-            readers, resource=resource, shutdown_on_exit=False, views=[no_durations]
-        )
+        with drops_counted():
+            meters = MeterProvider(
+                readers, resource=resource, shutdown_on_exit=False, views=[no_durations]
+            )
         providers["metrics"] = meters
         is_pushed = len(readers) == 1 and isinstance(readers[0], PeriodicExportingMetricReader)
         instruments.own(meters, zero_first=is_pushed)
@@ -320,7 +322,8 @@ def install(
         batches = _batches(
             settings.SPANS_QUEUE, SPANS_QUEUED, settings.SPANS_BATCH, settings.SPANS_DELAY
         )
-        processors = [BatchSpanProcessor(exporter, *batches) for exporter in span_exporters]
+        with drops_counted():
+            processors = [BatchSpanProcessor(exporter, *batches) for exporter in span_exporters]
         if early is not None:
             tracers, held_spans = early
             held_spans.hand_to(processors)
@@ -335,14 +338,17 @@ def install(
             settings.LOGS_QUEUE, LOGS_QUEUED, settings.LOGS_BATCH, settings.LOGS_DELAY
         )
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        for exporter in log_exporters:
-            loggers.add_log_record_processor(
+        with drops_counted():
+            log_processors = [
                 BatchLogRecordProcessor(
                     exporter,
                     max_queue_size=batches.max_queue_size,
                     schedule_delay_millis=batches.schedule_delay_millis,
                     max_export_batch_size=batches.max_export_batch_size,
                 )
-            )
+                for exporter in log_exporters
+            ]
+        for log_processor in log_processors:
+            loggers.add_log_record_processor(log_processor)
         _logs.set_logger_provider(loggers)
     return providers
