@@ -189,7 +189,7 @@ class Call:
         return self.started
 
     def cancel(self) -> None:
-        """Cancel a call that was announced: it asked no model."""
+        """Cancel an announced call, because its request was not for a model."""
         if self.started is None or self.ended:
             return
         self.ended = True

@@ -54,7 +54,7 @@ class Turn:
         recognised: it was not declared: it is an agent's run, recognised by its span. A new run may
             continue it.
         waiting_since_s: the end of such a run, by `time.perf_counter`, while it may be continued.
-        last_call_failed: its latest call raised, and nobody had stopped it.
+        last_call_failed: its latest call raised, and was not cancelled.
         last_call: the number of its latest call; last_usage: of a controller's turn, the usage of
             that call as far as its provider reported it.
         started_s, last_s: its start and the end of its last call, by `time.perf_counter`;

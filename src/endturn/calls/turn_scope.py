@@ -164,7 +164,7 @@ def end_turn(
     completed, or raised though its last call did not fail, but leaves a truncated response
     unfinished, ends `not_continued`. The end of one that is a part of another is not announced: the
     outer turn, where it completes, ends as the last of its parts. An agent's run that leaves a
-    truncated response without raising ends when nobody has continued it in another run.
+    truncated response without raising ends if no other run continues it.
 
     Args:
         ended_s: the end of the turn, by `time.perf_counter`. Defaults to now.
@@ -195,7 +195,7 @@ def end_turn(
             end_turn(outer, outer.pending_end[0], error=outer.pending_end[1])
         return
     if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None:
-        # it ended with its last call, which is known only later: nobody continued that
+        # It ended with its last call; only now is it known that no call continued that one.
         ended_s = turn.last_s
     emit(
         TurnEnded(
@@ -250,7 +250,7 @@ class Inference(Protocol):
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
     def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
-        """Undo a call that asked no model: what it continued may still be continued."""
+        """Undo a request that was no call to a model: the call that it continued waits again."""
 
     def on_response(self, ended: CallEnded, summary: SummarizedRequest | None) -> None:
         """Remove the calls that an ending call finishes from the turn's `truncated_calls`.

@@ -57,7 +57,7 @@ def _measure_answer(turn: Turn, ended: CallEnded) -> None:
             and continuation.of in turn.answer_parts
             and ended.error is not None
         ):
-            # what a retry of this call goes on from
+            # the tokens before a retry of this call
             turn.answer_parts[continuation.of] = base_tokens, turn.answer_parts[continuation.of][1]
         turn.answer_parts[ended.started.number] = base_tokens, base_tokens + tokens
         if len(turn.answer_parts) > MAX_TRUNCATED_CALLS:

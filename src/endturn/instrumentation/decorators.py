@@ -158,7 +158,7 @@ def _decorate(
 
 
 class _Decorator(Generic[F]):
-    """A decorator with its settings, which says so if it is used in a `with` statement."""
+    """A decorator with its settings. Raises a clear error if it is used in a `with` statement."""
 
     def __init__(self, decorate: Callable[[F], F], name: str) -> None:
         self._decorate = decorate
