@@ -290,7 +290,7 @@ def running(folder: Path, times: float) -> Iterator[Stack]:
 def shown(indicator: Indicator, window: str, *where: Matcher) -> str:
     """The query of a panel that shows an indicator over a window."""
     queries = Queries(where)
-    if indicator.whole is None:
+    if indicator.denominator is None:
         return queries.events(indicator.count, over=window)
     return queries.ratio(indicator, over=window)
 

@@ -129,11 +129,11 @@ def service(poisson: Poisson, traffic: Traffic, quality: Callable[[int], Quality
         unfinished.append(poisson(rate * shares.unfinished))
         truncated.append(unfinished[-1] + poisson(rate * (shares.truncated - shares.unfinished)))
         turns.append(truncated[-1] + poisson(rate * (1 - shares.truncated)))
-    assert RESPONSES.whole is not None
+    assert RESPONSES.denominator is not None
     # A truncated turn that is continued has one more response, which ends it.
     responses = [sum(counts) for counts in zip(turns, map(sub, truncated, unfinished), strict=True)]
     counts = {TURNS: turns, TRUNCATED_TURNS: truncated, UNFINISHED_TURNS: unfinished}
-    return Service(counts | {RESPONSES.count: truncated, RESPONSES.whole: responses})
+    return Service(counts | {RESPONSES.count: truncated, RESPONSES.denominator: responses})
 
 
 class Windows:

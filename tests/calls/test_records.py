@@ -1,11 +1,11 @@
-"""The records that listeners are told."""
+"""The records that listeners receive."""
 
 from __future__ import annotations
 
 import pytest
 
 from endturn.calls.facts import EndpointFacts, RequestFacts, ResponseFacts
-from endturn.calls.records import CallEnded, CallStarted, ResponseIdentity
+from endturn.calls.records import CallEnded, CallStarted, Content, ResponseIdentity
 from endturn.calls.turn import Turn
 from endturn.vocabulary.messages import Usage
 from endturn.vocabulary.stop import Stop, StopReason
@@ -31,6 +31,7 @@ ENDED = CallEnded(
     ),
     duration_s=1.0,
 )  # fmt: skip
+FINISHED = ResponseFacts(stop=Stop(StopReason.END_TURN, "stop"))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,10 @@ ENDED = CallEnded(
         (STARTED, "server_address", "localhost"),
         (STARTED, "server_port", 8080),
         (ENDED, "stop", Stop(StopReason.MAX_TOKENS, "length")),
+        (ENDED, "whole", False),
+        (ENDED._replace(response=FINISHED), "whole", True),
+        (Content(is_system_separate=True), "beside", True),
+        (Content(), "beside", False),
         (ENDED, "usage", Usage(100, 64)),
         (ENDED, "response_id", "r1"),
         (ENDED, "response_model", "gpt-5-08"),
@@ -61,7 +66,7 @@ ENDED = CallEnded(
         (ENDED, "output_chars", 80),
     ],
 )
-def test_earlier_names_of_facts_are_read(record: CallStarted | CallEnded, name: str, value: object) -> None:
+def test_earlier_names_of_facts_are_read(record: CallStarted | CallEnded | Content, name: str, value: object) -> None:
     """A listener that was written before the facts had objects of their own reads the same; it can set nothing."""
     assert getattr(record, name) == value
     with pytest.raises(AttributeError):

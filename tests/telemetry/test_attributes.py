@@ -13,7 +13,7 @@ from endturn.calls import listeners
 from endturn.calls.bounds import MAX_NAME_LENGTH, MAX_STOP_SEQUENCES
 from endturn.continuation.controller import ContinuationController
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.telemetry.instruments import LOST
+from endturn.telemetry.instruments import LOSS_LABEL
 from endturn.vocabulary.messages import Usage
 from tests.formats.replies import chat_body
 from tests.support.turns import Played, ask, cut, said
@@ -108,4 +108,4 @@ def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.Monk
     found = stage.points()
     assert sorted(total for _, total in found["gen_ai.client.token.usage"].values()) == [5, 9]
     assert sum(found["endturn.responses"].values()) == 4
-    assert listeners.listener_failures() == {LOST: 2}
+    assert listeners.listener_failures() == {LOSS_LABEL: 2}

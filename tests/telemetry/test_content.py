@@ -347,7 +347,7 @@ def test_every_text_is_redacted() -> None:
         Message(role="tool", tool_call_id="1", content=[{"type": "text", "text": "Ann paid"}]),
     )
     answer = ChatResponse(text="Dear Ann", reasoning="Ann…", stop=Stop(StopReason.END_TURN))
-    said = Content(request=Request(model="m", messages=history), beside=True, responses=(answer,))
+    said = Content(request=Request(model="m", messages=history), is_system_separate=True, responses=(answer,))
     text = json.dumps(ContentPolicy.of("SPAN_ONLY", 1_000, hide).attributes(said))
     assert [text.count(word) for word in ("[name]", "Ann", "4111", '"n": 1')] == [7, 0, 0, 1]
     short = attributes(Message(role="user", content="card: 4111111111111111"), max_chars=8, redact=hide)
@@ -376,7 +376,7 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert [set(event) & set(SCHEMAS) for event in details(stage)] == [set(), set()]
     assert [span["attributes"]["endturn.stop.reason"] for span in stage.finished()] == ["end_turn"] * 2
     assert listeners.listener_failures() == {"redact": 2}
-    lines = [line for line in caplog.messages if "what was said in such calls is not recorded" in line]
+    lines = [line for line in caplog.messages if "the content of these calls is not recorded" in line]
     assert len(lines) == 1
     is_missing = isinstance(redact, str)  # then its name is worth more than a stack
     assert ("Traceback" not in lines[0], "No module named 'no_such_module'" in lines[0]) == (is_missing, is_missing)

@@ -28,7 +28,7 @@ from endturn.telemetry import instruments, schema
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.otel_providers import CURRENT, Options, OTelProviders
 from endturn.telemetry.recorder import Recorder
-from endturn.telemetry.series import LENGTH, Series
+from endturn.telemetry.series import LENGTH, MetricSeries
 from endturn.vocabulary.stop import Stop, StopReason
 from tests.telemetry.scenes import SCENES, a_turn_of_everything
 from tests.telemetry.stage import (
@@ -342,7 +342,7 @@ def test_threads_that_find_a_provider_at_once_both_use_it(monkeypatch: pytest.Mo
 def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler may flush, in the very thread: what is being counted is seen by the next collection."""
     seen: list[dict[Any, Any]] = []
-    add = Series.add
+    add = MetricSeries.add
 
     def interrupted(counter: Any, *given: Any) -> None:
         if not seen:
@@ -350,7 +350,7 @@ def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatc
             seen[0] = stage.points().get("endturn.responses", {})
         add(counter, *given)
 
-    monkeypatch.setattr(Series, "add", interrupted)
+    monkeypatch.setattr(MetricSeries, "add", interrupted)
     stage.call(stage.turn())
     assert counted(seen[0]) == {}
     assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}

@@ -34,7 +34,7 @@ OF_A_CALL: Final = {
     schema.CHAT_SPAN.name,
 }
 """The signals that tell of a single call."""
-SIGNALS: Final[tuple[schema.Span | schema.Event | schema.Metric, ...]] = (
+SIGNALS: Final[tuple[schema.Span | schema.LogEvent | schema.Metric, ...]] = (
     *schema.SPANS, *schema.EVENTS, *schema.METRICS,
 )  # fmt: skip
 DECLARED: Final = [(signal.name, attribute.key) for signal in SIGNALS for attribute in signal.attributes]

@@ -108,8 +108,8 @@ def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> No
     indicator, labels, by = INDICATORS[name], SCOPES[scope], BY[scope]
     number = _number(indicator.count, labels)
     assert asked.page.number(indicator.count, by) == asked.said(number, by)
-    if indicator.whole is not None:
-        share = queries.divide(number, _number(indicator.whole, labels))
+    if indicator.denominator is not None:
+        share = queries.divide(number, _number(indicator.denominator, labels))
         shares = {key: value for key, value in asked.page.share(indicator, by).items() if value}
         assert shares == pytest.approx(asked.said(share, by))
     assert asked.page.total(INDICATORS["turns"].count) == 80

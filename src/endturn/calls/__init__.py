@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     )
     from endturn.calls.turn_scope import (
         OUTCOMES as OUTCOMES,
-        Step as Step,
+        ScopeStep as ScopeStep,
         TurnScope as TurnScope,
         completed as completed,
         completed_outcome as completed_outcome,
@@ -190,7 +190,7 @@ else:
             "turn": ("CUT_ANSWERS", "MAX_TRUNCATED_CALLS", "Turn", "new_id"),
             "turn_scope": (
                 "OUTCOMES",
-                "Step",
+                "ScopeStep",
                 "TurnScope",
                 "completed",
                 "completed_outcome",

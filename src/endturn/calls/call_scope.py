@@ -33,7 +33,7 @@ from endturn.calls.records import (
 from endturn.calls.turn import Turn
 from endturn.calls.turn_scope import (
     TURN,
-    Step,
+    ScopeStep,
     current_turn,
     declared_turn,
     end_turn,
@@ -109,9 +109,9 @@ class Call:
     adopt: object = None
     """As in CallStarted."""
 
-    def step(self) -> Step:
+    def step(self) -> ScopeStep:
         """Make this call, and its span, current for one step."""
-        return Step(_call, self, self.activations)
+        return ScopeStep(_call, self, self.activations)
 
     def includes(self, layer: Layer, summary: SummarizedRequest | None) -> bool:
         """Return whether a request within this call is a part of it.
@@ -138,7 +138,7 @@ class Call:
         """Attach the captured content, for listeners that take it; see Content."""
         responses = () if response is None else (response,)
         self.content = lambda stop: Content(
-            request=request, beside=is_system_separate, responses=responses
+            request=request, is_system_separate=is_system_separate, responses=responses
         )
 
     def record_chunk(self) -> None:
@@ -189,7 +189,7 @@ class Call:
         return self.started
 
     def cancel(self) -> None:
-        """Cancel a call that was announced: it asked no model."""
+        """Cancel an announced call, because its request was not for a model."""
         if self.started is None or self.ended:
             return
         self.ended = True
@@ -202,7 +202,7 @@ class Call:
     def mark_reported(self) -> None:
         """Mark enclosing wrapper calls as reported: the inner call emits the record."""
         outer = self.outer
-        # A call of an SDK, or over HTTP, has a record of its own, and has marked those around it.
+        # A call of an SDK, or over HTTP, has its own record, and has marked the calls around it.
         while outer is not None and not outer.is_reported_below and outer.layer is Layer.WRAPPER:
             outer.is_reported_below = True
             outer = outer.outer

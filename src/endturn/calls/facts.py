@@ -147,7 +147,7 @@ def members_of(cls: type, name: str) -> dict[str, Fact]:
 def facts_in(cls: type) -> dict[str, Fact]:
     """Return the facts that a dataclass declares, by the names of their fields.
 
-    For use at import: it is slow.
+    It is slow: call it only at import.
     """
     return {
         member.name: replace(

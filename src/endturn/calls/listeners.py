@@ -33,8 +33,8 @@ ToolStarted."""
 FAILURES_BEFORE_DETACHING: Final = 100
 
 RECHECK_S: Final = 0.05
-"""Seconds between two checks of the listeners while none is awake: a check looks for OpenTelemetry
-providers, for which the API reads the environment, and a call that nobody records should cost
+"""Seconds between two checks of the listeners while none is awake. A check looks for OpenTelemetry
+providers, for which the API reads the environment, and a call without listeners should cost
 nothing."""
 
 _listeners: tuple[Listener, ...] = ()

@@ -44,7 +44,7 @@ class TurnOutcome(StrEnum):
 
     @property
     def group(self) -> str:
-        """The source design's four words: the four budgets read as `budget_exhausted`."""
+        """The outcome, with `budget_exhausted` for each of the four budgets."""
         return "budget_exhausted" if self in BUDGETS else self.value
 
 
@@ -100,7 +100,7 @@ class TurnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """Marks a call as made only because an earlier response was cut off.
+    """Marks a call as made only because an earlier response was truncated.
 
     Attributes:
         index: 1 for the turn's first continuation.

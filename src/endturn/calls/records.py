@@ -35,8 +35,8 @@ class CallStarted(NamedTuple):
         number: the call's id, unique in the process.
         request: the settings of the request; endpoint: the provider and the operation.
         iteration: 1 for the turn's first call.
-        adopt: the span that another instrumentation makes of this call (telemetry's `AdoptedSpan`):
-            it gets the attributes, and no further span is made.
+        adopt: another instrumentation's span of this call (telemetry's `AdoptedSpan`): it gets the
+            attributes, and no other span is created.
         identity: the response's id and model; empty until the response has arrived.
     """
 
@@ -139,19 +139,27 @@ class Content(NamedTuple):
 
     Attributes:
         request: the request; None if it could not be read.
-        beside: the leading system message was sent in a field of its own, not among the messages.
+        is_system_separate: the leading system message was sent in its own field, not among the
+            messages.
         responses: a response for each choice; empty if none arrived.
         is_cut: the responses hold only the beginning: the content was too long to keep.
     """
 
     request: Request | None = None
-    beside: bool = False
+    is_system_separate: bool = False
     responses: tuple[ChatResponse, ...] = ()
     is_cut: bool = False
 
+    # Removed in 0.2: the name of 0.1.
+
+    @property
+    def beside(self) -> bool:
+        """`is_system_separate`."""
+        return self.is_system_separate
+
 
 class CallWithdrawn(NamedTuple):
-    """A call that was announced did not ask a model: a redirect, or a response of another API."""
+    """A started call was cancelled: it got a redirect, or a response of another API."""
 
     started: CallStarted
 
@@ -183,11 +191,16 @@ class CallEnded(NamedTuple):
         return self.response.stop
 
     @property
-    def whole(self) -> bool:
+    def is_finished(self) -> bool:
         """True if the model finished on its own."""
         return self.response.stop.reason in FINISHED_REASONS
 
-    # Removed in 0.2: for listeners that were written before `response`.
+    # Removed in 0.2: for listeners that were written before `response` and `is_finished`.
+
+    @property
+    def whole(self) -> bool:
+        """`is_finished`."""
+        return self.is_finished
 
     @property
     def usage(self) -> Usage | None:
@@ -233,11 +246,11 @@ class TurnJoined(NamedTuple):
 
 
 class TurnEnded(NamedTuple):
-    """A turn ended. `turn` holds its tally and outcome.
+    """A turn ended. `turn` has its totals and outcome.
 
     Attributes:
-        complete: the answer is whole: the outcome is one of COMPLETE, and nothing truncated stands
-            unfinished.
+        complete: the answer is complete: the outcome is one of COMPLETE, and no truncated response
+            is unfinished.
         error: the exception that the turn raised; None also if it waited for another attempt,
             which keeps no exception.
         duration_s: NaN for a past turn of which a file does not have the times.
@@ -287,12 +300,12 @@ class PayloadRepaired(NamedTuple):
 
 
 class UsageEstimated(NamedTuple):
-    """Tokens that the record of a call lacks. They are in the turn's tally already.
+    """Token counts that the record of a call lacks. The turn's totals include them already.
 
     Attributes:
-        usage: these figures alone: estimates if nobody counted them (`estimated`), else the counts
-            of the provider function. Figures that the call's record has are None here.
-        continues: the call was made only because an earlier response was cut off.
+        usage: these counts alone: estimates, or the counts of the provider function. Counts that
+            the call's record has are None here.
+        continues: the call was made only because an earlier response was truncated.
     """
 
     turn: Turn

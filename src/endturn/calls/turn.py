@@ -35,8 +35,8 @@ class Turn:
         truncated_calls: the numbers of truncated calls without a later finished response to the
             same message; a turn that ends without a finished answer after a truncated one always
             has one.
-        abandoned: of these, the calls that the host left truncated: it ran their tool calls, or
-            moved on. Nothing finishes them any more.
+        abandoned: of these, the calls that the host does not continue: it ran their tool calls, or
+            continued the conversation without them. They stay unfinished.
         continuations: calls that requested the rest of a truncated answer, or all of it again;
             repairs: those that requested truncated tool calls again; resumes: those that resumed a
             response that the provider had paused.
@@ -54,7 +54,7 @@ class Turn:
         recognised: it was not declared: it is an agent's run, recognised by its span. A new run may
             continue it.
         waiting_since_s: the end of such a run, by `time.perf_counter`, while it may be continued.
-        last_call_failed: its latest call raised, and nobody had stopped it.
+        last_call_failed: its latest call raised, and was not cancelled.
         last_call: the number of its latest call; last_usage: of a controller's turn, the usage of
             that call as far as its provider reported it.
         started_s, last_s: its start and the end of its last call, by `time.perf_counter`;

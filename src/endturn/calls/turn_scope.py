@@ -65,12 +65,11 @@ def current_turn() -> Turn | None:
     return turn
 
 
-class Step:
-    """Makes a scope current for one step.
+class ScopeStep:
+    """A context manager that makes a scope current for one step.
 
-    Around one synchronous stretch or one `await`, never a `yield`.
-
-    Once left, it may be entered again.
+    A step is a block of synchronous code or one `await`, and never contains a `yield`. The context
+    manager can be used again.
     """
 
     __slots__ = ("_activations", "_entered", "_token", "_value", "_variable")
@@ -136,9 +135,9 @@ class TurnScope:
     turn: Turn
     activations: tuple[Activation, ...]
 
-    def step(self) -> Step:
+    def step(self) -> ScopeStep:
         """Make this turn, and its span, current for one step."""
-        return Step(TURN, self.turn, self.activations)
+        return ScopeStep(TURN, self.turn, self.activations)
 
     def end(
         self,
@@ -165,7 +164,7 @@ def end_turn(
     completed, or raised though its last call did not fail, but leaves a truncated response
     unfinished, ends `not_continued`. The end of one that is a part of another is not announced: the
     outer turn, where it completes, ends as the last of its parts. An agent's run that leaves a
-    truncated response without raising ends when nobody has continued it in another run.
+    truncated response without raising ends if no other run continues it.
 
     Args:
         ended_s: the end of the turn, by `time.perf_counter`. Defaults to now.
@@ -196,7 +195,7 @@ def end_turn(
             end_turn(outer, outer.pending_end[0], error=outer.pending_end[1])
         return
     if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None:
-        # it ended with its last call, which is known only later: nobody continued that
+        # It ended with its last call; only now is it known that no call continued that one.
         ended_s = turn.last_s
     emit(
         TurnEnded(
@@ -251,7 +250,7 @@ class Inference(Protocol):
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
     def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
-        """Undo a call that asked no model: what it continued may still be continued."""
+        """Undo a request that was no call to a model: the call that it continued waits again."""
 
     def on_response(self, ended: CallEnded, summary: SummarizedRequest | None) -> None:
         """Remove the calls that an ending call finishes from the turn's `truncated_calls`.
@@ -259,7 +258,7 @@ class Inference(Protocol):
         This happens before the end of the call is announced.
         """
         turn = ended.started.turn
-        if turn.kind is TurnKind.OBSERVED and ended.whole:
+        if turn.kind is TurnKind.OBSERVED and ended.is_finished:
             turn.truncated_calls = frozenset()  # which call finishes which one is unknown
 
     def may_be_continued(self, turn: Turn) -> bool:
@@ -317,9 +316,9 @@ class ToolRun:
     activations: tuple[Activation, ...]
     started_s: float
 
-    def step(self) -> Step:
+    def step(self) -> ScopeStep:
         """Make the tool's span current for one step."""
-        return Step(TURN, self.started.turn, self.activations)
+        return ScopeStep(TURN, self.started.turn, self.activations)
 
     def end(self, error: BaseException | None = None) -> None:
         """Announce that the tool has run."""

@@ -24,17 +24,17 @@ def add_call(turn: Turn, ended: CallEnded) -> None:
         turn.output_tokens += usage.output_tokens or 0
     _measure_answer(turn, ended)
     turn.output_chars += ended.response.output_chars
-    if ended.whole:
+    if ended.is_finished:
         turn.last_part_outcome = None
     if is_truncated:
         turn.truncated = True
         turn.truncated_calls |= {started.number}
         if len(turn.truncated_calls) > MAX_TRUNCATED_CALLS:
             turn.truncated_calls -= {min(turn.truncated_calls)}
-    if turn.truncated_calls and (is_truncated or ended.whole):
+    if turn.truncated_calls and (is_truncated or ended.is_finished):
         if started.continuation is not None:
             turn.truncated_calls -= {started.continuation.of or 0}
-        if ended.whole and turn.kind is TurnKind.CONTROLLER:
+        if ended.is_finished and turn.kind is TurnKind.CONTROLLER:
             turn.truncated_calls = frozenset()  # its calls are one after the other, to one message
 
 
@@ -50,14 +50,14 @@ def _measure_answer(turn: Turn, ended: CallEnded) -> None:
         )
         base_tokens = tokens_before if is_replacing else tokens_with
     turn.answer_tokens = max(turn.answer_tokens, base_tokens + tokens)
-    if not ended.whole:
+    if not ended.is_finished:
         turn.answer_parts = turn.answer_parts or {}
         if (
             continuation is not None
             and continuation.of in turn.answer_parts
             and ended.error is not None
         ):
-            # what a retry of this call goes on from
+            # the tokens before a retry of this call
             turn.answer_parts[continuation.of] = base_tokens, turn.answer_parts[continuation.of][1]
         turn.answer_parts[ended.started.number] = base_tokens, base_tokens + tokens
         if len(turn.answer_parts) > MAX_TRUNCATED_CALLS:

@@ -20,7 +20,7 @@ from endturn.calls import (
     EndpointFacts,
     Layer,
     RequestFacts,
-    Step,
+    ScopeStep,
     TurnScope,
     open_call,
     start_tool,
@@ -53,7 +53,7 @@ class HostCall:
     """
 
     function: Callable[[], Any]
-    outer: Step
+    outer: ScopeStep
     inner: AbstractContextManager[None] = _NO_SCOPE
     name: str = "the provider function"
 
@@ -167,7 +167,7 @@ def call_provider(
             yield HostCall(close, *_steps(scope, call))
 
 
-def _steps(scope: TurnScope, call: Call | None) -> tuple[Step, AbstractContextManager[None]]:
+def _steps(scope: TurnScope, call: Call | None) -> tuple[ScopeStep, AbstractContextManager[None]]:
     return scope.step(), _NO_SCOPE if call is None else call.step()
 
 

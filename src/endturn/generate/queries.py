@@ -404,6 +404,6 @@ def denominator(indicator: Indicator) -> Count:
     Raises:
         UsageError: The indicator is a number, not a share.
     """
-    if indicator.whole is None:
+    if indicator.denominator is None:
         raise UsageError(f"{indicator.title!r} is a number, not a share")
-    return indicator.whole
+    return indicator.denominator

@@ -1,9 +1,7 @@
-"""`configure()`.
+"""`configure()`: set up the OpenTelemetry SDK from the standard variables, and observe model calls.
 
-The OpenTelemetry SDK, set up for one process from the standard variables, and endturn observing.
-
-It is for hosts that have no OpenTelemetry of their own. Where a provider is installed already it
-stays, and is used.
+It is for hosts without their own OpenTelemetry setup. Providers that are installed already are kept
+and used.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from signal import SIG_DFL, SIGTERM, getsignal, signal as on_signal
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+from opentelemetry.metrics import MeterProvider
 
 from endturn import settings
 from endturn.calls import log_exception
@@ -36,79 +36,76 @@ if TYPE_CHECKING:
     from endturn.instrumentation.destinations import Signal
     from endturn.instrumentation.early_provider import EarlyProvider
     from endturn.instrumentation.early_spans import EarlySpans
-    from endturn.instrumentation.sdk_providers import ProcessResource
+    from endturn.instrumentation.sdk_providers import ProcessResource, SDKProvider
 
 log = logging.getLogger("endturn")
 
 EXIT_S: Final = 2.0
-"""How long the end of a process waits for its exports, where OTEL_EXPORTER_OTLP_TIMEOUT does not
-say how long one may take."""
+"""Seconds for which the end of a process waits for its exports if OTEL_EXPORTER_OTLP_TIMEOUT is not
+set."""
 
 EXIT_MAX_S: Final = 30.0
-"""No end waits longer, whatever that variable says: it may have been meant as milliseconds."""
+"""Maximum of that variable at the end of a process: it may have been meant as milliseconds."""
 
-LOST: Final = (
-    "endturn: what was recorded last could not be exported within %g seconds of the end, and is "
-    "lost: is a Collector listening? (OTEL_EXPORTER_OTLP_ENDPOINT; OTEL_EXPORTER_OTLP_TIMEOUT says "
-    "how many seconds to wait, OTEL_SDK_DISABLED=true sends nothing)"
+EXPORT_TIMEOUT: Final = (
+    "endturn: the last records could not be exported within %g seconds of the end of the process, "
+    "and are lost. Check that a Collector listens at OTEL_EXPORTER_OTLP_ENDPOINT. "
+    "OTEL_EXPORTER_OTLP_TIMEOUT sets the seconds to wait; OTEL_SDK_DISABLED=true disables export"
 )
+"""The log message if the end of a process does not wait for the last exports."""
 
 
 class Telemetry:
-    """What `configure` set up. As a context manager it shuts down at the end of the block."""
+    """The telemetry of this process. As a context manager it shuts down at the end of the block."""
 
     def __init__(self, options: Options, *, for_host: bool = False) -> None:
         self._options = options
         self._for_host = for_host
         self._resource: ProcessResource | None = None
-        self._providers: dict[Signal, Any] = {}
+        self._providers: dict[Signal, SDKProvider] = {}
         self._instrumented = False
         self._is_terminated = False
         self._over = False
 
     @property
     def instance(self) -> str:
-        """Return the `service.instance.id` of this process's signals.
-
-        It is "" where the host supplied the providers.
-        """
+        """The `service.instance.id` of this process's signals; "" with the host's providers."""
         return "" if self._resource is None else self._resource.instance()
 
     def force_flush(self, timeout_s: float = 10.0) -> bool:
-        """Export what has been recorded so far.
+        """Export all records so far.
 
         Args:
-            timeout_s: how long to wait. What has begun goes on: an export is tried again for some
-                two minutes.
+            timeout_s: seconds to wait. A started export continues, with retries for about two
+                minutes.
 
         Returns:
-            False where something could not be exported in time.
+            False if some records could not be exported in time.
         """
         cleanup.run()
         done: list[bool] = []
 
         def flush() -> None:
             flushed = self._flush(timeout_s)
-            made = (
-                instruments_of(self._providers["metrics"]) if "metrics" in self._providers else None
-            )
-            if made is not None and made.withholds:
+            meters = self._providers.get("metrics")
+            instruments = instruments_of(meters) if isinstance(meters, MeterProvider) else None
+            if instruments is not None and instruments.withholds:
                 time.sleep(APART_S)
                 flushed = self._flush(timeout_s) and flushed
             done.append(flushed)
 
-        # The SDK's processors wait for an export that has begun, however long it is tried again.
+        # The SDK's processors wait for a started export, including all of its retries.
         thread = threading.Thread(target=flush, name="endturn-flush", daemon=True)
         thread.start()
         thread.join(timeout_s)
         return done == [True]
 
     def shutdown(self) -> None:
-        """End what is open, export the rest, and stop. The process cannot be configured again.
+        """End open calls and turns, export the rest, and stop. It cannot be configured again.
 
-        It waits 2 seconds for the export, or as long as OTEL_EXPORTER_OTLP_TIMEOUT allows one, and
-        as long again for the last collection of metrics; 30 seconds at most. What could not be
-        exported by then is lost, and logged.
+        It waits 2 seconds for the export, or OTEL_EXPORTER_OTLP_TIMEOUT, and as long again for the
+        last collection of metrics; 30 seconds at most. Records that could not be exported by then
+        are lost, which is logged.
         """
         atexit.unregister(self.shutdown)
         worker_exit.forget(self.shutdown)
@@ -123,7 +120,7 @@ class Telemetry:
         if self._flushed.wait(within_s):
             self._thread.join(within_s)
         if self._thread.is_alive():
-            log.warning(LOST, within_s)
+            log.warning(EXPORT_TIMEOUT, within_s)
         self._providers = {}
 
     def __enter__(self) -> Self:
@@ -133,10 +130,7 @@ class Telemetry:
         self.shutdown()
 
     def change(self, options: Options, unused: list[str], *, instrument: bool) -> None:
-        """For a later `configure()`: the options that it gives are used from now on.
-
-        What was installed stays.
-        """
+        """Use the options of a later `configure()` from now on. The providers stay."""
         if self._over:
             log.warning(
                 "endturn: this process was configured and shut down, and OpenTelemetry's providers "
@@ -153,8 +147,8 @@ class Telemetry:
             self.observe()
 
     def observe(self) -> None:
-        """For `configure()`: observe the model calls, unless that is done already."""
-        # A host that has no SDK after configure() asked for none.
+        """Observe model calls, unless they are observed already."""
+        # A host without an SDK after configure() wants none.
         instrumentation.expect_nothing()
         instrumentation.begin(self._options)
         self._instrumented = True
@@ -162,15 +156,14 @@ class Telemetry:
     def install(
         self,
         attributes: Mapping[str, Any],
-        given: Iterable[Any],
+        exporters: Iterable[Any],
         early: EarlyProvider | None = None,
     ) -> None:
-        """For `configure()`.
-
-        Install the providers, and have them shut down with the process, or the worker.
+        """Install the providers, and shut them down at the end of the process or the worker.
 
         Args:
-            given: an exporter of metrics, one of traces, one of logs.
+            attributes: the attributes of the resource.
+            exporters: an exporter of metrics, one of traces, one of logs; None for the variables'.
             early: the tracer provider to install, with the spans that began before.
         """
         from endturn.instrumentation import sdk_providers
@@ -180,12 +173,13 @@ class Telemetry:
             resource = sdk_providers.resource_of(attributes, default_name=name)
         else:
             resource = early.resource()
-        with sdk_providers.drops_counted():
-            # All exporters before any provider: an error must leave nothing half done.
-            made = self._make_exporters(tuple(given), attributes)
-            self._providers = sdk_providers.install(
-                resource, made, None if early is None else (early.tracers, early.held)
-            )
+        # All exporters before any provider: an error must not leave a part of them installed.
+        exporters_of_signals = self._make_exporters(tuple(exporters), attributes)
+        self._providers = sdk_providers.install(
+            resource,
+            exporters_of_signals,
+            None if early is None else (early.tracers, early.held_spans),
+        )
         if early is not None and "traces" not in self._providers:
             early.discard()
         if self._providers:
@@ -199,17 +193,17 @@ class Telemetry:
             on_signal(SIGTERM, self._terminate)
 
     def _make_exporters(
-        self, given: tuple[Any, ...], attributes: Mapping[str, Any]
+        self, exporters: tuple[Any, ...], attributes: Mapping[str, Any]
     ) -> dict[Signal, list[Any]]:
-        """Return the exporters of each signal, and report what is wrong with their variables."""
+        """Return the exporters of each signal, and log mistakes in their variables."""
         from endturn.instrumentation import sdk_providers
 
-        made: dict[Signal, list[Any]] = {}
+        exporters_of_signals: dict[Signal, list[Any]] = {}
         unusable: dict[str, list[Signal]] = {}
-        chosen = dict(zip(sdk_providers.SIGNALS, given, strict=True))
-        for signal, exporter in chosen.items():
+        arguments = dict(zip(sdk_providers.SIGNALS, exporters, strict=True))
+        for signal, exporter in arguments.items():
             try:
-                made[signal] = sdk_providers.exporters(signal, exporter, attributes)
+                exporters_of_signals[signal] = sdk_providers.exporters(signal, exporter, attributes)
             except UsageError as error:
                 is_variable = isinstance(error, sdk_providers.UnusableVariable)
                 if not self._for_host and not is_variable:
@@ -217,31 +211,35 @@ class Telemetry:
                 unusable.setdefault(str(error), []).append(signal)
         for reason, signals in unusable.items():
             settings.warn_once(f"no {listing(signals)} are exported: {reason}", key=reason)
-        by_variables = [signal for signal in made if chosen[signal] is None and made[signal]]
+        by_variables = [
+            signal
+            for signal, made_exporters in exporters_of_signals.items()
+            if arguments[signal] is None and made_exporters
+        ]
         for mistake in destinations.mistakes(os.environ, by_variables):
             settings.warn_once(mistake)
-        return made
+        return exporters_of_signals
 
     def _terminate(self, number: int, frame: object) -> None:
-        """End as SIGTERM would have ended the process, once what was recorded has been exported.
+        """Export the records, then end the process as SIGTERM would have ended it.
 
-        The thread at the end does it: this one may be within a lock of the SDK.
+        The exit thread exports: this thread may hold a lock of the SDK.
         """
         within_s = _exit_seconds()
         self._is_terminated = True
         self._ending.set()
         self._thread.join(within_s)
-        if self._thread.is_alive():  # the log may be what this thread is within
-            os.write(2, (LOST % within_s + "\n").encode())
+        if self._thread.is_alive():  # not by `logging`, whose lock this thread may hold
+            os.write(2, (EXPORT_TIMEOUT % within_s + "\n").encode())
         on_signal(number, SIG_DFL)
         os.kill(os.getpid(), number)
         # a container's first process survives a signal that it does not handle
         os._exit(128 + number)
 
     def _stand_by(self) -> None:
-        """Start the thread that exports at the end.
+        """Start the thread that exports at the end of the process.
 
-        Exit handlers cannot start any, and an export has no bound.
+        An exit handler cannot start threads, and an export has no time limit.
         """
         self._ending, self._flushed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._end, name="endturn-exit", daemon=True)
@@ -287,48 +285,48 @@ def configure(
 ) -> Telemetry:
     """Set up traces, metrics and logs over OTLP (HTTP), and observe this process's model calls.
 
-    The standard variables decide what is not given: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
+    Defaults come from the standard variables: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
     OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER and OTEL_LOGS_EXPORTER (otlp,
     console, none, or the name that an installed package has registered with the SDK),
-    OTEL_EXPORTER_OTLP_*, and those of the SDK's samplers and processors. What is recorded is
-    exported when the process ends.
+    OTEL_EXPORTER_OTLP_*, and those of the SDK's samplers and processors. The last records are
+    exported at the end of the process.
 
-    Each process is told apart: to `service.instance.id`, as configured, else random, its pid and
-    four hex digits are appended, after a fork too. Two processes that write one series make
-    nonsense of it.
+    Each process has its own `service.instance.id`: its pid and four hex digits are appended to the
+    configured or random id, also after a fork. Two processes that write one series would corrupt
+    it.
 
     Args:
-        resource: attributes of the resource besides the name.
-        span_exporter, metric_exporter, log_exporter: in place of those that the variables ask for.
+        service_name: the `service.name` of the resource.
+        resource: the other attributes of the resource.
+        span_exporter, metric_exporter, log_exporter: replace the exporters of the variables.
         instrument: also call `endturn.instrument()`.
         options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `prices` or
             `events`.
 
     Returns:
-        A handle. Configured already, the process keeps its providers, and gets the same handle;
-        options that are given take the place of those before. Where the first call instrumented,
-        and that was undone, it is done again.
+        A handle. A later call in the same process keeps the providers, replaces the options that it
+        passes, and returns the same handle. If the first call instrumented and that was undone, a
+        later call instruments again.
 
     Raises:
-        TypeError: a keyword is not known.
-        UsageError: a value cannot be used, or the SDK is not installed. A variable that cannot be
-            used is warned of instead, and the signal that it concerns is not exported.
+        TypeError: an unknown keyword.
+        UsageError: an invalid value, or the SDK is not installed. An invalid variable is logged
+            instead, and its signal is not exported.
     """
     global _configured
-    given = {
+    exporters = {
         "metric_exporter": metric_exporter,
         "span_exporter": span_exporter,
         "log_exporter": log_exporter,
     }
-    asked = Options(**options)
-    asked.check()
+    new_options = Options(**options)
+    new_options.check()
     if _configured is not None:
-        named = {"service_name": service_name, "resource": resource, **given}
-        _configured.change(
-            asked, [name for name in named if named[name] is not None], instrument=instrument
-        )
+        arguments = {"service_name": service_name, "resource": resource, **exporters}
+        unused = [name for name, argument in arguments.items() if argument is not None]
+        _configured.change(new_options, unused, instrument=instrument)
         return _configured
-    telemetry = Telemetry(asked)
+    telemetry = Telemetry(new_options)
     if is_disabled():
         log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing is recorded")
         _configured = telemetry
@@ -336,11 +334,11 @@ def configure(
     settings.warn_of_problems(("destination", "recording"))
     with settings.unusable_hidden():
         check_sdk("configure()")
-        described: Any = getattr(resource, "attributes", resource)
-        attributes: dict[str, Any] = dict(described or {})
+        resource_attributes: Any = getattr(resource, "attributes", resource)
+        attributes: dict[str, Any] = dict(resource_attributes or {})
         if service_name is not None:
             attributes["service.name"] = service_name
-        telemetry.install(attributes, given.values())
+        telemetry.install(attributes, exporters.values())
         _configured = telemetry
         if instrument or instrumentation.recorder() is not None:
             telemetry.observe()
@@ -348,18 +346,18 @@ def configure(
 
 
 def configure_for_host(early: EarlySpans) -> None:
-    """`configure()`, where the host has not asked for it.
+    """Do what `configure()` does, for a host that has not called it.
 
-    What cannot be exported is logged, and the rest is set up.
+    A signal that cannot be exported is logged, and the others are set up.
 
     Args:
-        early: the spans that have begun by now.
+        early: the spans that have begun before.
 
     Raises:
         UsageError: the SDK is not installed.
     """
     global _configured
-    # else the program has done so, or has said so by now
+    # Otherwise the program has called `configure` itself by now, or is disabled.
     if _configured is None and not is_disabled():
         settings.warn_of_problems(("destination", "recording"))
         with settings.unusable_hidden():
@@ -371,15 +369,18 @@ def configure_for_host(early: EarlySpans) -> None:
 
 
 def is_disabled() -> bool:
-    """Whether OTEL_SDK_DISABLED switches everything off."""
+    """Return whether OTEL_SDK_DISABLED disables all telemetry."""
     return settings.value_of(settings.SDK_DISABLED, False)
 
 
 def check_sdk(who: str) -> None:
-    """Look for the SDK.
+    """Check that the SDK is installed.
+
+    Args:
+        who: the function or command that needs it, for the message.
 
     Raises:
-        UsageError: it is not installed, and `who` needs it.
+        UsageError: it is not installed.
     """
     try:
         import_module("opentelemetry.sdk.resources")
@@ -392,6 +393,6 @@ def check_sdk(who: str) -> None:
 def _exit_seconds() -> float:
     try:
         seconds = float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", ""))
-    except ValueError:  # not set; or no number, which has been reported
+    except ValueError:  # not set; or not a number, which has been logged
         return EXIT_S
     return min(seconds, EXIT_MAX_S) if seconds > 0 else EXIT_S

@@ -1,7 +1,4 @@
-"""One line for an agent that exists.
-
-Its model calls, observed, through whatever SDK or HTTP library it makes them.
-"""
+"""`instrument()`: observe the model calls of an existing agent, over any SDK and HTTP library."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from opentelemetry import _logs, metrics, trace
 
@@ -32,77 +29,86 @@ from endturn.telemetry import (
     is_owned,
 )
 
+if TYPE_CHECKING:
+    from endturn.telemetry.span_processor import SpanObserver
+
 log = logging.getLogger("endturn")
 
-PROVIDERS: Final = tuple(f"{each}_provider" for each in CURRENT)
+PROVIDERS: Final = tuple(f"{signal}_provider" for signal in CURRENT)
 
 
 @dataclass(slots=True)
 class _Instrumentation:
-    """What is in place, so that it can be taken away.
+    """The present instrumentation, with the state that `uninstrument` needs.
 
     Attributes:
-        given: the providers that were given.
-        options: how is recorded.
-        observer: looks at the spans of the tracer provider, once there is one.
+        turn_inference: infers the turns of calls.
+        stop_listening: unsubscribes the recorder.
+        providers: the providers of the host's arguments.
+        options: the options for recording.
+        observed_provider: the tracer provider whose spans are observed.
+        observer: observes the spans of that provider, once it is the SDK's.
+        has_called: a request to a model has begun.
     """
 
-    inferring: TurnInference
+    turn_inference: TurnInference
     stop_listening: Callable[[], None]
     recorder: Recorder
-    given: Providers
+    providers: Providers
     options: Options
-    watched: object = None
-    observer: Any = None
+    observed_provider: object = None
+    observer: SpanObserver | None = None
     has_called: bool = False
 
     def active(self) -> bool:
-        """Whether anybody records.
+        """Return whether any listener records.
 
-        Asked when a request to a model begins: by then the host has its providers.
+        Called when a request to a model begins: by then the host has installed its providers.
         """
         is_recorded = listeners.listening()
         if not self.has_called:
-            # Exit handlers run last first: the providers' own handlers shut them down.
+            # Exit handlers run in reverse order: this one must run before those of the providers.
             self.has_called = True
             atexit.unregister(_close)
             atexit.register(_close, self)
             if not self.recorder.awake():
                 _warn_without_sdk()
         if is_recorded:
-            self.look()
+            self.observe_spans()
         return is_recorded
 
-    def change(self, asked: Options, given: Providers) -> None:
-        """Record as a later call says: what it leaves out stays."""
-        http_clients.install(self.active)  # somebody may have put methods back meanwhile
-        options = self.options.changed_by(asked)
-        used: Any = tuple(new or old for new, old in zip(given, self.given, strict=True))
-        if (options, used) != (self.options, self.given):
-            self.recorder.use(used, options)
-            listeners.subscribe(self.recorder)  # it may take what is said now, or no longer
-            self.options, self.given = options, used
-            self.inferring.tools_idle_s = options.tools_idle
-            self.look()
+    def change(self, new_options: Options, new_providers: Providers) -> None:
+        """Use the options and providers of a later call. Those that it omits stay."""
+        http_clients.install(self.active)  # other code may have restored the methods meanwhile
+        options = self.options.changed_by(new_options)
+        tracers, meters, loggers = self.providers
+        providers = (
+            new_providers[0] or tracers,
+            new_providers[1] or meters,
+            new_providers[2] or loggers,
+        )
+        if (options, providers) != (self.options, self.providers):
+            self.recorder.use(providers, options)
+            listeners.subscribe(self.recorder)  # `takes_content` may have changed
+            self.options, self.providers = options, providers
+            self.turn_inference.tools_idle_s = options.tools_idle
+            self.observe_spans()
             log.info(
                 "endturn: from now on calls are recorded with the settings of a later "
                 "instrument() or configure()"
             )
 
-    def look(self) -> None:
-        """Have the spans of the tracer provider looked at.
-
-        Of the given one, else of the global one as it is now.
-        """
-        provider: Any = self.given[0] or trace.get_tracer_provider()
-        if provider is self.watched and not (
+    def observe_spans(self) -> None:
+        """Observe the spans of the argument's tracer provider, else of the present global one."""
+        provider: Any = self.providers[0] or trace.get_tracer_provider()
+        if provider is self.observed_provider and not (
             self.observer is not None and self.observer.is_shut_down
         ):
             return
-        self.watched = provider
-        self.look_away()
+        self.observed_provider = provider
+        self.ignore_spans()
         try:
-            if hasattr(provider, "add_span_processor"):  # else it is not the SDK's
+            if hasattr(provider, "add_span_processor"):  # otherwise it is not the SDK's
                 from endturn.telemetry import span_processor
 
                 self.observer = span_processor.attach(provider)
@@ -111,8 +117,8 @@ class _Instrumentation:
         since_ns = 0 if self.observer is None else self.observer.since_ns
         foreign_spans.record_to(foreign_spans.RecordedTo(provider, self.observer, since_ns))
 
-    def look_away(self) -> None:
-        """Take no more notice of spans."""
+    def ignore_spans(self) -> None:
+        """Stop observing spans."""
         observer, self.observer = self.observer, None
         if observer is not None:
             observer.stop()
@@ -120,10 +126,10 @@ class _Instrumentation:
 
 
 WORKER_EXIT_S: Final = 2.0
-"""How long a worker of a pool waits for its exports before it ends."""
+"""Seconds for which a pool worker waits for its exports before it ends."""
 
 _lock = threading.Lock()
-_now: _Instrumentation | None = None
+_current: _Instrumentation | None = None
 _warned = False
 
 
@@ -137,99 +143,99 @@ def instrument(
 ) -> None:
     """Observe every model call that this process makes over HTTP, endturn's own included.
 
-    Seen are the requests that go through httpx, httpx2, urllib3 (requests, boto3), aiohttp
-    (aiobotocore) and `urllib.request`, whichever SDK or framework sends them. Stop reasons,
-    truncation and continuation become spans, events and metrics. What callers get does not change.
-    The libraries may be imported before or after. Not seen are model calls over bare sockets, gRPC
-    and WebSockets, and those of other processes: decorators, `endturn run` and the Collector are
-    for these. `uninstrument` undoes it.
+    Observed are requests through httpx, httpx2, urllib3 (requests, boto3), aiohttp (aiobotocore)
+    and `urllib.request`, of any SDK or framework. Stop reasons, truncation and continuation become
+    spans, events and metrics. Callers get the same responses. The libraries may be imported before
+    or after. Not observed are model calls over raw sockets, gRPC and WebSockets, and those of other
+    processes: use the decorators, `endturn run` or the Collector for these. `uninstrument` undoes
+    it.
 
-    Called again, also where `endturn run` or `opentelemetry-instrument` called it first: what is
-    given takes the place of what was set before, and what is left out stays. What is open, and what
-    has been counted, stays too.
+    A later call replaces the arguments that it passes, also if `endturn run` or
+    `opentelemetry-instrument` made the first one. Arguments that it omits, open calls and counts
+    stay.
 
     Args:
-        tracer_provider, meter_provider, logger_provider: where signals go; the global ones where
-            not given.
+        tracer_provider, meter_provider, logger_provider: the providers that receive the signals.
+            Default to the global ones.
         options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `prices` or
             `events`.
 
     Raises:
-        TypeError: a keyword is not known.
-        UsageError: an option's value cannot be used.
+        TypeError: an unknown keyword.
+        UsageError: an option's value is invalid.
     """
     begin(Options(**options), (tracer_provider, meter_provider, logger_provider))
 
 
-def begin(asked: Options, given: Providers = (None, None, None)) -> None:
-    """`instrument`, with options that are put together.
+def begin(options: Options, providers: Providers = (None, None, None)) -> None:
+    """Do what `instrument` does, with an `Options` object.
 
     Raises:
-        UsageError: an option's value cannot be used.
+        UsageError: an option's value is invalid.
     """
-    global _now
-    asked.check()
+    global _current
+    options.check()
     settings.warn_of_problems(("recording",))
     with _lock:
-        if _now is not None:
-            _now.change(asked, given)
+        if _current is not None:
+            _current.change(options, providers)
             return
-        recorder = Recorder(*given, options=asked)
-        inferring = TurnInference(tools_idle_s=asked.tools_idle)
-        _now = now = _Instrumentation(
-            inferring, listeners.subscribe(recorder), recorder, given, asked
+        recorder = Recorder(*providers, options=options)
+        turn_inference = TurnInference(tools_idle_s=options.tools_idle)
+        _current = current = _Instrumentation(
+            turn_inference, listeners.subscribe(recorder), recorder, providers, options
         )
-        infer_with(now.inferring)
-        http_clients.install(now.active)
-        now.look()
-        atexit.register(_close, now)
+        infer_with(turn_inference)
+        http_clients.install(current.active)
+        current.observe_spans()
+        atexit.register(_close, current)
     worker_exit.before_worker_ends(_end_worker)
-    _warn_of_shared_name(given[1] or metrics.get_meter_provider())
+    _warn_of_shared_name(providers[1] or metrics.get_meter_provider())
 
 
 def uninstrument() -> None:
     """Undo `instrument`.
 
-    End what is open, give the HTTP clients their methods back, and stop recording.
+    End open calls and turns, restore the methods of the HTTP clients, and stop recording.
     """
-    global _now
+    global _current
     with _lock:
-        now, _now = _now, None
-        if now is None:
+        current, _current = _current, None
+        if current is None:
             return
         http_clients.uninstall()
-        _close(now)
-        now.look_away()
+        _close(current)
+        current.ignore_spans()
         infer_with(None)
-        now.stop_listening()
+        current.stop_listening()
         worker_exit.forget(_end_worker)
         atexit.unregister(_close)
 
 
 def recorder() -> Recorder | None:
-    """What records while calls are observed; None while they are not."""
-    now = _now
-    return None if now is None else now.recorder
+    """Return the recorder while calls are observed; None while they are not."""
+    current = _current
+    return None if current is None else current.recorder
 
 
-def _close(now: _Instrumentation) -> None:
-    """End what is still open, while somebody listens."""
+def _close(current: _Instrumentation) -> None:
+    """End open calls and turns, while the recorder is subscribed."""
     cleanup.end()
     foreign_spans.close_all()
-    now.inferring.close()
+    current.turn_inference.close()
 
 
 def _end_worker() -> None:
-    """End what is open, and wait for at most two seconds until the providers have exported it."""
-    now = _now
-    if now is None:
+    """End open calls and turns, and wait up to two seconds for the providers to export them."""
+    current = _current
+    if current is None:
         return
-    _close(now)
+    _close(current)
 
     def flush() -> None:
-        for given, otherwise in zip(now.given, CURRENT.values(), strict=True):
+        for provider, get_global in zip(current.providers, CURRENT.values(), strict=True):
             try:
-                getattr(given or otherwise(), "force_flush", bool)()
+                getattr(provider or get_global(), "force_flush", bool)()
             except Exception:
                 log_internal_error("flushing before a worker ends")
 
@@ -239,16 +245,13 @@ def _end_worker() -> None:
 
 
 def expect_nothing() -> None:
-    """The host has asked for no signal at all: that nothing will be recorded is no news to it."""
+    """Disable the warning about a missing SDK: the host wants no signals, or installs it later."""
     global _warned
     _warned = True
 
 
 def _warn_without_sdk() -> None:
-    """Say once, at the first model call, that nothing is seen of it, and what to do.
-
-    Nobody has set up a provider.
-    """
+    """Warn once, at the first model call, that no provider is installed to record it."""
     global _warned
     if _warned:
         return
@@ -261,12 +264,10 @@ def _warn_without_sdk() -> None:
 
 
 def _warn_of_shared_name(provider: Any) -> None:
-    """Say so where a host's own provider takes its name from a variable.
+    """Warn if a host's provider takes its `service.instance.id` from a variable.
 
-    Every process that inherits it has the same.
-
-    `configure` appends what tells processes apart; a provider that somebody else made is not ours
-    to rename.
+    All processes that inherit the variable have the same id. `configure` appends a suffix for each
+    process, but a host's provider is not changed.
     """
     is_named = f"{INSTANCE}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     if is_named and installed(provider.__class__) and not is_owned(provider):
@@ -279,7 +280,7 @@ def _warn_of_shared_name(provider: Any) -> None:
 
 
 def _forked() -> None:
-    """In a forked child: whoever was putting something in place is the parent's thread."""
+    """Replace the lock in a forked child: a thread of the parent may hold it."""
     global _lock
     _lock = threading.Lock()
 

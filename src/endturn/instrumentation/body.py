@@ -510,7 +510,7 @@ def capture_content(
     is_system_separate = context.request.system is not None
     call.content = lambda stop: Content(
         request=request,
-        beside=is_system_separate,
+        is_system_separate=is_system_separate,
         responses=_responses_of(format_, context, captured.values, stop),
         is_cut=captured.is_cut,
     )

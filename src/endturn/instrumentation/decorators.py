@@ -55,7 +55,7 @@ from endturn.instrumentation.body import (
     reason_of_read_error,
     with_fallback_reason,
 )
-from endturn.instrumentation.wrapping import Begin, Run, wrap
+from endturn.instrumentation.wrapping import Begin, RunObserver, wrap
 from endturn.settings import keywords_checked
 from endturn.telemetry import cleanup
 from endturn.vocabulary import ChatResponse, Delta, Request, Stop, StopReason
@@ -114,7 +114,7 @@ def observe_provider_call(
     def make_begin(observed: F) -> Begin:
         name_arguments = _argument_namer(observed)
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunObserver | None:
             arguments = name_arguments(args, kwargs)
             request_summary = _summarize_request(format_, arguments)
             context = Context(dialect, provider, request_summary)
@@ -147,7 +147,7 @@ def _decorate(
             )
         begin = make_begin(observed)
 
-        def begin_if_observed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+        def begin_if_observed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunObserver | None:
             cleanup.run()
             return begin(args, kwargs) if listeners.listening() else None
 
@@ -158,7 +158,7 @@ def _decorate(
 
 
 class _Decorator(Generic[F]):
-    """A decorator with its settings, which says so if it is used in a `with` statement."""
+    """A decorator with its settings. Raises a clear error if it is used in a `with` statement."""
 
     def __init__(self, decorate: Callable[[F], F], name: str) -> None:
         self._decorate = decorate
@@ -443,7 +443,7 @@ def observe_turn(
         UsageError: the decorated object is no function.
     """
 
-    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunObserver | None:
         try:
             conversation = (
                 conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id

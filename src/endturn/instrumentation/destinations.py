@@ -1,4 +1,4 @@
-"""Where each signal goes, by the variables of OpenTelemetry, and mistakes in their addresses.
+"""The destinations of signals by OpenTelemetry's variables, and mistakes in their addresses.
 
 It imports neither the SDK nor an exporter, and sends nothing.
 """
@@ -31,12 +31,12 @@ _SIGNAL_PATH: Final = re.compile(r"(/v1)?/v1/(traces|metrics|logs)/?$|/v1/?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where one signal goes by one exporter.
+    """The destination of one signal by one exporter.
 
     Attributes:
-        exporter: as the variable names it: otlp, console, or a registered name.
-        protocol: of the exporter otlp; else "".
-        url: as the SDK uses it: with the signal's path; "" of other exporters.
+        exporter: the exporter's name in the variable: otlp, console, or a registered name.
+        protocol: the protocol of the exporter otlp; "" for others.
+        url: the address that the SDK uses, with the signal's path; "" for other exporters.
         variable: the variable that sets the address; "" for the default.
     """
 
@@ -70,7 +70,7 @@ def protocol_of(signal: Signal, environment: Mapping[str, str]) -> tuple[str, Pr
 
 
 def destinations(environment: Mapping[str, str]) -> list[Destination]:
-    """Return where each signal goes."""
+    """Return the destinations of all signals."""
     return [
         _otlp(signal, environment)
         if exporter == "otlp"
@@ -120,15 +120,15 @@ def mistakes(
 ) -> list[str]:
     """Return a sentence for each mistake in the addresses of these signals.
 
-    Each says what to set. Nothing is dialled.
+    Each says what to set. No connection is made.
 
     Args:
         with_ports: also ports that are probably another protocol's.
     """
-    wanted = frozenset(signals)
+    selected = frozenset(signals)
     sentences: dict[str, None] = {}  # in their order, each once
     for destination in destinations(environment):
-        if destination.exporter != "otlp" or destination.signal not in wanted:
+        if destination.exporter != "otlp" or destination.signal not in selected:
             continue
         if destination.protocol in (HTTP, GRPC) and destination.variable:
             text = environment[destination.variable]
@@ -170,26 +170,26 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     if not has_scheme and (protocol != GRPC or "://" in text):
         return _without_scheme(name, text, signal)
     url = text if has_scheme else f"http://{text}"
-    shown = f"{name}={address_shown(url)}"
+    setting = f"{name}={address_shown(url)}"
     try:
         parts = urlsplit(url)
         if _is_user_cut(parts):
-            return f"{shown}: the user or password contains a /: write it as %2F"
-        _ = parts.port  # raises for one that is none
+            return f"{setting}: the user or password contains a /: write it as %2F"
+        _ = parts.port  # raises if it is invalid
     except ValueError:
-        return f"{shown}: {_reason_unparsed(url)}"
+        return f"{setting}: {_reason_unparsed(url)}"
     if parts.scheme not in ("http", "https"):
-        return f"{shown}: use http:// or https://, not {parts.scheme}://"
+        return f"{setting}: use http:// or https://, not {parts.scheme}://"
     if not parts.hostname:
-        return f"{shown} names no host: set it to {_example(protocol, signal, name)}"
+        return f"{setting} names no host: set it to {_example(protocol, signal, name)}"
     if protocol == GRPC:
         return None
     if name == BASE and (parts.query or parts.fragment):
         return (
-            f"{shown} has a query or a fragment, after which /v1/{signal} is appended: set the "
+            f"{setting} has a query or a fragment, after which /v1/{signal} is appended: set the "
             f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT of each signal to a complete address"
         )
-    return _path_mistake(destination, parts, shown)
+    return _path_mistake(destination, parts, setting)
 
 
 def _is_user_cut(parts: SplitResult) -> bool:
@@ -222,8 +222,8 @@ def _without_scheme(name: str, text: str, signal: Signal) -> str:
         return f"{name} has no scheme: set it to {scheme}://…"
     address, mark, _ = address.partition("?")
     path = "" if name == BASE or "/" in address else f"/v1/{signal}"
-    shown = address_shown(f"{scheme}://{address}{path}") + ("?…" if mark else "")
-    return f"{name} has no scheme (http:// or https://): set it to {shown}"
+    setting = address_shown(f"{scheme}://{address}{path}") + ("?…" if mark else "")
+    return f"{name} has no scheme (http:// or https://): set it to {setting}"
 
 
 def _example(protocol: Protocol, signal: Signal, name: str) -> str:
@@ -246,7 +246,7 @@ def _port_mistake(destination: Destination) -> str | None:
     )
 
 
-def _path_mistake(destination: Destination, parts: SplitResult, shown: str) -> str | None:
+def _path_mistake(destination: Destination, parts: SplitResult, setting: str) -> str | None:
     name, signal = destination.variable, destination.signal
     bare = address_shown(parts._replace(path=_SIGNAL_PATH.sub("", parts.path)).geturl())
     match = _SIGNAL_PATH.search(parts.path)
@@ -254,21 +254,21 @@ def _path_mistake(destination: Destination, parts: SplitResult, shown: str) -> s
         if match is None:
             return None
         return (
-            f"{shown} ends in {match[0]}, and the path of each signal is appended to it: set it to "
-            f"{bare}"
+            f"{setting} ends in {match[0]}, and the path of each signal is appended to it: "
+            f"set it to {bare}"
         )
     if parts.path in ("", "/"):
         return (
-            f"{shown} is used as it is, without the signal's path: set it to {bare.rstrip('/')}"
+            f"{setting} is used as it is, without the signal's path: set it to {bare.rstrip('/')}"
             f"/v1/{signal}, or set {BASE}"
         )
     if match is not None and not match[0].rstrip("/").endswith(signal):
-        return f"{shown} is the path of another signal: set it to {bare}/v1/{signal}"
+        return f"{setting} is the path of another signal: set it to {bare}/v1/{signal}"
     return None
 
 
 def _proxy_mistake(destination: Destination, environment: Mapping[str, str]) -> str | None:
-    """Return the sentence about a proxy that would get what is for this machine."""
+    """Return the sentence about a proxy that would receive requests to this machine."""
     try:
         parts = urlsplit(destination.url)
     except ValueError:
@@ -286,7 +286,7 @@ def _proxy_mistake(destination: Destination, environment: Mapping[str, str]) -> 
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host's name is one of this machine, by the name alone."""
+    """Return whether a host's name or address is this machine's own, without resolving it."""
     if host.lower() == "localhost":
         return True
     try:

@@ -22,7 +22,7 @@ class EarlyProvider:
     """A provider that is not installed yet."""
 
     tracers: TracerProvider
-    held: HeldSpans
+    held_spans: HeldSpans
     begun_with: sdk_providers.ProcessResource
 
     def resource(self) -> sdk_providers.ProcessResource:
@@ -31,7 +31,7 @@ class EarlyProvider:
 
     def discard(self) -> None:
         """Forget the spans: the provider will not be installed."""
-        self.held.hand_to(())
+        self.held_spans.hand_to(())
 
 
 def begin() -> EarlyProvider | None:

@@ -1,6 +1,6 @@
 """One HTTP request to a model API and its response, as one call, for every HTTP client.
 
-    exchange = exchange.begin(method, request)                    None if it asks no model
+    exchange = exchange.begin(method, request)                    None if it calls no model
     with exchange.sending: …                                      its span is current
     exchange.on_error(error)                                      no response arrived
     exchange.on_response(status, headers)                         then the bytes:
@@ -80,7 +80,7 @@ _streams: dict[int, WeakSet[Exchange]] = {}
 
 
 def begin(method: str, request: Outgoing) -> Exchange | None:
-    """Return the exchange of a request; None if it asks no model, or is a part of another."""
+    """Return the exchange of a request; None if it calls no model, or is a part of another."""
     address, content, headers = request
     try:
         cleanup.run_jobs()
@@ -370,7 +370,7 @@ class Exchange:
         self.end()
 
     def _stop_parsing(self, reader: body.BodyReader | None) -> None:
-        """Ignore all further bytes. A server that sends another format is no failure of ours."""
+        """Ignore all further bytes. Another format than expected is no failure of endturn."""
         self._is_unreadable, self._reader = True, None
         self._is_begun = reader is not None and reader.is_begun
         if isinstance(sys.exc_info()[1], DecodeError):
@@ -485,7 +485,7 @@ class Exchange:
                 self._discard()
                 return
             if reader is not None:
-                # The bytes may hold an error that nobody raises, and their end only now.
+                # Only now are the bytes read to their end, which may be an error event.
                 error = reader.error or error
                 fallback_reason = None if reader.is_done else fallback_reason
             if fallback_reason is not None or error is not None:

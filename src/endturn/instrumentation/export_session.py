@@ -57,7 +57,7 @@ REMEDIES: Final = {
 }
 """Advice for a status."""
 _REDIRECTED: Final = f"exports follow no redirect: set the address that it leads to ({_ADDRESS})"
-_OTHERWISE: Final = "read the receiver's log"
+_DEFAULT_REMEDY: Final = "read the receiver's log"
 
 _SMALLER: Final = {
     "traces": "set OTEL_BSP_MAX_EXPORT_BATCH_SIZE to less than 512, record less content, or ",
@@ -76,12 +76,17 @@ class RefusedExport(RequestException):
 
 @cache
 def refusal(status: int) -> type[RefusedExport]:
-    """Return the exception class of one HTTP status, which is named after it.
+    """Return the exception class of one HTTP status, whose name is the status.
 
-    The SDK counts a failed export under the name of its exception's class, as `error.type`; the
-    semantic conventions have the status there.
+    The SDK counts a failed export with the name of the exception's class as `error.type`; in the
+    semantic conventions that is the status.
     """
-    return type(str(status), (RefusedExport,), {"__module__": __name__})
+
+    class Refusal(RefusedExport):
+        """The receiver answered with this status."""
+
+    Refusal.__name__ = Refusal.__qualname__ = str(status)
+    return Refusal
 
 
 class ExportSession(Session):
@@ -107,10 +112,10 @@ class ExportSession(Session):
         """Send a request.
 
         Raises:
-            RefusedExport: The response's status is not 2xx, nor one after which the exporter itself
+            RefusedExport: the response's status is not 2xx, nor one after which the exporter itself
                 sends the batch again.
-            RequestException: There is no response. Its text has no secrets of the address, for the
-                exporter logs it.
+            RequestException: there is no response. Its text has no secrets of the address, because
+                the exporter logs it.
         """
         self._leave_parent()
         try:
@@ -142,10 +147,10 @@ class ExportSession(Session):
             self.mount(scheme, HTTPAdapter(max_retries=_PATIENT if self._is_patient else 0))
 
     def _leave_parent(self) -> None:
-        """In a forked child, take connections of its own.
+        """Use new connections in a forked child.
 
         The parent's are neither used nor closed: a thread of the parent may have held their locks
-        at the fork, and nobody releases them here.
+        at the fork, and would never release them here.
         """
         if self._process == os.getpid():
             return
@@ -180,7 +185,7 @@ def explain(signal: str, request: PreparedRequest, status: int) -> str:
 
 def remedy(signal: str, status: int) -> str:
     """Return what to do about the status that a receiver answered a batch with."""
-    template = _REDIRECTED if 300 <= status < 400 else REMEDIES.get(status, _OTHERWISE)
+    template = _REDIRECTED if 300 <= status < 400 else REMEDIES.get(status, _DEFAULT_REMEDY)
     return template.format(
         signal=signal,
         SIGNAL=signal.upper(),

@@ -2,14 +2,14 @@
 
 One method of each is wrapped, as soon as the library is imported.
 
-Our module for a library has a `patch`: it takes the library, and returns functions that undo the
-wrapping. Its `HttpAdapter` reads the library's requests, responses and errors; sending is the same
-for all libraries, and is here.
+endturn's module for a library has a function `patch`, which takes the library and returns functions
+that undo the wrapping. Its `HttpAdapter` reads the library's requests, responses and errors. The
+wrapper of the sending method is the same for all libraries, and is in this module.
 
 `patch` runs during the host's import, when the library is half imported. So it imports only these
-modules of ours, which import nothing that their library does not. The code that reads a request and
-its response needs pydantic, whose plugins may import any library: it is imported at the first
-request that may ask a model.
+modules of endturn, which import nothing that their library does not. The code that reads a request
+and its response needs pydantic, whose plugins may import any library: it is imported at the first
+request that may be a call to a model.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class HttpAdapter(Protocol):
         """
 
     def request(self, client: Any, *args: Any, **kwargs: Any) -> Outgoing:
-        """Return a request that may ask a model."""
+        """Return a request that may be a call to a model."""
 
     def response(self, exchange: Exchange, response: Any, client: Any, kwargs: Kwargs) -> None:
         """Report the response to the exchange, and its bytes as the host reads them."""

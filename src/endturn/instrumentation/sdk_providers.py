@@ -1,8 +1,6 @@
-"""The SDK's providers for one process.
+"""The SDK's providers for one process, with the exporters that the standard variables name.
 
-What the standard variables ask for, looked up, made and installed.
-
-Import it only where the SDK is installed.
+Import it only if the SDK is installed.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from endturn.telemetry import CURRENT, INSTANCE, installed, instruments
 log = logging.getLogger("endturn")
 
 SIGNALS: Final[dict[Signal, str]] = {"metrics": "meter", "traces": "tracer", "logs": "logger"}
-"""The kind of provider of each."""
+"""The kind of provider of each signal."""
 
 HTTP: Final = "otlp_proto_http"
 _REGISTERED: Final = {"http/protobuf": HTTP, "grpc": "otlp_proto_grpc"}
@@ -49,20 +47,21 @@ _PACKAGES: Final = {
     "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
     "prometheus": "opentelemetry-exporter-prometheus",
 }
-"""What registers an exporter."""
+"""The package that registers an exporter."""
 
 EXPORT_MS: Final = 15_000
-"""Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules'
-windows count on it."""
+"""Milliseconds between two exports of metrics, without OTEL_METRIC_EXPORT_INTERVAL. The windows of
+the rules assume it."""
 
 LOGS_QUEUED: Final = 2 * SPANS_QUEUED
-"""How many events wait for a Collector that is away. OTEL_BLRP_MAX_QUEUE_SIZE says otherwise."""
+"""Maximum number of events that wait for an unreachable Collector, without
+OTEL_BLRP_MAX_QUEUE_SIZE."""
 
 BATCH: Final = 512
-"""The most spans or log records in one request, unless a variable sets another number."""
+"""Maximum number of spans or log records in one request, unless a variable sets another number."""
 
 DELAY_MS: Final = 5_000
-"""The delay of a batch, if a variable sets one that cannot be used."""
+"""The delay of a batch, if the variable that sets it is invalid."""
 
 OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 
@@ -70,47 +69,49 @@ _CREDENTIALS: Final = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_{}_CREDENTIAL_PROVIDER",
 )
-"""Variables that name the package that makes the session of a signal's exporter."""
+"""Variables that name the package that creates the session of a signal's exporter."""
+
+SDKProvider = TracerProvider | MeterProvider | LoggerProvider
 
 Make = Callable[..., Any]
-"""Makes an exporter; of metrics perhaps a reader, which does without one."""
+"""Creates an exporter; of metrics perhaps a reader, which needs no exporter."""
 
 _registered = cache(entry_points)
 
 
 @contextmanager
 def drops_counted() -> Iterator[None]:
-    """Make exporters and processors that are created within the block count what they drop.
+    """Have exporters and processors that are created within the block count their drops.
 
-    The SDK counts drops where OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED is set.
-
-    It is not set for the whole process: tracers would count each span, too, at a price, and to no
-    use.
+    They read OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED when they are created, and the SDK has no
+    argument for it. Without it a full queue drops spans unseen. So the variable is set for the
+    block, and restored after it; a host's own value is kept. The block must contain only the
+    constructors: tracers that are created meanwhile would count each span as well.
     """
-    before = os.environ.get(OWN_METRICS)
-    if before is not None and before.strip().lower() in ("true", "false"):
+    host_value = os.environ.get(OWN_METRICS)
+    if host_value is not None and host_value.strip().lower() in ("true", "false"):
         yield
         return
     os.environ[OWN_METRICS] = "true"
     try:
         yield
     finally:
-        if before is None:
+        if host_value is None:
             del os.environ[OWN_METRICS]
         else:
-            os.environ[OWN_METRICS] = before
+            os.environ[OWN_METRICS] = host_value
 
 
-def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list[Any]:
-    """The exporters of a signal: the given one, else those that the variables ask for.
-
-    None for a provider of the host.
+def exporters(signal: Signal, exporter: Any, attributes: Mapping[str, Any]) -> list[Any]:
+    """Return the exporters of a signal; none if the host has installed a provider.
 
     Args:
-        attributes: what a provider of ours would be called.
+        signal: the signal.
+        exporter: the host's exporter; None for those that the variables name.
+        attributes: the attributes that the resource would have.
 
     Raises:
-        UnusableVariable: a variable names what there is not, or what is not installed.
+        UnusableVariable: a variable names an unknown exporter, or one that is not installed.
         UsageError: the default exporter is not installed.
     """
     if installed(CURRENT[SIGNALS[signal]]().__class__):
@@ -123,11 +124,12 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
                 signal,
             )
         return []
-    if given is not None:
-        return [given]
+    if exporter is not None:
+        return [exporter]
     makers_of_signal = makers(signal)
     try:
-        return [make() for make in makers_of_signal]
+        with drops_counted():
+            return [make() for make in makers_of_signal]
     except Exception as error:
         raise UnusableVariable(
             f"its exporter cannot be created by the variables ({type(error).__name__}: {error})"
@@ -135,10 +137,10 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
 
 
 def makers(signal: Signal) -> list[Make]:
-    """What makes the exporters of a signal that the variables ask for: imported, and not made yet.
+    """Import the exporters that the variables name for a signal, and return their constructors.
 
     Raises:
-        UnusableVariable: a variable names what there is not, or what is not installed.
+        UnusableVariable: a variable names an unknown exporter, or one that is not installed.
         UsageError: the default exporter is not installed.
     """
     variable = destinations.exporter_variable(signal)
@@ -150,7 +152,7 @@ def makers(signal: Signal) -> list[Make]:
 
 
 def is_unwanted(signal: Signal) -> bool:
-    """Tell whether the variables ask for no exporter of a signal."""
+    """Return whether the variables disable the exporters of a signal."""
     return all(name == "none" for name in destinations.exporters_of(signal, os.environ))
 
 
@@ -162,8 +164,8 @@ def _otlp(signal: Signal) -> tuple[str, str]:
     """Return the registered name of a signal's OTLP exporter, and the setting that selects it.
 
     Raises:
-        UnusableVariable: the protocol is not known, or the address cannot be sent to. An exporter
-            for such an address would log it whole, with its secrets.
+        UnusableVariable: the protocol is unknown, or the address is invalid. An exporter with such
+            an address would log it with its secrets.
     """
     name, protocol = destinations.protocol_of(signal, os.environ)
     if protocol not in _REGISTERED:
@@ -173,33 +175,33 @@ def _otlp(signal: Signal) -> tuple[str, str]:
     return _REGISTERED[protocol], f"{name}={protocol!r}" if name else ""
 
 
-def _maker(signal: Signal, name: str, asked: str) -> Make:
-    error = UnusableVariable if asked else UsageError
-    asked = asked or "the default exporter"
+def _maker(signal: Signal, name: str, setting: str) -> Make:
+    error = UnusableVariable if setting else UsageError
+    setting = setting or "the default exporter"
     remedy = f"pip install {_PACKAGES.get(name, 'the package that registers it')}"
-    for found in _registered().select(group=f"opentelemetry_{signal}_exporter", name=name):
+    for entry_point in _registered().select(group=f"opentelemetry_{signal}_exporter", name=name):
         try:
-            make: Make = found.load()
+            make: Make = entry_point.load()
         except ImportError as cause:
             raise error(
-                f"{asked}: {found.value} could not be imported: {cause}: {remedy}"
+                f"{setting}: {entry_point.value} could not be imported: {cause}: {remedy}"
             ) from None
         return _with_session(make, signal) if name == HTTP else make
     raise error(
-        f"{asked}: no exporter is registered as {name!r}: {remedy}, use otlp "
+        f"{setting}: no exporter is registered as {name!r}: {remedy}, use otlp "
         f"(http/protobuf), console or none, or pass an exporter object to configure()"
     )
 
 
 def _with_session(make: Make, signal: Signal) -> Make:
-    """Have an OTLP exporter over HTTP export through a session of ours.
+    """Return a constructor of an OTLP exporter over HTTP with endturn's session.
 
-    One that a credential provider of the host makes is left in place.
+    The session of a host's credential provider is kept.
 
     Raises:
         UnusableVariable: no credential provider is registered by that name.
     """
-    # with the OTLP exporter over HTTP: whoever exports otherwise may have none
+    # It needs `requests`, which only the OTLP exporter over HTTP brings.
     from endturn.instrumentation.export_session import ExportSession
 
     for name in (pattern.format(signal.upper()) for pattern in _CREDENTIALS):
@@ -211,7 +213,7 @@ def _with_session(make: Make, signal: Signal) -> Make:
 
 
 class _Batches(NamedTuple):
-    """The arguments of a batch processor; None has the SDK use its own default."""
+    """The arguments of a batch processor; None for the SDK's default."""
 
     max_queue_size: int
     schedule_delay_millis: int | None
@@ -224,7 +226,7 @@ def _batches(
     batch: settings.Variable[int],
     delay: settings.Variable[int],
 ) -> _Batches:
-    """Return the arguments of a batch processor, for which the SDK raises if they do not fit."""
+    """Return the arguments of a batch processor, adjusted so that the SDK accepts them."""
     queue_size = settings.value_of(queue, room)
     batch_size = settings.value_of(batch, min(BATCH, queue_size))
     if batch_size > queue_size:
@@ -239,10 +241,8 @@ def _batches(
 class ProcessResource(Resource):
     """A resource with a `service.instance.id` that is unique to its process.
 
-    The configured id stays its beginning.
-
-    After a fork the SDK merges a random id into its providers' resources. This one appends the
-    child's own ending to the configured id instead.
+    The id starts with the configured one. After a fork the SDK merges a random id into its
+    providers' resources. This class appends the child's suffix to the configured id instead.
     """
 
     def __init__(
@@ -252,18 +252,18 @@ class ProcessResource(Resource):
         super().__init__({**attributes, INSTANCE: self.instance()}, schema_url)
 
     def instance(self) -> str:
-        """The `service.instance.id` of this process."""
+        """Return the `service.instance.id` of this process."""
         pid = os.getpid()
-        ending = _endings.setdefault(pid, f"{random.getrandbits(16):04x}")
-        return f"{self._base}-{pid}-{ending}"
+        suffix = _suffixes.setdefault(pid, f"{random.getrandbits(16):04x}")
+        return f"{self._base}-{pid}-{suffix}"
 
     def merge(self, other: Resource) -> ProcessResource:
         merged = super().merge(other)
         return ProcessResource({**merged.attributes, INSTANCE: self._base}, merged.schema_url)
 
 
-_endings: dict[int, str] = {}
-"""By process id: what tells processes apart that are given the same number one after the other."""
+_suffixes: dict[int, str] = {}
+"""By process id, the suffix that distinguishes later processes with the same id."""
 
 
 def resource_of(
@@ -272,8 +272,8 @@ def resource_of(
     """Return the resource of this process, from the variables and these attributes.
 
     Args:
-        attributes: take the place of what the variables and the SDK's detectors say.
-        default_name: the `service.name` where nothing else gives one.
+        attributes: take precedence over the variables and the SDK's detectors.
+        default_name: the `service.name` if nothing else sets one.
     """
     resource = Resource.create(dict(attributes))
     if default_name and str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
@@ -283,63 +283,72 @@ def resource_of(
 
 def install(
     resource: Resource,
-    made: Mapping[Signal, list[Any]],
+    exporters_of_signals: Mapping[Signal, list[Any]],
     early: tuple[TracerProvider, HeldSpans] | None = None,
-) -> dict[Signal, Any]:
+) -> dict[Signal, SDKProvider]:
     """Install a provider for each signal that has exporters.
 
-    Shutting down is left to the caller, not to exit handlers of the SDK: what is still open has to
-    end first.
+    The caller shuts them down, not the SDK's exit handlers: open calls must end first.
 
     Args:
-        early: The tracer provider to install, and the spans that it has recorded already.
+        resource: the resource of the providers.
+        exporters_of_signals: the exporters of each signal.
+        early: the tracer provider to install, and the spans that it has recorded already.
 
     Returns:
         The providers.
     """
-    providers: dict[Signal, Any] = {}
-    if chosen := made.get("metrics"):
-        # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
-        every = settings.value_of(settings.METRIC_EXPORT_INTERVAL, EXPORT_MS)
+    providers: dict[Signal, SDKProvider] = {}
+    if metric_exporters := exporters_of_signals.get("metrics"):
+        # Some packages register a reader as an exporter: Prometheus fetches by itself.
+        interval_ms = settings.value_of(settings.METRIC_EXPORT_INTERVAL, EXPORT_MS)
         readers = [
-            one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one, every)
-            for one in chosen
+            exporter
+            if isinstance(exporter, MetricReader)
+            else PeriodicExportingMetricReader(exporter, interval_ms)
+            for exporter in metric_exporters
         ]
-        # Of what the SDK measures of itself, how long exports take is nobody's question, and forty
-        # series.
-        unasked = View(instrument_name="otel.sdk.*.duration", aggregation=DropAggregation())
-        meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False, views=[unasked])
+        # The duration of exports, among the SDK's own metrics, has forty series and no use.
+        no_durations = View(instrument_name="otel.sdk.*.duration", aggregation=DropAggregation())
+        with drops_counted():
+            meters = MeterProvider(
+                readers, resource=resource, shutdown_on_exit=False, views=[no_durations]
+            )
         providers["metrics"] = meters
         is_pushed = len(readers) == 1 and isinstance(readers[0], PeriodicExportingMetricReader)
         instruments.own(meters, zero_first=is_pushed)
         metrics.set_meter_provider(meters)
-    if chosen := made.get("traces"):
+    if span_exporters := exporters_of_signals.get("traces"):
         batches = _batches(
             settings.SPANS_QUEUE, SPANS_QUEUED, settings.SPANS_BATCH, settings.SPANS_DELAY
         )
-        processors = [BatchSpanProcessor(exporter, *batches) for exporter in chosen]
+        with drops_counted():
+            processors = [BatchSpanProcessor(exporter, *batches) for exporter in span_exporters]
         if early is not None:
-            tracers, held = early
-            held.hand_to(processors)
+            tracers, held_spans = early
+            held_spans.hand_to(processors)
         else:
             tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
             for processor in processors:
                 tracers.add_span_processor(processor)
         providers["traces"] = tracers
         trace.set_tracer_provider(tracers)
-    if chosen := made.get("logs"):
+    if log_exporters := exporters_of_signals.get("logs"):
         batches = _batches(
             settings.LOGS_QUEUE, LOGS_QUEUED, settings.LOGS_BATCH, settings.LOGS_DELAY
         )
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        for exporter in chosen:
-            loggers.add_log_record_processor(
+        with drops_counted():
+            log_processors = [
                 BatchLogRecordProcessor(
                     exporter,
                     max_queue_size=batches.max_queue_size,
                     schedule_delay_millis=batches.schedule_delay_millis,
                     max_export_batch_size=batches.max_export_batch_size,
                 )
-            )
+                for exporter in log_exporters
+            ]
+        for log_processor in log_processors:
+            loggers.add_log_record_processor(log_processor)
         _logs.set_logger_provider(loggers)
     return providers

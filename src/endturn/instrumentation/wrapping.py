@@ -18,7 +18,7 @@ from endturn.calls import log_internal_error
 from endturn.telemetry import cleanup
 
 
-class Run(Protocol):
+class RunObserver(Protocol):
     """The observer of one run of a wrapped function.
 
     Exceptions of its methods do not reach the function.
@@ -54,9 +54,9 @@ class _NullRun:
     on_return = on_raise = on_close = on_yield
 
 
-_NULL_RUN: Run = _NullRun()
+_NULL_RUN: RunObserver = _NullRun()
 
-Begin = Callable[[tuple[Any, ...], dict[str, Any]], Run | None]
+Begin = Callable[[tuple[Any, ...], dict[str, Any]], RunObserver | None]
 """Returns the observer of a run with these arguments; None if it is not followed."""
 
 
@@ -86,7 +86,7 @@ def _call_safely(function: Callable[..., Any], *args: Any) -> Any:
 
 
 @contextmanager
-def _stretch(run: Run, *end_types: type[Exception]) -> Iterator[None]:
+def _stretch(run: RunObserver, *end_types: type[Exception]) -> Iterator[None]:
     """Run a stretch of the function's own code in the observer's scope.
 
     An exception ends the function; `end_types` are its regular end.
@@ -111,7 +111,7 @@ def _plain(function: Any, begin: Begin) -> Any:
     return plain
 
 
-def _follow_result(result: Any, run: Run) -> Any:
+def _follow_result(result: Any, run: RunObserver) -> Any:
     """Return a function's result; a coroutine or a generator is followed to its own end."""
     follow = _FOLLOWERS.get(type(result))
     if follow is None or run is _NULL_RUN:

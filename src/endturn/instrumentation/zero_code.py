@@ -1,6 +1,4 @@
-"""Observation without changes of the program.
-
-By `endturn run`, `opentelemetry-instrument`, or a configuration file.
+"""Observation without changes of the program: `endturn run` and OpenTelemetry's loaders.
 
 An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: if
 they were set at the start, the agent's own would be refused. So under `endturn run` they are set

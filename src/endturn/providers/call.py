@@ -156,7 +156,7 @@ def announce_end(
 
     Args:
         raw: the provider's stop reason, verbatim.
-        has_separate_system: the system message is beside the conversation, as in `Content.beside`.
+        has_separate_system: as in `Content.is_system_separate`.
     """
     if takes_content():
         call.attach_content(request, response, is_system_separate=has_separate_system)

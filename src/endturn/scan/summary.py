@@ -332,7 +332,7 @@ def _sufficient_limits(ended_turn: EndedTurn) -> Iterable[tuple[PastCall, int | 
     whole_calls = {
         record.started.number
         for record in ended_turn.records
-        if isinstance(record, CallEnded) and record.whole
+        if isinstance(record, CallEnded) and record.is_finished
     }
     numbers = [r.started.number for r in ended_turn.records if isinstance(r, CallEnded)]
     for call, number in zip(ended_turn.past.calls, numbers, strict=True):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         Metric as Metric,
     )
     from endturn.telemetry.series import CAPS as CAPS, LENGTH as LENGTH, SETS as SETS
-    from endturn.telemetry.span_conventions import Kind as Kind
+    from endturn.telemetry.span_conventions import OperationKind as OperationKind
     from endturn.telemetry.span_processor import AdoptingSpanProcessor as AdoptingSpanProcessor
     from endturn.telemetry.tool_loops import results_at_end as results_at_end
     from endturn.telemetry.turn_inference import TurnInference as TurnInference
@@ -76,7 +76,7 @@ else:
             "recorder": ("Recorder",),
             "schema": ("Attribute", "INSTANCE", "Metric"),
             "series": ("CAPS", "LENGTH", "SETS"),
-            "span_conventions": ("Kind",),
+            "span_conventions": ("OperationKind",),
             "span_processor": ("AdoptingSpanProcessor",),
             "tool_loops": ("results_at_end",),
             "turn_inference": ("TurnInference",),

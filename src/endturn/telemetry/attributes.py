@@ -1,7 +1,4 @@
-"""The attributes of spans and events.
-
-Pure functions from emitted records to dictionaries of schema keys.
-"""
+"""The attributes of spans and events, as pure functions of the emitted records."""
 
 from __future__ import annotations
 
@@ -35,32 +32,30 @@ TurnEvent = (
     | records.DispatchBlocked
     | records.TerminationSignalled
 )
-"""What happens in a turn between its calls."""
+"""The records of a turn between its calls."""
 
 MOST_CHOICES: Final = 128
-"""Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to
-as many attributes, but does not bound how many values one holds."""
+"""Maximum number of choices whose reasons a span has. The formats allow 128; the SDK limits the
+attributes of a span to 128, but not the values of an attribute."""
 
 _Row = tuple[str, tuple[object, ...], Callable[[Any], Any] | None]
 _Table = tuple[tuple[_Row, ...], Callable[[object], tuple[Any, ...]]]
 
 
 def _table(declared: Mapping[str, Fact]) -> _Table:
-    """Return how facts are recorded on a call's signals, and what gives their values.
+    """Return the rows of the facts that a call's signals have, and a getter of their values.
 
-    A row is the attribute's key, the values that are not recorded, and what makes the others fit to
-    be.
+    A row is the attribute's key, the values to omit, and the conversion of the others.
     """
-    recorded = {
+    facts = {
         name: fact for name, fact in declared.items() if On.CALL in fact.on and not fact.opt_in
     }
-    return tuple((fact.key, fact.omit, fact.convert) for fact in recorded.values()), attrgetter(
-        *recorded
-    )
+    rows = tuple((fact.key, fact.omit, fact.convert) for fact in facts.values())
+    return rows, attrgetter(*facts)
 
 
 def _within(member: str, declared: Mapping[str, Fact]) -> dict[str, Fact]:
-    """The facts of a member, by their paths from what holds it."""
+    """Return the facts of a member, by their paths from its owner."""
     return {f"{member}.{name}": fact for name, fact in declared.items()}
 
 
@@ -74,31 +69,31 @@ _USAGE: Final = _table(members_of(ResponseFacts, "usage"))
 
 
 def _add(attributes: Attributes, table: _Table, facts: object) -> None:
-    """Add what is recorded of these facts."""
+    """Add the attributes of these facts."""
     rows, values_of = table
-    for (key, omit, shown), value in zip(rows, values_of(facts), strict=True):
+    for (key, omit, convert), value in zip(rows, values_of(facts), strict=True):
         if value is None or value in omit:
             continue
-        if shown is not None:
-            value = shown(value)
+        if convert is not None:
+            value = convert(value)
         is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
         attributes[key] = value if is_clean else cleaned(value)
 
 
-_SIGNALS: Final[tuple[s.Event | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
+_SIGNALS: Final[tuple[s.LogEvent | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
 _DECLARED: Final = {
     signal.name: tuple(attribute.key for attribute in signal.attributes) for signal in _SIGNALS
 }
 """The keys that the schema declares for a span or an event, by its name."""
 
 
-def declared(signal: s.Span | s.Event, attributes: Mapping[str, Value]) -> Attributes:
-    """Of what is known, what the schema declares for a span or an event."""
+def declared(signal: s.Span | s.LogEvent, attributes: Mapping[str, Value]) -> Attributes:
+    """Return the attributes that the schema declares for a span or an event."""
     return {key: attributes[key] for key in _DECLARED[signal.name] if key in attributes}
 
 
 def for_another(attributes: Attributes) -> Attributes:
-    """Of what is known, what a span of another instrumentation is given: ours, and the reasons."""
+    """Return the attributes for another instrumentation's span: endturn's, and finish reasons."""
     return {
         key: value
         for key, value in attributes.items()
@@ -107,20 +102,20 @@ def for_another(attributes: Attributes) -> Attributes:
 
 
 def with_count(last: Attributes, first: Mapping[str, Value] | None = None) -> Attributes:
-    """Return the last attributes of a span of ours without content, with how many it has in all.
+    """Add the total number of attributes to those of a span without content.
 
-    A Collector need not search such a span for content. Where the host has added attributes to the
-    span, or a limit has dropped some, the number is another, and the span is searched.
+    A Collector need not search such a span for content. If the host has added attributes to the
+    span, or a limit has dropped some, the number differs, and the span is searched.
 
     Args:
-        last: What is written at its end.
-        first: What was written at its beginning.
+        last: the attributes that are set at the span's end.
+        first: the attributes that were set at its start.
     """
     return {**last, s.ATTRIBUTE_COUNT.key: len(last.keys() | (first or {}).keys()) + 1}
 
 
 def of_call(started: records.CallStarted) -> Attributes:
-    """What is known of the request, and where the call stands in its turn."""
+    """Return the attributes of a call's start: of its request, and its position in the turn."""
     endpoint, turn = started.endpoint, started.turn
     attributes: Attributes = {}
     _add(attributes, _STARTED, started)
@@ -136,9 +131,11 @@ def of_call(started: records.CallStarted) -> Attributes:
 
 
 def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
-    """What the response said, and why it stopped.
+    """Return the attributes of a call's end: of its response and its stop.
 
-    Whether it is counted by metrics of this process.
+    Args:
+        ended: the record of the call's end.
+        counted: metrics of this process count the response.
     """
     response = ended.response
     attributes: Attributes = {s.FINISH_REASONS.key: finish_reasons(response.stop, response.reasons)}
@@ -156,11 +153,10 @@ def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
 
 
 def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
-    """One word for each of the first choices.
+    """Return the finish reasons of the first choices.
 
-    Choice 0's is normalised, another's where its raw reason is the same.
-
-    Only the format could normalise another's, so it stays raw.
+    That of choice 0 is normalised, and those with the same raw reason. Others stay raw: only the
+    format could normalise them.
     """
     first = s.finish_reason(stop.reason, None if stop.raw is None else word_shown(stop.raw))
     words = [first]
@@ -171,7 +167,7 @@ def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
 
 
 def of_turn(turn: _turn.Turn, outcome: outcomes.TurnOutcome | None = None) -> Attributes:
-    """What has come of a turn so far, or in the end."""
+    """Return the attributes of a turn so far, or of its end."""
     return _without_none(
         {
             s.OPERATION.key: "invoke_agent",
@@ -201,7 +197,7 @@ def of_turn(turn: _turn.Turn, outcome: outcomes.TurnOutcome | None = None) -> At
 
 
 def of_tool(started: records.ToolStarted) -> Attributes:
-    """A tool call's span."""
+    """Return the attributes of a tool call's span."""
     return {
         s.OPERATION.key: "execute_tool",
         s.TOOL_NAME.key: started.name,
@@ -210,10 +206,10 @@ def of_tool(started: records.ToolStarted) -> Attributes:
     }
 
 
-def of_event(event: s.Event, record: TurnEvent) -> Attributes:
-    """What is known of an event of a turn.
+def of_event(event: s.LogEvent, record: TurnEvent) -> Attributes:
+    """Return the attributes of an event of a turn.
 
-    Most attributes end in the name of the record's field.
+    The keys of most attributes end in the name of the record's field.
     """
     attributes = {
         attribute.key: getattr(record, attribute.key.rpartition(".")[2], None)
@@ -235,10 +231,7 @@ def of_event(event: s.Event, record: TurnEvent) -> Attributes:
 
 
 def error_of(ended: records.CallEnded) -> str | None:
-    """The type of the error that a call failed with.
-
-    Whoever stops a call on purpose sees its exception too.
-    """
+    """Return the type of a call's error; None for an exception of a cancelled call."""
     if ended.error is None or ended.response.stop.reason is StopReason.CANCELLED:
         return None
     return error_type(ended.error)
@@ -248,7 +241,7 @@ class SpanError(EndturnError):
     """An error that only another instrumentation's span reports.
 
     Attributes:
-        class_name: the class of the exception, as the span names it.
+        class_name: the class of the exception, as on the span.
     """
 
     def __init__(self, class_name: str) -> None:
@@ -257,11 +250,9 @@ class SpanError(EndturnError):
 
 
 def error_type(error: BaseException | None) -> str | None:
-    """The class of an error, of ours the HTTP status that it was made from.
+    """Return the class name of an error; of a provider's error its HTTP status, if it has one.
 
-    The class is one for many of these.
-
-    Its message may hold what was said, so it is recorded nowhere.
+    endturn has one class for many statuses. The message may hold content, so it is never recorded.
     """
     if isinstance(error, SpanError):
         return error.class_name
@@ -271,12 +262,12 @@ def error_type(error: BaseException | None) -> str | None:
 
 
 def port_shown(port: int | None) -> int | None:
-    """A port, where it is not the usual one."""
+    """Return a port for an attribute; None for 443."""
     return None if port == 443 else port
 
 
 def _without_none(pairs: Iterable[tuple[str, Value | None]]) -> Attributes:
-    """Those that have a value."""
+    """Return the attributes that have a value."""
     attributes: Attributes = {}
     for key, value in pairs:
         if value is None:

@@ -1,9 +1,9 @@
-"""Work that waits for a safe moment: ending what was dropped, and the turns that nobody continued.
+"""Deferred jobs: the end of dropped responses, and of turns that were not continued.
 
-A destructor runs wherever the garbage collector happens to, perhaps inside a locked region of the
-very code that it would call: all it does is to append here. The work is done when the next call
-begins, before a metric reader collects, on flush and at the end. No thread waits for it. What is
-kept meanwhile is bounded: `remember` lets go of the oldest.
+A destructor runs at any point of any thread, perhaps while a lock is held that its work needs. So
+it only appends a job here. Jobs run when the next call begins, before a metric reader collects, at
+a flush and at the end of the process. No thread is started for them. `remember` limits the entries
+that are kept meanwhile.
 """
 
 from __future__ import annotations
@@ -25,51 +25,42 @@ _last: Final[list[Job]] = []
 
 
 def later(job: Job) -> None:
-    """Have `job` done at the next safe moment.
-
-    The only function here that a destructor may call.
-    """
+    """Run `job` later, when no lock is held. Destructors may call only this function."""
     _jobs.append(job)
 
 
 def each_time(sweep: Job) -> None:
-    """Have `sweep` done at every safe moment from now on.
-
-    It ends what has been idle for too long.
-    """
+    """Run `sweep` at each run of the deferred jobs. It ends turns that waited too long."""
     _sweeps.append(sweep)
 
 
 def at_the_end(job: Job) -> None:
-    """Have `job` done when observation ends: it ends what is open."""
+    """Run `job` when observation ends. It ends open calls."""
     _last.append(job)
 
 
 def after_fork(job: Job) -> None:
-    """Have `job` done in every child that is forked from now on.
-
-    What is open is its parent's to end.
-    """
+    """Run `job` in each child forked from now on. It forgets the calls that the parent ends."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=job)
 
 
 def end() -> None:
-    """Do what waits, and end what is open: the process, or its instrumentation, ends."""
+    """Run the deferred jobs and end open calls, at the end of the process or of observation."""
     run()
     for job in _last:
         _do(job)
 
 
 def run() -> None:
-    """Do what waits. This is a safe moment: no lock is held that a job may need."""
+    """Run the deferred jobs and the sweeps. The caller holds no lock that a job may need."""
     run_jobs()
     for sweep in _sweeps:
         _do(sweep)
 
 
 def run_jobs() -> None:
-    """Do what waits, but sweep nothing: finding the turn of a call does."""
+    """Run the deferred jobs without the sweeps, for callers that sweep themselves."""
     while _jobs:
         try:
             job = _jobs.popleft()
@@ -79,9 +70,9 @@ def run_jobs() -> None:
 
 
 def remember(values: OrderedDict[Key, Value], key: Key, value: Value, *, most: int) -> None:
-    """Keep a value, and let go of the oldest where there are too many.
+    """Keep a value, and drop the oldest one beyond `most`.
 
-    A plain `dict` would look for it for long.
+    The dictionary is ordered, because a plain `dict` takes long to find its oldest entry.
     """
     values[key] = value
     if len(values) > most:

@@ -1,10 +1,7 @@
-"""Whether what was said is recorded, where, and how much of it.
+"""The policy for captured content: whether, where and how much of it is recorded.
 
-Nothing unless the host asks for it.
-
-The variables are those of the GenAI conventions. What is recorded passes through the host's
-redaction first, and is then cut to a length; where the redaction fails it is lost, never shown as
-it was.
+By default none is recorded. The variables are those of the GenAI conventions. Each text passes
+through the host's redaction and is then shortened. If the redaction fails, the content is dropped.
 """
 
 from __future__ import annotations
@@ -25,10 +22,10 @@ from endturn.vocabulary import cleaned
 log = logging.getLogger("endturn")
 
 Redact = Callable[[str], str]
-"""Is given each text before it is recorded, and gives what may be."""
+"""Returns the text to record in place of a text."""
 
 LONGEST: Final = 8_192
-"""Characters of one text that are recorded, where the host does not say."""
+"""The default maximum number of characters of one text."""
 
 
 PLACES: Final = {
@@ -37,20 +34,19 @@ PLACES: Final = {
     "EVENT_ONLY": (False, True),
     "SPAN_AND_EVENT": (True, True),
 }
-"""Where what was said is recorded, by the words of the conventions' variable: on spans, on
-events."""
+"""The signals with content (spans, events), by the values of the conventions' variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentPolicy:
-    """What is recorded of what is said.
+    """The settings for captured content.
 
     Attributes:
-        on_span, on_event: where it stands.
-        details: the event `gen_ai.client.inference.operation.details` is emitted, with what was
-            said or without.
-        longest: characters of one text; an attribute holds 8 times as many.
-        redact: is given every text before it is recorded.
+        on_span, on_event: the signals that have it.
+        details: the event `gen_ai.client.inference.operation.details` is emitted, with or without
+            content.
+        longest: maximum number of characters of one text; an attribute holds 8 times as many.
+        redact: the host's redaction, called with every text.
     """
 
     on_span: bool = False
@@ -61,10 +57,9 @@ class ContentPolicy:
 
     @classmethod
     def of(cls, content: str | None, max_chars: int | None, redact: Redact | None) -> ContentPolicy:
-        """What the arguments say, and the environment where they do not.
+        """Return the policy of these arguments; None stands for the environment's variable.
 
-        The arguments have been checked. A variable that cannot be used is warned of: nothing is
-        captured then.
+        The arguments must be valid. An invalid variable is logged, and nothing is captured.
         """
         on_span, on_event = _places(content)
         details = settings.value_of(settings.EMIT_EVENT, on_event)
@@ -79,11 +74,11 @@ class ContentPolicy:
         )
 
     def attributes(self, content: Content, stop_sequences: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What was said, as the attributes of an event; `{}` where the redaction failed.
+        """Return the content as attributes of an event; `{}` if the redaction failed.
 
-        `as_text` is for spans.
+        `as_text` converts them for spans.
         """
-        # With pydantic, which takes long to import: only where what was said is wanted.
+        # With pydantic, which takes long to import: only if content is recorded.
         from endturn.formats import tools_of
         from endturn.telemetry.messages import MessageWriter, RedactionFailed
 
@@ -91,17 +86,17 @@ class ContentPolicy:
         attributes: dict[str, Any] = {}
         try:
             if (request := content.request) is not None:
-                beside = int(
-                    content.beside
+                system_count = int(
+                    content.is_system_separate
                     and bool(request.messages)
                     and request.messages[0].role == "system"
                 )
-                system = writer.attribute(writer.message, request.messages[:beside])
+                system = writer.attribute(writer.message, request.messages[:system_count])
                 attributes[schema.SYSTEM_INSTRUCTIONS.key] = [
                     part for message in system for part in message["parts"]
                 ]
-                # The newest are kept where there is no room for all.
-                newest = writer.attribute(writer.message, reversed(request.messages[beside:]))
+                # If there is no room for all messages, the newest are kept.
+                newest = writer.attribute(writer.message, reversed(request.messages[system_count:]))
                 attributes[schema.INPUT_MESSAGES.key] = newest[::-1]
                 attributes[schema.TOOL_DEFINITIONS.key] = writer.attribute(
                     writer.tool, tools_of(request)
@@ -112,27 +107,24 @@ class ContentPolicy:
             attributes[schema.REQUEST["stop_sequences"].key] = tuple(
                 map(writer.text, stop_sequences)
             )
-        except RedactionFailed as failed:
+        except RedactionFailed as failure:
             if listeners.is_strict():
                 raise
             listeners.count_loss("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
-            _report_failed_redaction(name, failed.__cause__)
+            _report_failed_redaction(name, failure.__cause__)
             return {}
         attributes[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
         return {key: cleaned(value) for key, value in attributes.items() if value}
 
 
-def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a span, whose attributes are flat.
-
-    JSON in place of lists, as other instrumentations write it.
-    """
+def as_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes for a span: lists as JSON, as other instrumentations write them."""
     return {
         key: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         if isinstance(value, list)
         else value
-        for key, value in found.items()
+        for key, value in attributes.items()
     }
 
 
@@ -141,18 +133,18 @@ class _NoRedaction(Exception):
 
 
 _failed_redactions: set[str] = set()
-"""Names of redactions whose failure has been logged."""
+"""The names of redactions whose failure has been logged."""
 
 
 def _report_failed_redaction(name: str, error: BaseException | None) -> None:
     """Log the first failure of a redaction.
 
-    Its exception's text may quote what was said, an import's does not.
+    The text of its exception may quote content, so it is logged only if the import failed.
     """
     if name in _failed_redactions:
         return
     _failed_redactions.add(name)
-    effect = "what was said in such calls is not recorded"
+    effect = "the content of these calls is not recorded"
     if isinstance(error, _NoRedaction):
         log.warning(
             "endturn: %s=%r cannot be imported (%s); %s",
@@ -170,11 +162,11 @@ def _places(content: str | None) -> tuple[bool, bool]:
 
 
 def _named_redaction() -> Redact | None:
-    """The redaction that a variable names, imported when it is first needed.
+    """Return the redaction that ENDTURN_REDACT names; None if it is not set.
 
-    Its module may be the agent's own.
+    It is imported at its first use, because its module may be the agent's own.
     """
-    settings.value_of(settings.REDACT, "")  # reports a name that is none
+    settings.value_of(settings.REDACT, "")  # logs an invalid name
     name = os.environ.get(settings.REDACT.name, "").strip()
     if not name:
         return None

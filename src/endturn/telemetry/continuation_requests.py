@@ -1,14 +1,12 @@
-"""Recognise the two parts of a continuation.
+"""Recognition of the two parts of a continuation: the partial answer, and the request for the rest.
 
-The partial answer in a history, and a message that asks for the rest.
-
-Both are pure functions of text. They are asked only where the answer before was truncated and the
+Both are pure functions of text. They are called only if the previous answer was truncated and the
 history is the same (`turn_inference`); after a complete answer no message is a continuation.
 
-A message asks for the rest where it says so by its structure: a verb of continuing with a mention
-of the cut, or of how the rest joins what there is; or a statement that the answer was cut. The
-other words may be any. Where only a verb stands, nothing new may be said beside it: "continue with
-chapter two" is a new request. The words of both are in `data/continue_prompts.txt`.
+A message requests the rest by its structure: a verb of continuing together with a mention of the
+truncation, or of how the rest joins the answer; or a statement that the answer was truncated. Its
+other words do not matter. With a verb alone, the message must contain nothing new: "continue with
+chapter two" is a new request. The words are in `data/continue_prompts.txt`.
 """
 
 from __future__ import annotations
@@ -20,24 +18,23 @@ from typing import Final
 from endturn.vocabulary import shipped
 
 LONGEST: Final = 2_000
-"""Characters. A longer message says more than "go on"."""
+"""Maximum characters of a message that requests the rest."""
 
 SHORT: Final = 600
-"""Characters. A longer message asks for the rest only where it says both that there was a cut, and
-to go on."""
+"""Characters beyond which a message requests the rest only if it both mentions the truncation and
+asks to continue."""
 
 COMPARED: Final = 16_384
-"""Characters at the end of a message in which a partial answer is looked for."""
+"""Characters at the end of a message that are searched for a partial answer."""
 
 QUOTED: Final = 16
-"""Characters of a partial answer that are no coincidence."""
+"""Characters of a partial answer whose repetition is no coincidence."""
 
 _MARKUP: Final = ("<", "`", "[", "{")
-"""What begins that which a host appends to an answer."""
+"""The first characters of markup or JSON that a host appends to an answer."""
 
 _DOTS: Final = ".…。"
-# Patterns as text: `re` compiles each when it is first used, and a process may see no truncated
-# response.
+# Patterns are text: `re` compiles each at its first use, and most processes use none.
 _WORD: Final = r"[^\W\d]+(?:['’_-][^\W\d]+)*|\d+"
 _EDGES: Final = " .!…:;\"'`*_-–—()[]<>/。！，、#"
 _TAG: Final = r"</?[a-z][\w-]{0,40}>"
@@ -49,16 +46,15 @@ _NEW: Final = (
     r"\b(?:next|new|another|other|different|more|first|second|third|fourth|fifth|"
     r"one|two|three|four|five|six|seven|eight|nine|ten|chapter|step|page)\b"
 )
-"""Words beside a noun by which it is not the one that was being written: "continue with the next
-step"."""
+"""Words next to a noun that make it something new, as in "continue with the next step"."""
 _OTHERS: Final = frozenset(["i", "my", "me"])
-"""Who was cut off where it was not the answer."""
+"""Words that mean that something else than the answer was cut off."""
 _ABOUT_CUT: Final = r"\b(?:stop\w*|cut|rest|missing|finish\w*)\b"
 _SAME: Final = r"\b(?:in|with|using|keep|keeping) the same \w+(?: and \w+)?"
 _APART: Final = (
     r"\b(?:n't|not|never|don't|stop|without|no need to|instead of|before|after|than)(?: \w+)?$"
 )
-"""What comes right before a verb that does not ask."""
+"""The words right before a verb that is no request."""
 
 
 @cache
@@ -72,14 +68,14 @@ def section(name: str) -> tuple[str, ...]:
 
 @cache
 def pattern(*sections: str, word: bool = False) -> re.Pattern[str]:
-    """Return a pattern that matches any line of these sections, in any case of letters."""
+    """Return a pattern that matches any line of these sections, case-insensitively."""
     lines = "|".join(line for name in sections for line in section(name))
     return re.compile(rf"\b(?:{lines})\b" if word else lines, re.IGNORECASE)
 
 
 @cache
 def _request() -> re.Pattern[str]:
-    """A clause that begins with a verb of continuing, or with what may lead to one."""
+    """Return the pattern of a clause that begins with a verb of continuing, or leads to one."""
     verbs, leads = ("|".join(section(name)) for name in ("verbs", "leads"))
     return re.compile(rf"^(?:(?:{leads})\b[\s']*)*(?:{verbs})\b")
 
@@ -96,7 +92,7 @@ def _alone() -> frozenset[str]:
 
 @cache
 def _open_object() -> re.Pattern[str]:
-    """A verb with one definite noun: what was being written."""
+    """Return the pattern of a verb with one definite noun: the text that was being written."""
     verbs = "|".join(section("open"))
     return re.compile(
         rf"\b(?:{verbs}) (?:the|your|this|that|my|our) (?P<noun>(?:[^\W\d]+ "
@@ -105,24 +101,25 @@ def _open_object() -> re.Pattern[str]:
 
 
 def comparable(text: str) -> str:
-    """Return the end of a text with each stretch of white space as one space."""
+    """Return the end of a text with each run of white space as one space."""
     return " ".join(text[-COMPARED:].split())
 
 
 def repeats_answer(text: str, tail: str, *, is_all: bool = False) -> int:
-    """Tell how surely a message of a history repeats an answer that was cut.
+    """Rate the certainty that a message of a history repeats a truncated answer.
 
-    Both texts are as `comparable` gives them.
+    Both texts are results of `comparable`.
 
     Args:
-        said: the assistant's text in the history, as the host sends it back.
-        tail: the last visible characters of the cut answer, or all of a short one; not empty.
-        is_all: the tail is all of the answer. A few characters of it may end, or begin, any other
-            answer.
+        text: the assistant's text in the history, as the host sends it back.
+        tail: the last visible characters of the truncated answer, or all of a short one; not
+            empty.
+        is_all: the tail is the complete answer. If it is short, another answer may begin or end
+            with it.
 
     Returns:
-        2 where the message ends as the answer did; 1 where the host changed its end: appended
-        markup or tool calls, or removed what was unfinished; 0 where it is another answer.
+        2 if the message ends as the answer did; 1 if the host changed its end: appended markup or
+        tool calls, or removed an unfinished part; 0 for another answer.
     """
     if is_all and len(tail) < QUOTED:
         after = text[len(tail) :].lstrip(" .…")
@@ -132,20 +129,21 @@ def repeats_answer(text: str, tail: str, *, is_all: bool = False) -> int:
         return 2
     at = text.rfind(tail)
     if at >= 0:
-        # A short text may begin another answer, which goes on in words.
+        # Another answer may begin with a short text, and continue with a word.
         return int(len(tail) >= QUOTED or not text[at + len(tail) :].lstrip(" .…")[:1].isalnum())
-    # Where the end was removed, the message ends in what the tail begins with.
+    # If the end was removed, the message ends with the beginning of the tail.
     begin, window = tail[:QUOTED], text[-len(tail) :]
     places = range(1 + len(window) - QUOTED if begin in window else 0)
     return int(any(window.startswith(begin, at) and tail.startswith(window[at:]) for at in places))
 
 
 def asks_to_go_on(text: str, tail: str = "") -> bool:
-    """Return whether a message asks for the rest of a truncated answer, not for something new.
+    """Return whether a message requests the rest of a truncated answer, and nothing new.
 
     Args:
-        tail: the last visible characters of that answer: a message that quotes them, and says to go
-            on, does.
+        text: the message.
+        tail: the last visible characters of that answer. A message that quotes them and asks to
+            continue requests the rest.
     """
     if len(text) > LONGEST:
         return False
@@ -158,27 +156,27 @@ def asks_to_go_on(text: str, tail: str = "") -> bool:
 
 
 def mentions_cut(text: str) -> bool:
-    """Tell whether a text states that the answer before it was cut off."""
+    """Return whether a text states that the previous answer was truncated."""
     return len(text) <= LONGEST and any(map(_is_claim, _sentences(_folded(text))))
 
 
 def _asks(folded: str, *, is_joined: bool = False) -> bool:
     sentences = _sentences(folded)
-    claimed = any(map(_is_claim, sentences))
+    has_claim = any(map(_is_claim, sentences))
     statements = [sentence for sentence in sentences if not _is_question(sentence)]
     requests_rest = any(map(_is_request, statements))
     joined = is_joined or any(
         pattern("seam", "cut elsewhere").search(sentence) for sentence in statements
     )
     if len(folded) > SHORT:
-        return claimed and requests_rest
-    return claimed or (requests_rest and joined) or _only_asks(sentences) or _is_alone(folded)
+        return has_claim and requests_rest
+    return has_claim or (requests_rest and joined) or _only_asks(sentences) or _is_alone(folded)
 
 
 def _is_claim(sentence: str) -> bool:
-    """It states that an answer was cut.
+    """Return whether a sentence states that an answer was truncated.
 
-    "Your last answer was cut off", "Output token limit hit", "Truncated".
+    Such as "Your last answer was cut off", "Output token limit hit", "Truncated".
     """
     match = pattern("cut", "cut elsewhere").search(sentence)
     if match is None or _is_question(sentence):
@@ -190,15 +188,15 @@ def _is_claim(sentence: str) -> bool:
 
 @cache
 def _subject() -> re.Pattern[str]:
-    """The words for an answer, right before the word for the cut."""
+    """Return the pattern of the words for an answer, right before the word for the truncation."""
     nouns, between = ("|".join(section(name)) for name in ("answer", "auxiliaries"))
     return re.compile(rf"(?:\b|(?<=[^\x00-\x7f]))(?:{nouns})[\s'\"]*(?:(?:{between})[\s']*)*$")
 
 
 def _is_request(sentence: str) -> bool:
-    """A verb of continuing stands where one asks.
+    """Return whether a sentence has a verb of continuing in the position of a request.
 
-    At the beginning of a clause, or of what follows "so", "you to".
+    That is the beginning of a clause, or the place after words such as "so" and "you to".
     """
     if pattern("phrases", "rest").search(sentence):
         return True
@@ -214,9 +212,9 @@ def _is_request(sentence: str) -> bool:
 
 
 def _only_asks(sentences: list[str]) -> bool:
-    """Return whether one sentence only says to go on, and no other is a question of its own.
+    """Return whether a sentence only asks to continue, and no other is a new question.
 
-    How it is to be done may be said in any words: "Continue your answer. Write the numbers as
+    Other sentences may describe how to continue: "Continue your answer. Write the numbers as
     words.".
     """
     new = [
@@ -225,14 +223,14 @@ def _only_asks(sentences: list[str]) -> bool:
         if _is_question(sentence) or sentence.endswith(("?", "？"))
     ]
     if not all(_says_nothing_new(sentence) or re.search(_ABOUT_CUT, sentence) for sentence in new):
-        return False  # "Why did you stop? Go on." asks nothing
+        return False  # all questions must be about the stop, as in "Why did you stop? Go on."
     return any(_is_request(sentence) and _says_nothing_new(sentence) for sentence in sentences)
 
 
 def _says_nothing_new(sentence: str) -> bool:
-    """Every word belongs to asking for the rest.
+    """Return whether all words of a sentence belong to a request for the rest.
 
-    But for one noun that names what was being written.
+    One noun may name the text that was being written.
     """
     text = pattern("rest").sub("continue", sentence.strip(_EDGES + "?？"))
     text = re.sub(_SAME, "", text).strip()
@@ -255,7 +253,7 @@ def _is_alone(folded: str) -> bool:
 
 
 def _is_question(sentence: str) -> bool:
-    """It asks something of its own, with a question mark or without."""
+    """Return whether a sentence is a question, with or without a question mark."""
     return _question().match(sentence) is not None
 
 

@@ -19,7 +19,7 @@ NAMES: Final = {
     for name, indicator in INDICATORS.items()
     for written in (name, re.sub(r"\W+", "_", indicator.title.lower()))
 }
-"""How an indicator may be called: by its name, or by its title with underscores."""
+"""The accepted names of indicators: the name, or the title with underscores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class FailCondition:
     limit: float
 
     def is_met(self, value: float | None) -> bool:
-        """Return whether a value meets the condition. Without a value nothing has happened."""
+        """Return whether a value meets the condition; False without a value."""
         return value is not None and self.compare(value, self.limit)
 
 
@@ -40,7 +40,7 @@ def fail_condition(text: str) -> FailCondition:
     """Parse a condition.
 
     Raises:
-        UsageError: the text is none.
+        UsageError: the text is not a condition.
     """
     match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
     if not match:
@@ -51,7 +51,7 @@ def fail_condition(text: str) -> FailCondition:
     if match[1] not in NAMES:
         raise UsageError(f"unknown indicator {match[1]!r}; {did_you_mean(match[1], NAMES)}")
     name, limit = NAMES[match[1]], float(match[3])
-    if INDICATORS[name].whole is not None and not match[4] and limit >= 1:
+    if INDICATORS[name].denominator is not None and not match[4] and limit >= 1:
         raise UsageError(
             f"--fail-on {text!r}: {match[1]} is a share, of which 1 is 100 %; write "
             f"'{match[1]} {match[2]} {match[3]}%', or '{match[1]} {match[2]} 100%' if you mean all"

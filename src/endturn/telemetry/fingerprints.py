@@ -1,7 +1,4 @@
-"""How a history is known again, in whatever format it is.
-
-Digests of it, and messages that only ask to go on.
-"""
+"""Digests of histories in any format, and recognition of messages that only ask to continue."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ from endturn.telemetry.continuation_requests import (
 )
 
 _TEXT: Final = {"role", "content"}
-"""The members of most messages. Where the content is text, no more need be read to know what is
-written."""
+"""The members of most messages. If the content is text, the rest of the message need not be
+read."""
 
 _json = JSONEncoder(sort_keys=True, default=json_fallback).encode
 
@@ -49,9 +46,9 @@ class Prefix:
     """The beginning of a history.
 
     Attributes:
-        length: how many messages it has; a user's that is repeated right away counts once.
-        digest: their hash.
-        end: where it ends in the history as the host wrote it.
+        length: the number of messages; a user's message that is repeated at once counts once.
+        digest: the hash of the messages.
+        end: the index of its end in the host's history.
     """
 
     length: int
@@ -62,23 +59,26 @@ class Prefix:
 def prefixes(
     request: RequestSummary, lengths: Collection[int], *, bare: bool = False
 ) -> list[Prefix]:
-    """Hash the beginnings of a history that have these lengths, in one pass.
+    """Hash the prefixes of a history that have these lengths, in one pass.
 
-    With `bare`, of what is left of them without system prompts, which many hosts write anew for
-    each call: the time is in it. Only where there are any, and anything besides.
+    The hash ignores differences that hosts make from call to call without a change of the text:
+    cache marks, server-side ids, a text alone, in an object or in a list of one part, and a user's
+    message that is there twice. Content that a server keeps counts by the id that the call names.
 
-    What hosts change from call to call without changing what is said does not count: cache marks,
-    the ids that a server gave, whether a text stands alone, in an object or in a list of one part,
-    and whether a user's message is there twice. What a server keeps, which a call only names,
-    counts by its name.
+    Args:
+        request: the summary of the request.
+        lengths: the numbers of messages.
+        bare: ignore system prompts, which often contain the current time. Returns [] if there is no
+            system prompt or nothing else.
     """
     return _hashed(request, frozenset(lengths), bare=bare)
 
 
 def full_prefix(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
-    """Hash a whole history as `prefixes` does its beginnings.
+    """Hash a complete history as `prefixes` does.
 
-    The one, or none where there is nothing to hash.
+    Returns:
+        One prefix; none if there is nothing to hash.
     """
     return _hashed(request, None, bare=bare)[-1:]
 
@@ -87,13 +87,13 @@ def _hashed(
     request: RequestSummary, lengths: Collection[int] | None, *, bare: bool
 ) -> list[Prefix]:
     longest = request.length if lengths is None else max(lengths)
-    history = request.history[: min(request.length, 2 * longest)]  # each message may be there twice
+    history = request.history[: min(request.length, 2 * longest)]  # each message may occur twice
     is_system = [bare and role(message) == "system" for message in history]
     if bare and request.system is None and not any(is_system):
         return []
     state = blake2b(digest_size=16, person=b"bare" if bare else b"")
     state.update(
-        _written(
+        _encode(
             [
                 None if bare else request.system,
                 request.facts.previous_response_id,
@@ -102,10 +102,10 @@ def _hashed(
         )
     )
     prefixes_by_length: dict[int, Prefix] = {}
-    instructed, has_message, length, before = request.system is not None, False, 0, b""
+    has_instructions, has_message, length, before = request.system is not None, False, 0, b""
     for place, message in enumerate(history):
         if is_system[place]:
-            instructed, before = True, b""
+            has_instructions, before = True, b""
             length += 1
         else:
             has_message = True
@@ -114,62 +114,64 @@ def _hashed(
                 and message.keys() == _TEXT
                 and message["content"].__class__ is str
             )
-            encoded = _written(
+            encoded = _encode(
                 [role(message), message["content"]] if is_text else canonical_message(message)
             )
             if encoded != before or role(message) != "user":
                 state.update(encoded)
                 length += 1
             before = encoded
-        is_wanted = place + 1 == len(history) if lengths is None else length in lengths
-        if is_wanted and (not bare or (instructed and has_message)):
+        has_length = place + 1 == len(history) if lengths is None else length in lengths
+        if has_length and (not bare or (has_instructions and has_message)):
             prefixes_by_length[length] = Prefix(length, state.copy().digest(), place + 1)
         if length > longest:
             break
     return list(prefixes_by_length.values())
 
 
-def _written(value: Any) -> bytes:
-    """The same for the same, whoever wrote it."""
+def _encode(value: Any) -> bytes:
+    """Encode a value to hash; equal content in different formats has equal bytes."""
     match value:
-        # Who speaks, and the text; or what comes before the history. Both are usual, and this is
-        # ten times as fast.
+        # A role and a text, or the settings before the history. Both are frequent, and this is ten
+        # times as fast as JSON.
         case [str(), str()] | [str() | None, str() | None, str() | None]:
             return repr(value).encode("utf-8", "surrogatepass")
         case _:
             return _json(canonical(value)).encode()
 
 
-# --- Messages that ask to go on: as continuation_requests recognises them, or as a controller has a
+# --- Messages that ask to continue: recognised by continuation_requests, or sent by a controller --
 
 REMEMBERED: Final = 256
-"""Texts that a controller asked to go on with, at most."""
+"""Maximum number of a controller's continue prompts that are remembered."""
 
 MOST_MESSAGES: Final = 3
-"""In which a host may ask: it says in one that there was a cut, and in another to go on."""
+"""Maximum number of messages in which a host asks to continue: one may mention the truncation, and
+another ask."""
 
 _LINES: Final = " .!…:;\"'`*_-–—()[]<>/。！，、"
 
 
 class ContinuePrompts:
-    """Knows a message that asks to go on.
+    """Recognises messages that ask to continue.
 
-    By the patterns, or because a controller of this process sent it as one.
+    By the patterns, or because a controller of this process sent them.
     """
 
     def __init__(self) -> None:
         self._learnt: OrderedDict[bytes, None] = OrderedDict()
 
     def learn(self, request: RequestSummary) -> None:
-        """The last message of this request asks to go on."""
+        """Remember the last message of a request as one that asks to continue."""
         last = request.history[request.length - 1] if request.length else None
         if role(last) == "user" and text_of(last).strip():
             remember(self._learnt, _digest(text_of(last)), None, most=REMEMBERED)
 
     def ask(self, messages: Sequence[Any], tail: str = "") -> bool:
-        """Return whether these messages, after a truncated answer, ask only for the rest of it.
+        """Return whether the messages after a truncated answer only request its rest.
 
         Args:
+            messages: the messages.
             tail: the last visible characters of the answer.
         """
         if not 0 < len(messages) <= MOST_MESSAGES:
@@ -187,11 +189,11 @@ class ContinuePrompts:
 
 
 def is_call_refused(messages: Sequence[Any], tail: str = "") -> bool:
-    """Tell whether these only say that a cut tool call, or a cut answer, could not be read or run.
+    """Return whether messages only report that a truncated tool call or answer was not usable.
 
     Args:
-        tail: the last visible characters of the answer, comparable: a long message has to quote
-            them.
+        messages: the messages.
+        tail: the last visible characters of the answer, comparable. A long message must quote them.
     """
     results = [result for message in messages for result in results_of(message)]
     if results and all(role(message) == "tool" or results_of(message) for message in messages):
@@ -205,19 +207,15 @@ def is_call_refused(messages: Sequence[Any], tail: str = "") -> bool:
 
 
 _ENDS: Final = 256
-"""Characters at either end of a text by which it is known again."""
+"""Characters at either end of a text that its hash includes."""
 
 
 Brief = tuple[int, str, tuple[ToolResult, ...]]
-"""The hash of a message by its role, its text and the tool results that it holds; the role; and
-these results."""
+"""A message's hash (of its role, text and tool results), role and tool results."""
 
 
 def brief_at(request: RequestSummary, place: int) -> Brief:
-    """Return the brief of a message, which is read once, whoever asks for it.
-
-    It costs the same for any message.
-    """
+    """Return the brief of a message, which is computed once, in a time independent of its size."""
     brief: Brief | None = request.briefs.get(place)
     if brief is None:
         brief = request.briefs[place] = _brief(request.history[place])
@@ -239,17 +237,15 @@ def _brief(message: Any) -> Brief:
 
 
 def text_ends(text: str) -> tuple[int, str, str]:
-    """Return by what a text is known again: its length and both ends."""
+    """Return the length and both ends of a text, to compare it in constant time."""
     return len(text), text[:_ENDS], text[-_ENDS:]
 
 
 def endpoints_hash(request: RequestSummary, length: int) -> int | None:
-    """Hash the first `length` messages by two of them.
+    """Hash the first `length` messages by two of them, in constant time.
 
-    The first that is no system prompt, and the last.
-
-    It costs the same for any history. Only this process can compute it again. None where there are
-    not so many messages.
+    These are the last one, and the first one that is no system prompt. The hash is valid only in
+    this process. None if there are fewer messages.
     """
     if not 0 < length <= request.length:
         return None
@@ -258,20 +254,18 @@ def endpoints_hash(request: RequestSummary, length: int) -> int | None:
 
 
 def opening_hash(request: RequestSummary) -> int | None:
-    """Hash the text of the first message that is no system prompt.
+    """Hash the text of the first message that is no system prompt; None if there is none.
 
-    Histories that begin alike have the same.
-
-    What `prefixes` leaves out does not count here either. None where there is no such message.
+    It ignores the same differences as `prefixes`.
     """
     place = _opening(request, request.length)
     return None if place is None else hash(text_ends(text_of(request.history[place])))
 
 
 def _opening(request: RequestSummary, length: int) -> int | None:
-    """Find the first of so many messages that is no system prompt; None where all are.
+    """Find the first of `length` messages that is no system prompt; None if all are.
 
-    The messages up to it have briefs then.
+    Computes the briefs of the messages up to it.
     """
     for place in range(length):
         if brief_at(request, place)[1] != "system":
@@ -280,9 +274,9 @@ def _opening(request: RequestSummary, length: int) -> int | None:
 
 
 def question_of(request: RequestSummary) -> bytes | None:
-    """The digest of the latest message of a call in which a user asks something.
+    """Return the digest of the latest user message that does not only ask to continue.
 
-    None where there is none.
+    None if there is none.
     """
     for message in reversed(request.history[: request.length]):
         text = text_of(message) if role(message) == "user" else ""

@@ -1,14 +1,12 @@
-"""Detection of the conventions' metrics that another instrumentation records of a call.
+"""Detection of OpenTelemetry's GenAI metrics that another instrumentation records for a call.
 
-Those are not recorded twice.
-
-One rule decides: a metric of the conventions is left to another instrumentation where that one has
-an instrument of this name in the meter provider that we record to, and watches the call, which its
-spans tell. Instrumentations that make spans and no metrics (OpenInference, Langfuse) take nothing
-away, nor does one that watches other calls.
+They are not recorded twice. A metric is left to another instrumentation if that one has an
+instrument of this name in the meter provider that endturn records to, and has a span of the call.
+An instrumentation without metrics (OpenInference, Langfuse), or without a span of this call, is
+ignored.
 
 OpenTelemetry has no function that lists the instruments of a provider. They are found by their
-public types among the objects that the provider and its meters hold; these are only read.
+public types among the attributes of the provider and its meters, which are only read.
 """
 
 from __future__ import annotations
@@ -26,40 +24,39 @@ from endturn.calls import log_internal_error
 from endturn.telemetry import schema
 
 AGAIN_S: Final = 1.0
-"""Between two looks at a provider's instruments, outside of collections."""
+"""Seconds between two listings of a provider's instruments, outside of collections."""
 
 _EVERYBODYS: Final = frozenset(
     {"opentelemetry", "instrumentation", "util", "com", "io", "org", "dev"}
 )
-"""First parts of a scope's name that do not say whose it is."""
+"""Leading parts of scope names that do not identify the owner."""
 
 
 @dataclass(slots=True, eq=False)
 class Watchers:
-    """The other instrumentations that watch a call.
+    """The other instrumentations of a call.
 
     Attributes:
-        scopes: of their spans. A span that is never current is added when it ends.
-        is_known: no span means no watcher. Not so where spans are dropped by a sampler, or nobody
-            records any: who has instruments of the conventions is taken to use them for every call
-            then.
+        scopes: the scopes of their spans. That of a span that is never current is added at its end.
+        is_known: no span means no other instrumentation. False if a sampler drops spans, or nobody
+            records them: then any instrumentation with instruments is assumed to record every call.
     """
 
     scopes: tuple[str, ...] = ()
     is_known: bool = True
 
     def add(self, scope: str) -> None:
-        """Another span of the call is known."""
+        """Add the scope of a span of the call."""
         if scope not in self.scopes:
             self.scopes = (*self.scopes, scope)
 
     def remove(self, scope: str) -> None:
-        """An instrumentation looks at the call no longer."""
+        """Remove an instrumentation that does not measure the response."""
         self.scopes = tuple(name for name in self.scopes if name != scope)
 
 
 class ForeignMetrics:
-    """The instruments that other scopes hold in one meter provider.
+    """The instruments of other scopes in one meter provider.
 
     Args:
         provider: the meter provider; it is not kept alive.
@@ -72,10 +69,10 @@ class ForeignMetrics:
         self._looked_s: float | None = None
 
     def look(self, *, again: bool = False) -> None:
-        """Look at which instruments there are now.
+        """List the present instruments.
 
         Args:
-            again: even where that was done less than a second ago.
+            again: also if they were listed less than a second ago.
         """
         now_s = time.monotonic()
         provider = self._provider()
@@ -91,7 +88,7 @@ class ForeignMetrics:
                 can_see |= scope == schema.SCOPE
                 if scope != schema.SCOPE and name in STANDARD:
                     owners.setdefault(name, set()).add(owner(scope))
-        # another thread makes an instrument: what was known holds until the next look
+        # another thread creates an instrument: keep the previous list
         except RuntimeError:
             return
         except Exception:
@@ -101,8 +98,8 @@ class ForeignMetrics:
         self._can_see = can_see
 
     def record(self, name: str, watchers: Watchers) -> bool:
-        """Whether another instrumentation records this metric of the call that these watch."""
-        if not self._can_see:  # a provider that is built otherwise than the SDK's
+        """Return whether another instrumentation of the call records this metric."""
+        if not self._can_see:  # a provider with other attributes than the SDK's
             return any(owner(scope) in _KNOWN_OWNERS for scope in watchers.scopes)
         owners = self._owners.get(name)
         if owners is None:
@@ -115,14 +112,14 @@ class ForeignMetrics:
 STANDARD: Final = frozenset(
     metric.name for metric in schema.METRICS if metric.name.startswith("gen_ai.")
 )
-"""The names of the conventions' metrics, of both generations."""
+"""The names of OpenTelemetry's GenAI metrics, of both generations."""
 
 
 @lru_cache(maxsize=256)
 def owner(scope: str) -> str:
-    """The part of a scope's name that says whose it is.
+    """Return the part of a scope's name that identifies its owner.
 
-    An instrumentation may name its meter otherwise than its tracer: `openlit.otel.metrics`,
+    The names of an instrumentation's meter and tracer may differ: `openlit.otel.metrics`,
     `openlit.instrumentation.openai`.
     """
     parts = scope.lower().split(".")
@@ -135,11 +132,11 @@ _KNOWN_OWNERS: Final = frozenset(
         *("agent_framework", "gcp", "openlit"),
     }
 )
-"""Who is known to record some; asked only where a meter provider hides its instruments."""
+"""Owners that record such metrics. Used only for providers whose instruments cannot be listed."""
 
 
 def _instruments(provider: object) -> Iterator[tuple[str, str]]:
-    """The instruments that a provider's meters hold: scope and name of each."""
+    """Yield scope and name of each instrument of a provider's meters."""
     pending, visited = [provider], set()
     while pending:
         holder = pending.pop()
@@ -154,7 +151,7 @@ def _instruments(provider: object) -> Iterator[tuple[str, str]]:
 
 
 def _members(holder: object) -> Iterator[object]:
-    """What an object's attributes hold, and what is in those that are containers."""
+    """Yield the values of an object's attributes, and the items of those that are containers."""
     for value in list(getattr(holder, "__dict__", {}).values()):
         if isinstance(value, Mapping):
             yield from list(value.values())

@@ -1,18 +1,18 @@
-"""Other instrumentations' spans that are open.
+"""The open spans of other instrumentations: of model calls, agents and tools.
 
-Whose call an exchange is, and whose agent's turn it is part of.
+They decide which span a call adopts, and which agent's turn it belongs to.
 
-Only spans of the tracer provider that is recorded to are written to. A span of an isolated
-provider, which a vendor made for itself, is somebody else's: it gets no attribute, is no turn, and
-endturn makes its own span of the call.
+endturn writes only to spans of the tracer provider that it records to. Spans of an isolated
+provider, which a vendor created for itself, get no attributes and are no turns: endturn creates its
+own span of the call.
 
-The span processor tells what begins and ends. A span is judged by its attributes when it is asked
-about, for many come after its start. Every open span is kept, weakly, for it may turn out to be an
-agent's; at most `OPEN` of them.
+The span processor reports starts and ends. The kind of a span is determined by its attributes at
+the time of the question, because many are set after its start. All open spans are kept as weak
+references, at most `OPEN`, because any may turn out to be an agent's.
 
-A call's span in which nothing was emitted, until it ended, is a call of its own: one that this
-process does not send over HTTP, or that no HTTP client here has been wrapped for. It is emitted
-then, from what the span says.
+If no call was emitted within a call's span until its end, the span itself is a call: one that this
+process did not send over HTTP, or with an HTTP client that is not instrumented. That call is then
+emitted with the data of the span.
 """
 
 from __future__ import annotations
@@ -47,27 +47,32 @@ from endturn.formats import number, text, text_or_none
 from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.cleanup import remember
 from endturn.telemetry.foreign_metrics import Watchers
-from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
+from endturn.telemetry.span_conventions import (
+    OperationKind,
+    attributes_of,
+    facts_of,
+    kind_of,
+    scope_of,
+)
 
 OPEN: Final = 16_384
-"""How many open spans are kept; the oldest is given up first."""
+"""Maximum number of open spans that are kept; the oldest is dropped first."""
 
 RECENT: Final = 1_024
-"""How many calls are kept to recognise the spans of instrumentations that never make theirs
+"""Maximum number of calls that are kept to match spans that their instrumentation never makes
 current."""
 
 
 @dataclass(slots=True, eq=False)
 class ForeignSpan:
-    """A span that has not ended, or was handed over with a stream.
+    """A span that is open, or that ended before its stream was read.
 
     Attributes:
-        parent: the id of its parent span, 0 of a root.
-        seen_by: the span processor that told of it.
-        is_counted: a call was emitted within it, or another process has counted what it tells of.
-        is_handed_over: it is Logfire's, and ended before its stream was read: another span tells of
-            the end.
-        turn: of an agent's span, once a call was made in it.
+        parent: the id of its parent span; 0 if it is a root.
+        seen_by: the span processor that reported it.
+        is_counted: a call was emitted within it, or another process has counted its call.
+        is_handed_over: Logfire ended it before the stream was read: another span has the end.
+        turn: the turn of an agent's span, from its first call on.
     """
 
     span: ref[Any]
@@ -79,12 +84,12 @@ class ForeignSpan:
 
 
 class AdoptedSpan(NamedTuple):
-    """A span that somebody else makes of a call; see `CallStarted.adopt`.
+    """Another instrumentation's span of a call; see `CallStarted.adopt`.
 
     Attributes:
-        scopes: of the instrumentations that make a span of this call.
-        around: the id of the innermost span, open, that the call is made in.
-        has_ended: the call was read from the span.
+        scopes: the scopes of the instrumentations that have a span of this call.
+        around: the id of the innermost open span around the call.
+        has_ended: the call was derived from the ended span.
     """
 
     span: Span
@@ -94,16 +99,16 @@ class AdoptedSpan(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """Whether a call has been told of by this span already."""
+        """True if another call has adopted this span."""
         return schema.TURN_ID.key in attributes_of(self.span)
 
 
 class RecordedTo(NamedTuple):
-    """The tracer provider that is recorded to while requests are observed.
+    """The tracer provider that endturn records to while requests are observed.
 
     Attributes:
-        observer: the span processor that sees its spans; None where none can be added.
-        since_ns: since when it does. What began before was not seen.
+        observer: the span processor that observes its spans; None if none can be added.
+        since_ns: the time when it was added. It did not see spans that started earlier.
     """
 
     provider: object
@@ -113,12 +118,13 @@ class RecordedTo(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _RecentCall:
-    """A call that was emitted.
+    """An emitted call.
 
     Attributes:
-        models: its names, without what the response says; none of a call that was read from a span.
-        identity: what the response calls itself, once it does.
-        watchers: the other instrumentations that watch it.
+        models: the model's names in the request and, after the end, in the response; empty for a
+            call that was derived from a span.
+        identity: the id and model of the response, once they have arrived.
+        watchers: the other instrumentations of the call.
     """
 
     started_ns: int
@@ -128,9 +134,9 @@ class _RecentCall:
     ended_ns: int | None = None
 
     def is_of(self, model: str) -> bool:
-        """Whether it is a call of that model, as requested or as the response says.
+        """Return whether it is a call to that model, as in the request or in the response.
 
-        "" may be any.
+        "" matches any call.
         """
         names = (*self.models, self.identity.model or "")
         return not model or model in map(_short, names)
@@ -138,26 +144,26 @@ class _RecentCall:
 
 _open: OrderedDict[int, ForeignSpan] = OrderedDict()
 _agents: OrderedDict[str, ForeignSpan] = OrderedDict()
-"""Agents' spans by the ids of their turns."""
+"""Agents' spans by turn id."""
 _recent: OrderedDict[int, _RecentCall] = OrderedDict()
-"""By the calls' numbers, in the order in which they began."""
-_BARRIERS: Final = (Kind.AGENT, Kind.TOOL)
+"""Recent calls by number, in the order of their start."""
+_BARRIERS: Final = (OperationKind.AGENT, OperationKind.TOOL)
 _recorded_to: RecordedTo | None = None
-"""None while no requests are observed: then every span is somebody's who asked to have it looked
-at."""
+"""None while no requests are observed: then every open span comes from a processor that the host
+added."""
 
 
 def record_to(provider: RecordedTo | None) -> None:
-    """From now on spans of this provider, and of no other, are written to."""
+    """Write to spans of this provider only, from now on."""
     global _recorded_to
     _recorded_to = provider
 
 
-# --- What the span processor tells ----------------------------------------------------------------
+# --- Called by the span processor -----------------------------------------------------------------
 
 
 def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
-    """A span begins. Where calls are counted in this process, a call's span says so from now on."""
+    """Keep a span that starts. If this process counts calls, mark a call's span as counted."""
     if span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE:
         return
     own = span.get_span_context().span_id
@@ -168,7 +174,7 @@ def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id, seen_by)
     if schema.COUNTED.key in attributes_of(span):
         entry.is_counted = True
-    elif kind_of(span) in (Kind.CALL, Kind.STREAM_END) and is_counted():
+    elif kind_of(span) in (OperationKind.CALL, OperationKind.STREAM_END) and is_counted():
         span.set_attribute(schema.COUNTED.key, True)
     _open[own] = entry
     if len(_open) > OPEN:
@@ -176,25 +182,25 @@ def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
 
 
 def ended(span: Any) -> None:
-    """A span has ended: an agent's turn ends with it; a call that nobody emitted is emitted.
+    """End the turn of an agent's ended span, or emit the call of a call's span if none was emitted.
 
-    It is only read.
+    The span is only read.
     """
     own = span.get_span_context().span_id
     entry = _open.get(own)
     if entry is None:
         return
     kind = kind_of(span)
-    if kind is Kind.CALL and span_conventions.is_handed_over(span):
+    if kind is OperationKind.CALL and span_conventions.is_handed_over(span):
         entry.is_handed_over = True
         return
     del _open[own]
     if entry.turn is not None:
         entry.turn.agent = entry.turn.agent or text_or_none(facts_of(span).get(schema.AGENT.key))
         _end_turn(entry, span_conventions.outcome_of(span))
-    if kind is Kind.STREAM_END:
+    if kind is OperationKind.STREAM_END:
         entry.is_counted |= _take_handed_over(entry.parent)
-    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted:
+    if kind in (OperationKind.CALL, OperationKind.STREAM_END) and not entry.is_counted:
         call = _emitted(span)
         if call is None:
             _emit_call(span, entry)
@@ -203,12 +209,12 @@ def ended(span: Any) -> None:
 
 
 def close_all(seen_by: object = None) -> None:
-    """End the turns of agents' spans that are open.
+    """End the turns of agents' open spans.
 
-    The process, its instrumentation, or a tracer provider ends.
+    Called at the end of the process, of the instrumentation, or of a tracer provider.
 
     Args:
-        seen_by: only of spans that this processor told of.
+        seen_by: only spans that this processor reported.
     """
     for own, entry in list(_open.items()):
         if seen_by is None or entry.seen_by is seen_by:
@@ -219,18 +225,18 @@ def close_all(seen_by: object = None) -> None:
 
 
 def forget() -> None:
-    """Let go of everything. A forked child does: what is open is its parent's to end."""
-    for kept in (_open, _agents, _recent):
-        kept.clear()
+    """Forget all spans and calls. Called in a forked child, whose parent ends the open ones."""
+    for entries in (_open, _agents, _recent):
+        entries.clear()
 
 
-# --- What an exchange asks ------------------------------------------------------------------------
+# --- Called by an exchange ------------------------------------------------------------------------
 
 
 def span_of_call() -> AdoptedSpan | None:
-    """Return the span that another instrumentation made of the exchange that is about to begin.
+    """Return another instrumentation's span of the exchange that is about to start.
 
-    None if there is none, it is taken, or it is not ours to write to.
+    None if there is none, another call has adopted it, or endturn may not write to it.
     """
     current = trace.get_current_span()
     if current is trace.INVALID_SPAN:
@@ -243,7 +249,11 @@ def span_of_call() -> AdoptedSpan | None:
             if _is_barrier(current)
             else [span for span in _calls_around(own) if _is_written_to(span)]
         )
-    elif current.is_recording() and kind_of(current) is Kind.CALL and _is_written_to(current):
+    elif (
+        current.is_recording()
+        and kind_of(current) is OperationKind.CALL
+        and _is_written_to(current)
+    ):
         spans = [current]
     if not spans:
         return None
@@ -252,16 +262,16 @@ def span_of_call() -> AdoptedSpan | None:
 
 
 def span_here(provider: object) -> Span | None:
-    """The current span, where it is open and of the provider that is recorded to."""
+    """Return the current span if it is open and of the provider that is recorded to."""
     current = trace.get_current_span()
     return current if current.is_recording() and _is_written_to(current, provider) else None
 
 
 def parent_of(current: Span) -> Context | None:
-    """The context in which a span of ours begins within the current one: None for the current one.
+    """Return the context in which to start a span; None for the current context.
 
-    Within a span of an isolated provider that is the context of the span around it, so that the
-    host's trace is whole.
+    In a span of an isolated provider, that is the context of its parent, so that the host's trace
+    has no gap.
     """
     if current is trace.INVALID_SPAN:
         return None
@@ -273,14 +283,14 @@ def parent_of(current: Span) -> Context | None:
 
 
 def turn_here() -> Turn | None:
-    """The turn of the agent's span that the running code is in."""
+    """Return the turn of the enclosing agent's span."""
     return _turn_around(_here(trace.get_current_span())) if _open else None
 
 
 def tool_call_around(current: Span) -> str | None:
-    """The id of the tool call in whose span the current span is.
+    """Return the id of the tool call whose span encloses the current span.
 
-    None where no such span is ours to write to.
+    None if there is no such span that endturn may write to.
     """
     if current is trace.INVALID_SPAN:
         return None
@@ -290,25 +300,26 @@ def tool_call_around(current: Span) -> str | None:
     if (
         barrier is None
         or not barrier.is_recording()
-        or kind_of(barrier) is not Kind.TOOL
+        or kind_of(barrier) is not OperationKind.TOOL
         or not _is_written_to(barrier)
     ):
         return None
     return text_or_none(attributes_of(barrier).get(schema.TOOL_CALL_ID.key))
 
 
-# --- What the recorder tells and asks -------------------------------------------------------------
+# --- Called by the recorder -----------------------------------------------------------------------
 
 
 def call_started(started: CallStarted, current: Span, is_counted: Callable[[], bool]) -> Watchers:
-    """A call has been emitted: the spans around it need not be counted.
+    """Mark the spans around a call that was emitted as counted, and remember the call.
 
     Args:
+        started: the record of the call's start.
         current: the current span.
-        is_counted: whether the call is counted by metrics of this process.
+        is_counted: returns whether metrics of this process count the call.
 
     Returns:
-        The other instrumentations that watch it, as far as spans that are open tell.
+        The other instrumentations of the call, as far as open spans show.
     """
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
     watchers = Watchers() if adopted is None else Watchers(adopted.scopes)
@@ -326,7 +337,7 @@ def _count_around(
     """Mark the spans around a call as counted, and add their instrumentations to its watchers."""
     around = _here(current) if adopted is None else adopted.around
     is_apart = adopted is None and around != current.get_span_context().span_id
-    if adopted is None and current.is_recording() and kind_of(current) is Kind.CALL:
+    if adopted is None and current.is_recording() and kind_of(current) is OperationKind.CALL:
         watchers.add(scope_of(current))
     if _open and not (is_apart and _is_barrier(current)):
         for entry in _around(around):
@@ -338,7 +349,7 @@ def _count_around(
 
 
 def call_ended(ended: CallEnded) -> None:
-    """A call has ended."""
+    """Complete the entry of a call that has ended."""
     call = _recent.get(ended.started.number)
     if call is not None:
         call.ended_ns = ended.started.started_ns + round(ended.duration_s * 1e9)
@@ -348,19 +359,20 @@ def call_ended(ended: CallEnded) -> None:
 
 
 def agents_span(turn: Turn) -> Span | None:
-    """The span that a turn is told of by, where it is somebody else's."""
+    """Return another instrumentation's span of a turn; None if there is none."""
     entry = _agents.get(turn.id)
     return None if entry is None else entry.span()
 
 
 def take_over(turn: Turn, earlier: Turn) -> bool:
-    """Make an agent's span in which no call was made a part of an earlier run's turn.
+    """Assign an agent's span without calls to the turn of an earlier run.
 
     Args:
-        turn: of the span.
+        turn: the present turn of the span.
+        earlier: the turn of the earlier run.
 
     Returns:
-        Whether it is of an agent's span, and has been taken over.
+        Whether the turn has an agent's span, which was assigned.
     """
     entry = None if turn.iterations else _agents.pop(turn.id, None)
     if entry is None:
@@ -370,13 +382,13 @@ def take_over(turn: Turn, earlier: Turn) -> bool:
     return True
 
 
-# --- Within ---------------------------------------------------------------------------------------
+# --- Helpers --------------------------------------------------------------------------------------
 
 
 def _here(current: Any) -> int:
     """Return the id of the innermost known span.
 
-    That is the current one, or its parent where the current one is of an isolated provider.
+    That is the current span, or its parent if the current one is of an isolated provider.
     """
     own: int = current.get_span_context().span_id
     if own in _open or not current.is_recording() or scope_of(current) == schema.SCOPE:
@@ -386,19 +398,20 @@ def _here(current: Any) -> int:
 
 
 def _is_barrier(span: Any) -> bool:
-    """Whether what is called within a span is no part of a call that the span is in."""
+    """Return whether calls within a span are separate from a call around it."""
     return kind_of(span) in _BARRIERS
 
 
 def _is_written_to(span: Any, provider: object = None) -> bool:
-    """Return whether a span is of the recorded provider, or of one that we were asked to observe.
+    """Return whether a span is of the recorded provider, or of one whose host added a processor.
 
-    A provider's processors see its spans. Of one that began before ours was added, its resource
-    tells: every provider has its own.
+    A span processor sees all spans of its provider. A span that started before ours was added is
+    identified by its resource: each provider has its own.
 
     Args:
-        provider: the one that is recorded to where no requests are observed; the global one where
-            not given.
+        span: the span.
+        provider: the provider that is recorded to while no requests are observed. Defaults to the
+            global one.
     """
     entry, recorded = _open.get(span.get_span_context().span_id), _recorded_to
     if entry is not None:
@@ -417,38 +430,38 @@ def _is_written_to(span: Any, provider: object = None) -> bool:
 
 
 def _around(span_id: int) -> Iterator[ForeignSpan]:
-    """The open span of that id and those that it is in, the innermost first."""
+    """Yield the open span with that id and the spans around it, the innermost first."""
     while (entry := _open.get(span_id)) is not None:
         yield entry
         span_id = entry.parent
 
 
 def _take_handed_over(parent: int) -> bool:
-    """Whether the call is counted whose stream has ended.
+    """Return whether the call of an ended stream was counted.
 
-    The last that was handed over where its end is told.
+    Removes its entry: the last one with that parent that ended before its stream was read.
     """
-    over = [
+    span_ids = [
         own for own, entry in list(_open.items()) if entry.is_handed_over and entry.parent == parent
     ]
-    return bool(over) and _open.pop(over[-1]).is_counted
+    return bool(span_ids) and _open.pop(span_ids[-1]).is_counted
 
 
 def _calls_around(span_id: int) -> Iterator[Any]:
-    """The open spans of the call that is made within the span of that id, the innermost first."""
+    """Yield the open spans of the call within the span with that id, the innermost first."""
     for entry in _around(span_id):
         span = entry.span()
         kind = kind_of(span)
         if kind in _BARRIERS:
             return
-        if kind is Kind.CALL and span is not None and span.is_recording():
+        if kind is OperationKind.CALL and span is not None and span.is_recording():
             yield span
 
 
 def _turn_around(span_id: int) -> Turn | None:
     for entry in _around(span_id):
         span = entry.span()
-        if span is not None and kind_of(span) is Kind.AGENT:
+        if span is not None and kind_of(span) is OperationKind.AGENT:
             return entry.turn or _begin_turn(entry, span)
     return None
 
@@ -473,23 +486,23 @@ def _end_turn(entry: ForeignSpan, outcome: TurnOutcome) -> None:
     turn = entry.turn
     if turn is not None and turn.iterations:
         end_turn(turn, outcome)
-        if turn.outcome is not None:  # else a stream is still being read
+        if turn.outcome is not None:  # None: a stream is still being read
             _agents.pop(turn.id, None)
 
 
 def _drop(span_id: int) -> None:
-    """End the turn of a span that its owner dropped without ending it."""
+    """End the turn of a span that was garbage-collected before it ended."""
     entry = _open.pop(span_id, None)
     if entry is not None:
         _end_turn(entry, TurnOutcome.CANCELLED)
 
 
 def _emitted(span: Any) -> _RecentCall | None:
-    """Return the emitted call that a span reports in which nothing was emitted.
+    """Return the emitted call of a span within which no call was emitted.
 
-    It is of the same response, or, where either has no id, of the same model, begun since the span
-    was. Some say of a span that it ended before its request was sent. Of several, one that no span
-    of this instrumentation has reported.
+    The call has the same response id or, if either has no id, the same model and a start after the
+    span's. Among several, one without a span of this instrumentation is preferred. By response id
+    it is found even if the span ended before the request was sent.
     """
     facts, scope = facts_of(span), scope_of(span)
     response_id, model = (
@@ -511,12 +524,12 @@ def _emitted(span: Any) -> _RecentCall | None:
 
 
 def _short(model: str) -> str:
-    """A model's name without the provider that routers put before it."""
+    """Return a model's name without a router's provider prefix."""
     return model.rpartition("/")[2]
 
 
 def _emit_call(span: Any, entry: ForeignSpan) -> None:
-    """Emit the records of a call of which only its span tells."""
+    """Emit the records of a call that is known only from its span."""
     if not listeners.listening():
         return
     request, endpoint = span_conventions.request_of(span), span_conventions.endpoint_of(span)

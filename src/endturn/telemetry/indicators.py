@@ -1,11 +1,9 @@
-"""Every rate and number that dashboards, alerts and the local page show.
+"""The indicators: all rates and counts of dashboards, alerts and the local page.
 
-Its question, its formula, what is too much.
-
-Formulas are structures over the schema's metrics, not query text, so that each reader renders them
-in its own language: PromQL in `generate`, SQL in the local page. On every turn metric provider and
-model are those of the turn's first truncated response, else of its first call, so both sides of a
-turn rate carry the same labels.
+Each has a question, a formula and thresholds. Formulas are structures over the schema's metrics,
+not query text, and each reader renders them in its own language: PromQL in `generate`, SQL in the
+local page. The provider and model of all turn metrics are those of the turn's first truncated
+response, else of its first call, so numerator and denominator of a turn rate have the same labels.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ def _is(attribute: Attribute, *values: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Events of one counter, or values of one histogram; `only` and `never` say which of them."""
+    """Events of a counter, or values of a histogram: with the labels `only`, without `never`."""
 
     metric: Metric
     only: tuple[Condition, ...] = ()
@@ -36,14 +34,14 @@ class Count:
 
 
 ENOUGH_EVENTS: Final = 20
-"""From so many events on a good value is a verdict. Of fewer, and of none, it is only a number."""
+"""Minimum number of events for a verdict. With fewer, a good value is shown without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """From where a value deserves a look, and from where somebody should act.
+    """The values from which an indicator needs a look, and from which it needs action.
 
-    Lower is better everywhere.
+    Lower is better for all indicators.
     """
 
     look: float
@@ -52,18 +50,17 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indicator:
-    """A count, or where there is a `whole` its part of that.
+    """A count, or a share if `denominator` is set. The texts are those of data/indicators.toml.
 
-    In words, as data/indicators.toml has them.
-
-    A share is zero where nothing bad happened, and undefined where nothing happened.
+    A share is undefined if its denominator is zero.
 
     Attributes:
-        formula: the same in words; advice: what to do about it.
+        count: the count, or a share's numerator; denominator: a share's.
+        formula: the same in words; advice: what to do about a bad value.
     """
 
     count: Count
-    whole: Count | None = None
+    denominator: Count | None = None
     title: str
     question: str
     formula: str
@@ -72,14 +69,14 @@ class Indicator:
 
 
 PERSON: Final = _is(schema.OUTCOME, *STOPPED_BY_PERSON)
-"""Cancelled turns, by a person or a timeout: neither a success nor a failure to finish, so in no
-turn rate."""
+"""Turns that a person or a timeout cancelled. They are neither finished nor unfinished, so no turn
+rate has them."""
 GIVEN_UP: Final = _is(schema.OUTCOME, TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT, *BUDGETS)
-"""Outcomes in which continuing was tried, and a limit of the policy ended it."""
+"""Outcomes of turns that were continued until a limit of the policy."""
 ANSWERS: Final = _is(
     schema.REASON, *(reason for reason in StopReason if reason is not StopReason.ERROR)
 )
-"""Responses that are no errors: an SDK that tries three times gets two errors and one answer."""
+"""Responses without errors: three attempts of an SDK may be two errors and one answer."""
 
 TURNS: Final = Count(schema.TURNS, never=(PERSON,))
 TRUNCATED_TURNS: Final = Count(schema.TURNS, only=(_is(schema.TRUNCATED, "true"),), never=(PERSON,))
@@ -116,22 +113,26 @@ _COUNTS: Final[dict[str, tuple[Count, ...]]] = {
     "recording_failures": (Count(schema.LISTENER_FAILURES),),
     "capped": (Count(schema.SERIES_CAPPED),),
 }
-"""What each indicator counts, and of a share its whole."""
+"""The count of each indicator, and a share's denominator."""
 
 
 def _indicators() -> dict[str, Indicator]:
-    """By name. KeyError, TypeError: the file and the counts do not fit each other."""
+    """Return the indicators by name.
+
+    Raises:
+        KeyError, TypeError: data/indicators.toml does not fit the counts.
+    """
     words = tomllib.loads(shipped().joinpath("indicators.toml").read_text("utf-8"))
     if unpaired := sorted(words.keys() ^ _COUNTS.keys()):
         raise KeyError(f"not in both indicators.py and data/indicators.toml: {', '.join(unpaired)}")
-    found = {}
-    for name, (count, *whole) in _COUNTS.items():
-        said = words[name]
-        limits = Thresholds(look=said.pop("look"), act=said.pop("act")) if "look" in said else None
-        found[name] = Indicator(
-            count=count, whole=next(iter(whole), None), thresholds=limits, **said
+    indicators = {}
+    for name, (count, *denominators) in _COUNTS.items():
+        row = words[name]
+        limits = Thresholds(look=row.pop("look"), act=row.pop("act")) if "look" in row else None
+        indicators[name] = Indicator(
+            count=count, denominator=next(iter(denominators), None), thresholds=limits, **row
         )
-    return found
+    return indicators
 
 
 INDICATORS: Final = _indicators()

@@ -1,9 +1,9 @@
-"""The metrics: sums that readers request, and histograms recorded just before each collection.
+"""The metric instruments: observable counters, and histograms recorded just before a collection.
 
-A counter is a dictionary of sums, read by an observable instrument. To record a histogram takes the
-SDK as long as half a span, so measurements wait in a queue, and are recorded in the callback of the
-first observable instrument: the SDK runs every such callback before it collects any histogram, for
-each reader, when it flushes and when it shuts down.
+A counter is a dictionary of sums, read by an observable instrument. Recording a histogram takes the
+SDK half as long as a span, so measurements wait in a queue and are recorded in the callback of the
+first observable instrument: the SDK runs all such callbacks before it collects any histogram, for
+each reader, at a flush and at shutdown.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from endturn.telemetry import cleanup, schema
 from endturn.telemetry.attributes import error_of, port_shown
 from endturn.telemetry.foreign_metrics import ForeignMetrics, Watchers
 from endturn.telemetry.schema import Generation, Metric
-from endturn.telemetry.series import LENGTH, MOST, OTHER, SETS, Caps, Pair, Series, Values
+from endturn.telemetry.series import LENGTH, MOST, OTHER, SETS, Caps, MetricSeries, Pair, Values
 from endturn.vocabulary import StopReason
 
 if TYPE_CHECKING:
     from endturn.vocabulary import Usage
 
 QUEUED: Final = 2_048
-"""Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that
-comes."""
+"""Maximum length of the queue of measurements, those of some 150 to 300 calls. When it is full, the
+oldest is recorded for each new one."""
 
-LOST: Final = "Histogram.record"
-"""What measurements that the SDK refused are counted under, in `endturn.listener.failures`."""
+LOSS_LABEL: Final = "Histogram.record"
+"""The label value for measurements that the SDK refused, in `endturn.listener.failures`."""
 
 APART_S: Final = 0.002
-"""Between two samples of a series, and between its start time and its first sample. Prometheus
-counts in milliseconds: of two samples in one it refuses the second, and it adds no zero at a start
-time that is the sample's own."""
+"""Seconds between two samples of a series, and between its start time and its first sample.
+Prometheus counts in milliseconds: it refuses the second of two samples in one, and adds no zero at
+a start time that equals the sample's."""
 
 INPUT, OUTPUT = "input", "output"
 
@@ -59,7 +59,7 @@ BORN_CALLS: Final = (
     *((schema.CONTINUATION_TOKENS, (token_type,)) for token_type in (INPUT, OUTPUT)),
     *((metric, ()) for metric in (schema.SUSPECTED_METRIC, schema.UNMAPPED)),
 )
-"""Sums that exist at zero from a model's first call."""
+"""Series that are created at zero at a model's first call."""
 
 BORN_TURNS: Final = (
     (False, False, TurnOutcome.COMPLETED.value),
@@ -67,11 +67,11 @@ BORN_TURNS: Final = (
     (True, True, TurnOutcome.COMPLETED.value),
     (True, True, TurnOutcome.RETRY_LIMIT.value),
 )
-"""Turns that exist so, and their exits where they are truncated: both sides of the headline
-rate."""
+"""Series of turns that are created at zero, and of exits for the truncated ones: numerator and
+denominator of the headline rate."""
 
 _COUNTERS: Final = tuple(metric.name for metric in schema.METRICS if metric.instrument == "counter")
-"""In the order in which they are made, and so observed."""
+"""The names of the counters, in the order of their creation, in which the SDK observes them."""
 
 Counted = (
     records.ContinuationAttempted
@@ -83,21 +83,21 @@ Counted = (
 Generations = tuple[Generation, ...]
 
 Price = tuple[float, float]
-"""USD per million tokens, of the input and of the output."""
+"""USD per million input tokens, and per million output tokens."""
 
 
 Waiting = tuple[Metric, float, Values, Context, Watchers | None]
-"""A measurement that waits: what is measured, how much, with which labels, in which span's context,
-and who may have recorded it too; None where that is of no account."""
+"""A queued measurement: metric, amount, label values, context of the span, and the other
+instrumentations that may record it too. None: it is recorded whether they do or not."""
 
 
 class Instruments:
     """Every instrument of one meter provider.
 
-    Counting is safe in many threads, and within a signal's handler.
+    Counting is thread-safe, and safe in a signal handler.
 
     Attributes:
-        withholds: the latest collection reported 0 for a sum that is more (see `own`).
+        withholds: the latest collection reported 0 for a sum that is larger (see `own`).
     """
 
     def __init__(self, provider: MeterProvider, meter: Meter) -> None:
@@ -112,7 +112,7 @@ class Instruments:
         self._is_exported = False
         self.withholds = False
         self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
-        self._series = {metric.name: Series(metric, self._caps) for metric in schema.METRICS}
+        self._series = {metric.name: MetricSeries(metric, self._caps) for metric in schema.METRICS}
         self._histograms: dict[str, Histogram] = {}
         self._counters: dict[str, object] = {}
         for metric in schema.METRICS:
@@ -132,24 +132,23 @@ class Instruments:
 
     @property
     def is_exported(self) -> bool:
-        """Whether a reader exports what is counted.
+        """True if a reader exports these instruments.
 
-        It is known from the start of the SDK's own provider, of another's from the first collection
-        on.
+        Known from the start for the SDK's own provider, for others from the first collection on.
         """
         self._is_exported = self._is_exported or bool(_reader_storages(self._provider()))
         return self._is_exported
 
-    # --- What is counted --------------------------------------------------------------------------
+    # --- Counting ---------------------------------------------------------------------------------
 
     def expect(self, provider: str, model: str, agent: str | None) -> None:
-        """Create the sums of a provider, model and agent at the first call with these."""
+        """Create the series of a provider, model and agent at the first call with these."""
         key = provider, model, agent
         if key in self._expected or len(self._expected) >= SETS:
             return
         with self._lock:
             self._expected.add(key)
-            pair, agent = self._caps.pair(provider, model), self._caps.shown("agent", agent)
+            pair, agent = self._caps.pair(provider, model), self._caps.limit("agent", agent)
             for metric, values in BORN_CALLS:
                 self._add(metric, (*pair, *values), 0)
             for truncated, continued, outcome in BORN_TURNS:
@@ -169,10 +168,10 @@ class Instruments:
         """Count a call.
 
         Args:
-            context: has the span that becomes the exemplar.
-            generations: those in which the conventions' metrics are recorded too.
-            watchers: the other instrumentations of the call: what they record of the conventions'
-                metrics is left to them. None where it is recorded all the same.
+            context: the context with the exemplar's span.
+            generations: the generations of OpenTelemetry's metrics that are recorded too.
+            watchers: the other instrumentations of the call. OpenTelemetry's metrics that they
+                record are left to them. None: record them regardless.
         """
         started, stop, usage = ended.started, ended.response.stop, ended.response.usage
         measure = self._waiting.append
@@ -194,13 +193,13 @@ class Instruments:
             self._relieve(QUEUED)
 
     def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
-        """Count a turn, and in the same step its exit."""
+        """Count a turn and its exit, under one lock."""
         turn, outcome = ended.turn, ended.outcome.value
         measure = self._waiting.append
         with self._lock:
             pair, agent = (
                 self._caps.pair(turn.provider, turn.model),
-                self._caps.shown("agent", agent),
+                self._caps.limit("agent", agent),
             )
             self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
             if turn.unfinished:
@@ -217,7 +216,7 @@ class Instruments:
             self._relieve(QUEUED)
 
     def count_event(self, record: Counted, price: Price | None) -> None:
-        """Count an event between a turn's calls, and uncounted tokens of a continuation."""
+        """Count an event between a turn's calls, and a continuation's estimated tokens."""
         with self._lock:
             pair = self._caps.pair(record.provider, record.model)
             match record:
@@ -245,7 +244,7 @@ class Instruments:
         self._series[metric.name].add(values, amount)
 
     def _count_tokens(self, pair: Pair, usage: Usage | None, price: Price | None) -> None:
-        """Count what a continuation used: unknown figures bring the sums into being."""
+        """Count a continuation's tokens and cost. Unknown counts add 0 to create the series."""
         input_tokens, output_tokens = (
             (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
         )
@@ -262,13 +261,13 @@ class Instruments:
         self,
         ended: CallEnded,
         pair: Pair,
-        seen: tuple[Context, Watchers | None],
+        origin: tuple[Context, Watchers | None],
         generations: Generations,
     ) -> None:
-        """Have the conventions' metrics of a call recorded.
+        """Queue the measurements of OpenTelemetry's metrics for a call.
 
         Args:
-            seen: the context of the call's span, and the other instrumentations that watch it.
+            origin: the context of the call's span, and the other instrumentations of the call.
         """
         endpoint, usage, by = ended.started.endpoint, ended.response.usage, ended.response.model
         if by is not None:
@@ -284,30 +283,33 @@ class Instruments:
             address, port = OTHER, None
         common: Values = (endpoint.operation, *pair, by, address, port)
         error = error_of(ended)
-        failed: Values = (*common, None if error is None else self._caps.shown("error_type", error))
+        with_error: Values = (
+            *common,
+            None if error is None else self._caps.limit("error_type", error),
+        )
         input_tokens, output_tokens = (
             (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         )
         measure = self._waiting.append
         for generation in generations:
-            measure((generation.duration, ended.duration_s, failed, *seen))
+            measure((generation.duration, ended.duration_s, with_error, *origin))
             if ended.first_chunk_s is not None:
-                measure((generation.first_chunk, ended.first_chunk_s, common, *seen))
+                measure((generation.first_chunk, ended.first_chunk_s, common, *origin))
             for gap in ended.chunk_gaps_s:
-                measure((generation.output_chunk, gap, common, *seen))
+                measure((generation.output_chunk, gap, common, *origin))
             if generation is schema.INFERENCE_METRICS:
-                measure((schema.INFERENCE_INPUT, input_tokens or 0, failed, *seen))
-                measure((schema.INFERENCE_OUTPUT, output_tokens or 0, failed, *seen))
+                measure((schema.INFERENCE_INPUT, input_tokens or 0, with_error, *origin))
+                measure((schema.INFERENCE_OUTPUT, output_tokens or 0, with_error, *origin))
                 for name, metric in schema.INFERENCE_USAGE.items():
                     tokens = getattr(usage, name, None) or 0
-                    measure((metric, tokens, (*common, "unknown"), *seen))
+                    measure((metric, tokens, (*common, "unknown"), *origin))
                 continue
             if input_tokens is not None:
-                measure((schema.TOKEN_USAGE, input_tokens, (*common, INPUT), *seen))
+                measure((schema.TOKEN_USAGE, input_tokens, (*common, INPUT), *origin))
             if output_tokens is not None:
-                measure((schema.TOKEN_USAGE, output_tokens, (*common, OUTPUT), *seen))
+                measure((schema.TOKEN_USAGE, output_tokens, (*common, OUTPUT), *origin))
 
-    # --- Without it: the SDK has locks of its own -------------------------------------------------
+    # --- Without the lock: the SDK has its own locks ----------------------------------------------
 
     def _relieve(self, most: int) -> None:
         self._foreign.look(again=not most)
@@ -327,22 +329,21 @@ class Instruments:
                 attributes = self._series[metric.name].attributes(values)
             try:
                 self._histograms[metric.name].record(amount, attributes, context)
-            except Exception:  # what the SDK refuses is lost, and what waits behind it is not
+            except Exception:  # the SDK refused this measurement: record the ones behind it
                 if listeners.is_strict():
                     raise
-                listeners.count_loss(LOST)
+                listeners.count_loss(LOSS_LABEL)
 
-    # --- When a reader collects -------------------------------------------------------------------
+    # --- At a collection --------------------------------------------------------------------------
 
     def _observe(self, name: str, options: CallbackOptions) -> Iterable[Observation]:
-        """The callback of one sum.
+        """Return the sums of one counter: its callback.
 
-        The first one's records what waits, and takes all sums at one moment.
+        The first counter's callback records the queue and takes the sums of all counters at once,
+        so a collection has both or neither of a turn and its exit.
 
-        So of what is counted twice (a turn, and its exit) a collection shows both or neither.
-
-        The last one's waits. The SDK gives a new series the present as its start time, while the
-        callbacks run, and then takes the time of the samples.
+        The last counter's callback sleeps. The SDK sets the start time of new series while the
+        callbacks run, and the time of the samples after them.
         """
         if name == _COUNTERS[0]:
             self._take()
@@ -351,17 +352,18 @@ class Instruments:
             time.sleep(APART_S)
 
     def _take(self) -> None:
-        """Record what waits, and have all sums observed as they are now."""
+        """Record the queue, and take the sums of all counters."""
         self._is_exported = True
-        # while instruments are made a lock is held that this might wait for
+        # A lock is held while instruments are created, for which the jobs might wait.
         if self._is_complete:
             cleanup.run()
         if self._waiting:
             self._relieve(0)
         with self._lock:
             failures = {"Recorder": 0, **listeners.listener_failures()}
-            for name, failed in failures.items():
-                self._add(schema.LISTENER_FAILURES, (name,), failed - self._failures.get(name, 0))
+            for name, failure_count in failures.items():
+                increase = failure_count - self._failures.get(name, 0)
+                self._add(schema.LISTENER_FAILURES, (name,), increase)
             self._failures = failures
             withheld = [
                 self._series[name].take(zero_first=self._zero_first) for name in self._counters
@@ -369,10 +371,7 @@ class Instruments:
             self.withholds = any(withheld)
 
     def forget(self) -> None:
-        """In a forked child: nothing waits or is counted yet, whatever the parent had.
-
-        The attribute sets stay.
-        """
+        """Empty the queue and set all sums to zero in a forked child. Attribute sets are kept."""
         self._lock = threading.RLock()
         self._waiting.clear()
         self._failures = listeners.listener_failures()
@@ -382,10 +381,10 @@ class Instruments:
 
 
 def _reader_storages(provider: Any) -> Mapping[Any, Any]:
-    """Return what the SDK keeps for each reader of a meter provider, by the reader.
+    """Return the storage of each reader of a meter provider, by reader.
 
-    The SDK has no public way. Empty: it has none, or is built otherwise.
-    `tests/telemetry/test_recorder.py` fails when a release has renamed what is read here.
+    The SDK has no public way to get them. Empty if there are no readers, or the attributes have
+    other names: `tests/telemetry/test_recorder.py` fails when a release renames them.
     """
     storages: Mapping[Any, Any] = {}
     with suppress(AttributeError):
@@ -394,10 +393,9 @@ def _reader_storages(provider: Any) -> Mapping[Any, Any]:
 
 
 def _forget_points(provider: Any, instruments: Iterable[object]) -> None:
-    """In a forked child, drop what the parent has measured with these.
+    """Drop the parent's measurements of these instruments in a forked child.
 
-    The SDK would export it a second time. Where it is built otherwise, the child's histograms begin
-    with its parent's measurements.
+    The SDK would export them a second time. If its attributes have other names, they stay.
     """
     with suppress(AttributeError):
         for storage in _reader_storages(provider).values():
@@ -410,56 +408,57 @@ _zero_first = False
 
 
 def own(provider: MeterProvider, *, zero_first: bool) -> None:
-    """Register a meter provider as ours: it has no instruments yet, and its readers export.
+    """Register the meter provider that endturn created. It has no instruments yet.
 
     Args:
-        zero_first: it has one reader, which pushes: each new series is reported as 0 in its first
-            collection and with its value from the next on. A back end sees its first increment
-            then.
+        zero_first: its only reader pushes. Each new series is reported as 0 in its first
+            collection and with its value from the next one on, so that a back end sees the first
+            increment.
     """
     global _owned, _zero_first
     _owned, _zero_first = provider, zero_first
 
 
 def is_owned(provider: object) -> bool:
-    """Whether this is the provider that is ours."""
+    """Return whether endturn created this provider."""
     return provider is _owned
 
 
-_made: dict[int, tuple[ref[MeterProvider], Instruments]] = {}
-"""By the provider's `id`: a host's provider need not be hashable."""
+_instruments: dict[int, tuple[ref[MeterProvider], Instruments]] = {}
+"""The instruments of each provider, by the provider's `id`: it need not be hashable."""
 _making = threading.RLock()
 
 
 def instruments_of(provider: MeterProvider) -> Instruments | None:
-    """The instruments of a provider, made once.
+    """Return the instruments of a provider. They are created once.
 
-    A second set of observable instruments would never be asked.
+    The SDK would never call a second set of observable instruments.
 
     Returns:
-        None where the provider measures nothing.
+        None if the provider measures nothing.
     """
     key = id(provider)
-    with _making:  # the first calls of several threads may all look for it
-        if key in _made and _made[key][0]() is provider:
-            return _made[key][1]
+    with _making:  # the first calls of several threads may all want them
+        if key in _instruments and _instruments[key][0]() is provider:
+            return _instruments[key][1]
         meter = provider.get_meter(schema.SCOPE, __version__, schema.SCHEMA_URL)
         if isinstance(meter, NoOpMeter):
             return None
-        made = Instruments(provider, meter)
-        _made[key] = ref(provider, lambda gone: _made.pop(key, None)), made
-        return made
+        instruments = Instruments(provider, meter)
+        provider_ref = ref(provider, lambda _: _instruments.pop(key, None))
+        _instruments[key] = provider_ref, instruments
+        return instruments
 
 
 def _forked() -> None:
-    """In a forked child.
+    """Replace the lock in a forked child, and forget the parent's counts.
 
-    Whoever was making some is the parent's thread, and what is counted is the parent's.
+    A thread of the parent may have held the lock.
     """
     global _making
     _making = threading.RLock()
-    for _, made in list(_made.values()):
-        made.forget()
+    for _, instruments in list(_instruments.values()):
+        instruments.forget()
 
 
 cleanup.after_fork(_forked)

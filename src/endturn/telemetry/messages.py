@@ -1,10 +1,10 @@
-"""What was said, as the GenAI conventions' messages of parts.
+"""Captured content in the message schemas of the GenAI conventions.
 
-Every text redacted, then cut, and all of it bounded.
+Each text is redacted and then shortened, and the total size is limited.
 
 The schemas are those of semantic-conventions-genai (`model/gen-ai/gen-ai-*-messages.json`, read
-2026-11). Media are placeholders: their bytes are never copied, and an address loses what may hold a
-key. Of a part of a kind that is not known here, the kind alone is recorded.
+2026-11). Media are placeholders: their bytes are never copied, and the parts of an address that may
+hold a key are removed. Of an unknown kind of part only the kind is recorded.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from endturn.telemetry import schema
 from endturn.vocabulary import ChatResponse, Message, Tool, ToolCall, word_shown
 
 Part = dict[str, Any]
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 TEXTS: Final = 8
-"""How many texts of the greatest length one attribute has room for."""
+"""The number of texts of maximum length that fit into one attribute."""
 
 _OVERHEAD: Final = 8
-"""What anything counts besides its text: a million empty strings are not small."""
+"""Characters that each item counts besides its text: a million empty strings are not small."""
 _DEPTH: Final = 32
 _KIND: Final = 64
-"""The longest name of a kind of part, or of media, that is handed on."""
+"""Maximum length of the name of a part's kind, or of a media type."""
 
 _HOST: Final = re.compile(r"(\[.*\]|[^:]*)(:\d+)?")
 
 
 class RedactionFailed(Exception):
-    """The host's redaction raised, or gave no text: its cause says which."""
+    """The host's redaction raised, or returned no text; see the cause."""
 
 
 class MessageWriter:
-    """Writes what was said, while there is room.
+    """Writes messages into attributes of limited size.
 
     Args:
-        longest: characters of one text.
+        longest: maximum number of characters of one text.
         redact: the host's redaction.
 
     Attributes:
-        cut: something was left out.
+        cut: a part of the content was left out.
     """
 
     def __init__(self, longest: int, redact: Callable[[str], str] | None) -> None:
@@ -54,19 +54,17 @@ class MessageWriter:
         self._left = 0
         self._redact = redact
 
-    def attribute(
-        self, write: Callable[[Thing], Part | None], items: Iterable[Thing]
-    ) -> list[Part]:
-        """What one attribute holds: as many of the things, the first ones, as it has room for.
+    def attribute(self, write: Callable[[Item], Part | None], items: Iterable[Item]) -> list[Part]:
+        """Return the value of one attribute: the first items, as many as fit.
 
         Raises:
-            RedactionFailed: none of it may be recorded.
+            RedactionFailed: nothing may be recorded.
         """
         self._left = self._longest * TEXTS
         return self._all(write, items)
 
     def message(self, message: Message) -> Part:
-        """A message of a conversation."""
+        """Write a message of a conversation."""
         content = message.content
         if message.role == "tool":
             result = (
@@ -88,13 +86,13 @@ class MessageWriter:
         return {"role": message.role, "parts": parts}
 
     def answer(self, response: ChatResponse) -> Part:
-        """One answer of the model."""
+        """Write a response."""
         parts = self._parts(response.message(include_cut=True), response.reasoning or "")
         reason = schema.finish_reason(response.stop.reason, word_shown(response.stop.raw or ""))
         return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
     def tool(self, tool: Tool | Mapping[str, str]) -> Part:
-        """A tool that was offered: a function whole, a provider's own by type and name."""
+        """Write a tool of the request: a function completely, a provider's by type and name."""
         if isinstance(tool, Mapping):
             return self._typed(tool["type"][:_KIND], name=tool["name"])
         about = tool.description or None
@@ -103,7 +101,7 @@ class MessageWriter:
         )
 
     def part(self, raw: Mapping[str, Any]) -> Part | None:
-        """One part of a message, in whatever format's shape."""
+        """Write a part of a message, in the shape of any format."""
         if (thought := content_parts.thinking_text(raw)) is not None:
             return self._typed("reasoning", content=thought)
         if visible := content_parts.visible_text(raw):
@@ -117,13 +115,13 @@ class MessageWriter:
 
     # --- Parts ---
 
-    def _all(self, write: Callable[[Thing], Part | None], items: Iterable[Thing]) -> list[Part]:
+    def _all(self, write: Callable[[Item], Part | None], items: Iterable[Item]) -> list[Part]:
         return [part for item in self._while_room(items) if (part := write(item)) is not None]
 
     def _parts(self, message: Message, *thoughts: str) -> list[Part]:
-        """Thinking, text, media, calls.
+        """Write reasoning, text, media and tool calls.
 
-        Where our text of a message is known, its own blocks have the media.
+        If the content is text, the media are in the format's own blocks.
         """
         content = message.content
         blocks = [{"text": content}] if isinstance(content, str) and content else content or ()
@@ -142,14 +140,14 @@ class MessageWriter:
         return self._typed("tool_call", id=call.id, name=call.name, arguments=arguments)
 
     def _media(self, raw: Mapping[str, Any]) -> Part | None:
-        """A placeholder for an image, a sound or a file; None for what is none of these."""
+        """Write a placeholder for an image, a sound or a file; None for another part."""
         medium = content_parts.medium(raw)
         if medium is None:
             return None
         kind, value, mime, modality = medium
-        # Bedrock says "png"
+        # Bedrock has "png" instead of a media type.
         about = {"mime_type": mime[:_KIND] if "/" in mime else None, "modality": modality}
-        if kind == "blob":  # how much of it, never the data
+        if kind == "blob":  # the size, never the data
             size = (
                 len(value) if isinstance(value, bytes) else len(value.rpartition(",")[2]) * 3 // 4
             )
@@ -159,7 +157,7 @@ class MessageWriter:
 
     # --- Texts and values ---
 
-    def _while_room(self, items: Iterable[Thing]) -> Iterator[Thing]:
+    def _while_room(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if self._left <= 0:
                 self.cut = True
@@ -168,13 +166,13 @@ class MessageWriter:
             yield item
 
     def _value(self, value: Any, depth: int = _DEPTH) -> Any:
-        """A value of the host's, or the model's, as JSON can hold it."""
+        """Write a value of the host or the model as JSON."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int | float):
-            # What no exporter can send, or JSON cannot say, is text.
+            # A number that no exporter can send, or JSON does not have, becomes text.
             readable = self.text(str(value))
             return value if readable == str(value) and abs(value) < 1 << 63 else readable
         if isinstance(value, Mapping) and depth:
@@ -182,14 +180,14 @@ class MessageWriter:
             return {self.text(str(key)): self._value(inner, depth - 1) for key, inner in pairs}
         if isinstance(value, list | tuple) and depth:
             return [self._value(inner, depth - 1) for inner in self._while_room(value)]
-        self.cut = True  # Too deep, or bytes, and what else an SDK takes that JSON does not have.
+        self.cut = True  # Too deep, or a type that JSON does not have, such as bytes.
         return None
 
     def text(self, text: str) -> str:
-        """A text, redacted whole and then cut: half of a secret is one that no redaction finds."""
+        """Redact and then shorten a text: a redaction would not recognise half of a secret."""
         try:
             readable = text if self._redact is None else self._redact(text)
-            # what UTF-8 cannot hold no exporter can send
+            # No exporter can send characters that UTF-8 does not have.
             readable = readable.encode("utf-8", "replace").decode()
         except (Exception, SystemExit) as error:
             raise RedactionFailed from error
@@ -202,7 +200,7 @@ class MessageWriter:
 
 
 def address(url: str) -> str:
-    """An address without user, password, query and fragment: signed links hold keys there."""
+    """Return a URL without user, password, query and fragment, where signed links hold keys."""
     try:
         parts = urlsplit(url)
     except ValueError:

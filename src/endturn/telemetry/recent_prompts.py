@@ -1,7 +1,7 @@
-"""Prompts that were asked a short while ago: one that several turns ask is being sampled.
+"""Recent prompts. A prompt of several turns is sampled.
 
-Best-of-n, evaluations and batch jobs ask the same again and again. A call that asks it once more is
-the next sample, and no second attempt of one that failed or was cut off.
+Best-of-n, evaluations and batch jobs send one prompt many times. Another call with it is the next
+sample, not a retry of a failed call or a continuation of a truncated one.
 """
 
 from __future__ import annotations
@@ -16,61 +16,58 @@ from endturn.telemetry.cleanup import remember
 from endturn.telemetry.fingerprints import brief_at, text_ends
 
 RECENT_S: Final = 60.0
-"""Seconds for which it counts that a turn asked a prompt."""
+"""Seconds for which a turn's use of a prompt counts."""
 
 REMEMBERED_PROMPTS: Final = 4_096
-"""How many prompts are remembered at most."""
+"""Maximum number of prompts that are remembered."""
 
 
-Asked = tuple[str, float, float]
-"""Who asked a prompt: the id of the latest turn that did, when it did, and when another turn last
-did."""
+PromptUse = tuple[str, float, float]
+"""The use of a prompt: the id of its latest turn, that turn's time, and the latest time of another
+turn."""
 
 
 class RecentPrompts:
-    """Knows which prompts several turns ask. Not safe for threads: the caller holds a lock."""
+    """Detects the prompts of several turns. Not thread-safe: the caller holds a lock."""
 
     def __init__(self) -> None:
-        self._asked: OrderedDict[int, Asked] = OrderedDict()
+        self._uses: OrderedDict[int, PromptUse] = OrderedDict()
 
     def note(self, prompt: int, turn: Turn, now_s: float) -> None:
-        """Remember that a turn asks this prompt."""
-        inquiry = self._asked.pop(prompt, None)  # the latest stays longest
-        other_s = -inf if inquiry is None else _by_others_s(inquiry, turn)
-        remember(self._asked, prompt, (turn.id, now_s, other_s), most=REMEMBERED_PROMPTS)
+        """Remember that a turn has this prompt."""
+        use = self._uses.pop(prompt, None)  # the latest prompt is kept longest
+        other_s = -inf if use is None else _other_turn_s(use, turn)
+        remember(self._uses, prompt, (turn.id, now_s, other_s), most=REMEMBERED_PROMPTS)
 
     def is_sampled(self, prompt: int, turn: Turn, now_s: float) -> bool:
-        """Tell whether another turn than this one asked the prompt a short while ago."""
-        inquiry = self._asked.get(prompt)
-        return inquiry is not None and now_s - _by_others_s(inquiry, turn) <= RECENT_S
+        """Return whether another turn had the prompt recently."""
+        use = self._uses.get(prompt)
+        return use is not None and now_s - _other_turn_s(use, turn) <= RECENT_S
 
     def is_asked_by_several(self, prompt: int, now_s: float) -> bool:
-        """Tell whether it is sampled for whatever turn.
-
-        Several asked the prompt a short while ago.
-        """
-        inquiry = self._asked.get(prompt)
-        return inquiry is not None and now_s - inquiry[2] <= RECENT_S
+        """Return whether several turns had the prompt recently."""
+        use = self._uses.get(prompt)
+        return use is not None and now_s - use[2] <= RECENT_S
 
     def withdraw(self, prompt: int, turn: Turn) -> None:
-        """Forget that a turn asked a prompt: its only call was none."""
-        inquiry = self._asked.get(prompt)
-        if inquiry is not None and inquiry[0] == turn.id:
-            del self._asked[prompt]
+        """Forget a turn's prompt, because its only request was no call."""
+        use = self._uses.get(prompt)
+        if use is not None and use[0] == turn.id:
+            del self._uses[prompt]
 
 
-def _by_others_s(times_asked: Asked, turn: Turn) -> float:
-    """Return when another turn than this one last asked a prompt."""
-    turn_id, latest_s, other_s = times_asked
+def _other_turn_s(use: PromptUse, turn: Turn) -> float:
+    """Return the latest time at which another turn had a prompt."""
+    turn_id, latest_s, other_s = use
     return other_s if turn_id == turn.id else latest_s
 
 
 def prompt_of(request: RequestSummary) -> int:
-    """Compute by what a prompt is known again, whatever its limit.
+    """Return a hash of a request's prompt, without its limits.
 
-    It costs the same for any history.
-
-    Two prompts that are alike at their ends count as one: then less is joined.
+    It takes the same time for any history: only the first and the last message count, and the ends
+    of their texts. A collision makes two prompts one, which only prevents a continuation from being
+    recognised.
     """
     last, system = request.length - 1, request.system
     names = request.facts.model, request.facts.previous_response_id, request.conversation_id

@@ -1,4 +1,4 @@
-"""The one listener that turns emitted records into spans, log events and metrics."""
+"""The listener that turns emitted records into spans, log events and metrics."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ from endturn.telemetry.foreign_metrics import Watchers
 from endturn.telemetry.instruments import Counted
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
 from endturn.telemetry.retries import FAILED_TURNS
-from endturn.telemetry.schema import Event, Level
-from endturn.telemetry.span_conventions import Kind, kind_of
+from endturn.telemetry.schema import Level, LogEvent
+from endturn.telemetry.span_conventions import OperationKind, kind_of
 from endturn.telemetry.tool_loops import OPEN_LOOPS
 from endturn.telemetry.truncated_turns import OPEN_TURNS
 from endturn.vocabulary import value_key
 
 IN_FLIGHT: Final = 16_384
-"""Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
+"""Maximum number of open calls, and of open tools. One that never ends must not be kept forever."""
 
 OPEN_IMPLICIT: Final = OPEN_LOOPS + OPEN_TURNS + FAILED_TURNS + IN_FLIGHT
-"""Turns without a span of which the latest call's is kept: as many as may wait, and as may have a
-call under way."""
+"""Maximum number of implicit turns whose latest call's span context is kept: the turns that can
+wait, plus those that can have an open call."""
 
-FAILED: Final = outcomes.BUDGETS | {TurnOutcome.RETRY_LIMIT}
-"""Outcomes at which a truncated turn was given up: the event that says so is an error."""
+LIMIT_OUTCOMES: Final = outcomes.BUDGETS | {TurnOutcome.RETRY_LIMIT}
+"""Outcomes of truncated turns that reached a limit: their event has the severity error."""
 
 REMEMBERED: Final = 1_024
-"""Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said
-to be unmapped."""
+"""Maximum number of truncated calls whose span contexts are kept for links from continuations, and
+of unmapped raw reasons that were already reported."""
 
 NO_SPAN: Final = trace.set_span_in_context(trace.INVALID_SPAN, Context())
-"""The context of what has no span. Not empty: the SDK would take the collecting thread's own in its
-place."""
+"""The context of signals without a span. With an empty context the SDK would use the current span
+of the collecting thread."""
 
 SEVERITIES: Final = {
     level: (level.upper(), SeverityNumber[level.upper()]) for level in get_args(Level)
 }
 
-TURN_EVENTS: Final[Mapping[type, Event]] = {
+TURN_EVENTS: Final[Mapping[type, LogEvent]] = {
     records.ContinuationAttempted: schema.CONTINUATION_ATTEMPT,
     records.PayloadRepaired: schema.TOOL_PAYLOAD_REPAIR,
     records.DispatchBlocked: schema.TOOL_DISPATCH_BLOCKED,
@@ -74,13 +74,13 @@ TURN_EVENTS: Final[Mapping[type, Event]] = {
 
 
 class OpenSpan:
-    """A span that a later record belongs to.
+    """A span to which later records belong.
 
     Attributes:
-        request: of a call's or a tool's span, the attributes with which it began.
-        ours: we made the span, so we end it.
-        scopes: of the instrumentations that make a span of the same call.
-        context: log records and measurements are made in it: they lead to the span, without keeping
+        request: the attributes at the start of a call's or a tool's span.
+        ours: endturn created the span, and ends it.
+        scopes: the scopes of the instrumentations that have a span of the same call.
+        context: the context of log records and measurements. It refers to the span without keeping
             it alive.
     """
 
@@ -104,26 +104,24 @@ class OpenSpan:
         )
 
     def as_current(self) -> AbstractContextManager[object]:
-        """Make the span current for one step."""
+        """Return a context manager in which the span is current."""
         return _Current(self.span)
 
     def was_handed_over(self, ended: records.CallEnded) -> bool:
-        """Whether its instrumentation handed a stream over.
+        """Return whether the span of a streamed call ended before the first chunk arrived.
 
-        The span ended before the first piece came.
-
-        Whoever does so measures nothing of the response.
+        Such an instrumentation measures nothing of the response.
         """
-        over_ns = getattr(self.span, "end_time", None)
+        span_end_ns = getattr(self.span, "end_time", None)
         first_s = ended.duration_s if ended.first_chunk_s is None else ended.first_chunk_s
         return bool(
             ended.started.request.stream
-            and over_ns
-            and over_ns < ended.started.started_ns + first_s * 1e9
+            and span_end_ns
+            and span_end_ns < ended.started.started_ns + first_s * 1e9
         )
 
     def is_by(self, emitters: tuple[str, ...]) -> bool:
-        """Whether one of these instrumentations makes a span of this call."""
+        """Return whether one of these instrumentations has a span of this call."""
         return any(
             f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters
         )
@@ -133,18 +131,18 @@ Opened = OpenSpan | None
 
 
 class Recorder:
-    """Turns records into signals. Where nothing is installed to take them it does next to nothing.
+    """Turns records into signals. Costs almost nothing if no provider is installed.
 
-    Providers that are not given are the global ones, looked for until there are any: a host may
-    install them late.
+    Providers default to the global ones. A host may install those late, so they are looked up until
+    they exist.
 
     Args:
-        tracer_provider, meter_provider, logger_provider: where signals go.
-        options: how to record.
-        clock: nanoseconds since the epoch, for records without a time.
+        tracer_provider, meter_provider, logger_provider: the providers that receive the signals.
+        options: the options for recording.
+        clock: returns nanoseconds since the epoch, for records without a time.
 
     Raises:
-        UsageError: an option cannot be used, or a provider is none.
+        UsageError: an option's value is invalid, or an argument is not a provider.
     """
 
     def __init__(
@@ -159,12 +157,12 @@ class Recorder:
         self._clock = clock
         self.use((tracer_provider, meter_provider, logger_provider), options or Options())
         self._calls: OrderedDict[int, tuple[Opened, Watchers]] = OrderedDict()
-        """The calls under way, by their numbers: the span, and who else watches the call."""
+        """The open calls by number: the span, and the other instrumentations that observe it."""
         self._tools: OrderedDict[int, OpenSpan] = OrderedDict()
         self._turns: OrderedDict[str, OpenSpan] = OrderedDict()
         self._implicit: OrderedDict[str, SpanContext] = OrderedDict()
-        """Where the signals of turns without a span lead. However many wait, no explicit turn loses
-        its span."""
+        """The span contexts for the signals of implicit turns. Separate from `_turns`: however many
+        implicit turns wait, no explicit turn loses its span."""
         self._cut: OrderedDict[int, SpanContext] = OrderedDict()
         self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
@@ -183,29 +181,29 @@ class Recorder:
         cleanup.after_fork(lambda: (method := forked()) and method())
 
     def use(self, providers: Providers, options: Options) -> None:
-        """Record so from now on. What is open, and what has been counted, stays.
+        """Use these providers and options from now on. Open spans and counts are kept.
 
         Raises:
-            UsageError: as when it is made; then nothing changes.
+            UsageError: as in the constructor; nothing changes then.
         """
         self._out = OTelProviders(providers, options)
         self.takes_content = self._out.content.on_span or self._out.content.on_event
-        """Whether it wants to be told what was said; `hooks` asks, when it begins to listen."""
+        """Captured content is needed. `endturn.hooks` reads it when the listener subscribes."""
 
     def __call__(self, record: Record) -> Activation | None:
-        """Record what has happened; answer what begins with the activation of its span."""
+        """Record a record. Return the activation of the span that it starts, if any."""
         return self._handlers[type(record)](record)
 
     def awake(self) -> bool:
-        """Whether anything would come of a record now."""
+        """Return whether a record would produce any signal now."""
         return self._out.awake()
 
     def counted(self) -> bool:
-        """Whether responses are counted here, by metrics that leave this process."""
+        """Return whether responses are counted here, by metrics that leave this process."""
         return self._out.counted()
 
     def _forked(self) -> None:
-        """In the child: what is in flight is the parent's to end."""
+        """Forget open spans in a forked child: the parent ends them."""
         self._calls.clear()
         self._tools.clear()
         self._turns.clear()
@@ -221,7 +219,7 @@ class Recorder:
             out.meters.expect(started.endpoint.provider, started.request.model, agent)
         current = trace.get_current_span()
         watchers = foreign_spans.call_started(started, current, out.counted)
-        # Before the span is made: a sampler of the host's may raise.
+        # Before the span is created: the host's sampler may raise.
         remember(self._calls, started.number, (None, watchers), most=IN_FLIGHT)
         opened = self._open_call(started, current)
         if opened is None:
@@ -232,7 +230,7 @@ class Recorder:
         return opened.as_current if opened.ours else None
 
     def _open_call(self, started: records.CallStarted, current: Span) -> Opened:
-        """The span of a call: another's that is adopted, else one of ours, if those go anywhere."""
+        """Adopt another instrumentation's span of the call, or start one; None without a tracer."""
         adopted = started.adopt
         if adopted is None and self._out.tracer is None:
             return None
@@ -257,9 +255,9 @@ class Recorder:
         return OpenSpan(span, request)
 
     def _links(self, started: records.CallStarted, current: Span) -> list[Link]:
-        """Return the links of a call to the call it continues, and to the call whose tool runs it.
+        """Return the links to the call that this one continues, and to the call whose tool runs it.
 
-        The first call of a sub-agent has a link of the second kind.
+        Only the first call of a sub-agent has the second link.
         """
         turn, links = started.turn, []
         continued = (
@@ -270,18 +268,18 @@ class Recorder:
         if turn.kind is TurnKind.IMPLICIT and started.iteration == 1:
             call_id = foreign_spans.tool_call_around(current)
             parent = None if call_id is None else inference().turn_of_tool_call(call_id)
-            kept = None if parent is None else self._implicit.get(parent.id)
-            if parent is not None and kept is not None:
-                links.append(Link(kept, {schema.TURN_ID.key: parent.id}))
+            parent_context = None if parent is None else self._implicit.get(parent.id)
+            if parent is not None and parent_context is not None:
+                links.append(Link(parent_context, {schema.TURN_ID.key: parent.id}))
         return links
 
     def _call_ended(self, ended: records.CallEnded) -> None:
         started, out = ended.started, self._out
         opened, watchers = self._calls.pop(started.number, (None, None))
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        is_told = out.takes_events()
-        is_shown = is_told or (opened is not None and opened.span.is_recording())
-        answer = attributes.of_answer(ended, counted=out.counted()) if is_shown else {}
+        emits_events = out.takes_events()
+        is_recorded = emits_events or (opened is not None and opened.span.is_recording())
+        answer = attributes.of_answer(ended, counted=out.counted()) if is_recorded else {}
         content = {} if ended.content is None else self._content(ended, opened)
         if opened is not None:
             self._describe(
@@ -290,7 +288,7 @@ class Recorder:
         foreign_spans.call_ended(ended)
         if started.turn.kind is not TurnKind.IMPLICIT:
             self._tell_agent(ended)
-        if is_told:
+        if emits_events:
             request = (
                 attributes.of_call(started)
                 if opened is None or opened.request is None
@@ -325,32 +323,32 @@ class Recorder:
     def _describe(
         self, opened: OpenSpan, ended: records.CallEnded, answer: Attributes, content: Attributes
     ) -> None:
-        """Say on the span what came, and remember it for what may follow."""
+        """Set the response's attributes on the span. Keep its context for links and events."""
         span, turn, stop = opened.span, ended.started.turn, ended.response.stop
         if span.is_recording():
-            shown = answer if opened.ours else for_another(answer)
+            span_attributes = answer if opened.ours else for_another(answer)
             if content:
-                shown = {**shown, **content}
+                span_attributes = {**span_attributes, **content}
             elif opened.ours:
-                shown = with_count(shown, opened.request or {})
-            span.set_attributes(shown)
+                span_attributes = with_count(span_attributes, opened.request or {})
+            span.set_attributes(span_attributes)
         is_truncated = stop.truncated
         if is_truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (is_truncated or not turn.truncated):
-            # The turn has no span: its events and exemplars lead to its truncated call, else to its
-            # last. It may wait for long: only the span's context is kept.
+            # The turn has no span: its events and exemplars refer to its truncated call, else to
+            # its last one. It may wait for long, so only the span's context is kept.
             remember(self._implicit, turn.id, span.get_span_context(), most=OPEN_IMPLICIT)
 
     def _content(self, ended: records.CallEnded, opened: Opened) -> Attributes:
-        """What was said in a call, as it may be recorded.
+        """Return the attributes of a call's captured content.
 
-        Nothing where nobody would see it, or another tells it.
+        Empty if no signal takes it, or another instrumentation records it.
         """
         policy = self._out.content
         on_span = policy.on_span and opened is not None and opened.span.is_recording()
-        is_wanted = on_span or (policy.on_event and self._out.takes_events())
-        if ended.content is None or not is_wanted or _has_content_by_another(opened):
+        is_recorded = on_span or (policy.on_event and self._out.takes_events())
+        if ended.content is None or not is_recorded or _has_content_by_another(opened):
             return {}
         try:
             return policy.attributes(ended.content, ended.started.request.stop_sequences)
@@ -371,7 +369,7 @@ class Recorder:
             "warn" if stop.truncated else "info",
         )
         if not stop.mapped:
-            # Two values are two announcements, also where both are shown alike.
+            # By the complete values: two that are sanitized to the same text are two events.
             unmapped = started.endpoint.provider, started.request.model, value_key(stop.raw or "")
             if unmapped not in self._unmapped and len(self._unmapped) < REMEMBERED:
                 self._unmapped.add(unmapped)
@@ -386,7 +384,7 @@ class Recorder:
         turn = started.turn
         span = foreign_spans.agents_span(turn)
         current = foreign_spans.span_here(self._out.tracers)
-        if span is None and current is not None and kind_of(current) is Kind.AGENT:
+        if span is None and current is not None and kind_of(current) is OperationKind.AGENT:
             span = current
             self._remember_turn(turn, OpenSpan(span, ours=False))
         if span is not None:
@@ -404,14 +402,17 @@ class Recorder:
         return opened.as_current
 
     def _turn_joined(self, joined: records.TurnJoined) -> Activation | None:
-        """Keep the span current in which the turn began: a stream may be read elsewhere."""
+        """Return an activation of the span in which the turn began.
+
+        A stream may be read in another context.
+        """
         current = trace.get_current_span()
         return partial(_Current, current) if current.get_span_context().is_valid else None
 
     def _tell_agent(self, ended: records.CallEnded) -> None:
-        """Write what has come of an agent's turn so far on its span.
+        """Set the attributes of an agent's turn so far on its span.
 
-        When that has ended nothing can be written.
+        After the span's end none can be set.
         """
         turn = ended.started.turn.totals()
         span = foreign_spans.agents_span(turn)
@@ -436,9 +437,9 @@ class Recorder:
                 TurnOutcome.RETRY_LIMIT: turn.continuations,
                 TurnOutcome.RESUME_LIMIT: turn.resumes,
             }
-            # A limit of none is no failure: the policy does not continue, or resume.
+            # A limit of 0 is no failure: the policy does not continue, or resume.
             is_well = ended.complete or tried.get(outcome) == 0
-            level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
+            level: Level = "info" if is_well else "error" if outcome in LIMIT_OUTCOMES else "warn"
             turn_attributes = attributes.of_turn(turn, outcome)
             if ended.tools_unanswered:
                 turn_attributes[schema.TOOLS_UNANSWERED.key] = True
@@ -491,11 +492,11 @@ class Recorder:
             opened.span.set_attributes(with_count(_error(error), opened.request or {}))
             _end(opened.span, error, self._clock())
 
-    # --- What they share --------------------------------------------------------------------------
+    # --- Shared -----------------------------------------------------------------------------------
 
     @staticmethod
     def _led_to(context: SpanContext | None) -> Opened:
-        """Where signals lead that belong to a span which has ended."""
+        """Return an `OpenSpan` of a span that has ended, for the signals that refer to it."""
         if context is None:
             return None
         span = trace.NonRecordingSpan(context)
@@ -506,16 +507,13 @@ class Recorder:
 
     def _emit(
         self,
-        event: Event,
+        event: LogEvent,
         event_attributes: Attributes,
         opened: Opened,
         at_ns: int,
         level: Level | None = None,
     ) -> None:
-        """Emit one event.
-
-        To the log with its context, and where that is asked for to a span that is open.
-        """
+        """Emit one event as a log record, and on an open span if span events are enabled."""
         out = self._out
         event_attributes = attributes.declared(event, event_attributes)
         if out.logger is not None:
@@ -530,8 +528,7 @@ class Recorder:
                 severity_number=severity_number,
             )
         if out.mirrors_events:
-            # An implicit turn's last span has ended: what is current is the nearest that can still
-            # be written to.
+            # The last span of an implicit turn has ended: use the current span if it is open.
             is_open = opened is not None and opened.span.is_recording()
             span = (
                 opened.span
@@ -543,14 +540,14 @@ class Recorder:
 
 
 def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
-    """What a turn's span says of it."""
+    """Return the attributes of a turn's span."""
     return attributes.declared(schema.TURN_SPAN, attributes.of_turn(turn, outcome))
 
 
 class _Current:
-    """A span as the current one, for one step.
+    """A context manager in which a span is current.
 
-    What is raised in it is recorded when the span ends.
+    It records no exception: the span's end does.
     """
 
     __slots__ = ("_span", "_token")
@@ -566,7 +563,7 @@ class _Current:
 
 
 def _error(error: str | None) -> Attributes:
-    """Return what a span of a turn or of a tool says of its error."""
+    """Return the error attribute of a turn's or a tool's span."""
     return {} if error is None else {schema.ERROR_TYPE.key: error}
 
 
@@ -577,9 +574,9 @@ def _end(span: Span, error: str | None, ended_ns: int) -> None:
 
 
 def _has_content_by_another(opened: Opened) -> bool:
-    """Return whether an instrumentation with a span of the call records the captured content.
+    """Return whether an instrumentation with a span of the call records content itself.
 
-    The conventions' variable turns that on.
+    The variable of OpenTelemetry's conventions enables that.
     """
     return opened is not None and opened.is_by(schema.CONTENT_EMITTERS)
 

@@ -1,8 +1,7 @@
 """Turns whose latest call failed: the next attempt of the same call belongs to the same turn.
 
-An SDK that retries says so in a header of each attempt. Where none does, the same request is a
-retry only if exactly one failed attempt of it waits, and only for a short time: one prompt may be
-asked by many.
+Some SDKs mark each attempt in a header. Without one, the same request is a retry only if exactly
+one failed attempt of it waits, and only for a short time: many turns may have one prompt.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ RETRY_S: Final = 10.0
 """Seconds for which a failed turn waits for the next attempt; SDKs back off for at most eight."""
 
 LONGEST_RETRY_S: Final = 70.0
-"""The most that it waits where the provider says when to come again: SDKs obey up to a minute of
-that."""
+"""Maximum seconds for which it waits if the provider sent a retry delay: SDKs obey delays of up to
+a minute."""
 
 FAILED_TURNS: Final = 1_024
-"""How many failed turns may wait at once; the oldest ends first."""
+"""Maximum number of failed turns that wait; the oldest ends first."""
 
 RETRIED_STATUSES: Final = frozenset({408, 409, 429})
-"""Statuses below 500 after which SDKs ask again (openai 3.57 and anthropic 2.12,
-`_should_retry`)."""
+"""Statuses below 500 after which SDKs retry (openai 3.57 and anthropic 2.12, `_should_retry`)."""
 
 Key = tuple[object, ...]
 
@@ -39,9 +37,9 @@ class FailedAttempt:
     """A turn whose latest call failed.
 
     Attributes:
-        number: of the call.
-        key: what the next attempt is found by.
-        attempt: which attempt of an SDK's call it was; None where no header said so.
+        number: the number of the call.
+        key: the key of the next attempt.
+        attempt: the attempt of an SDK's call; None without a header.
     """
 
     turn: Turn
@@ -55,26 +53,26 @@ class FailedAttempt:
 class FailedAttempts:
     """The failed turns that wait for another attempt.
 
-    Not safe for threads: the caller holds a lock.
+    Not thread-safe: the caller holds a lock.
     """
 
     def __init__(self) -> None:
         self.waiting: WaitingTurns[FailedAttempt] = WaitingTurns(FAILED_TURNS)
         self._by_key: dict[Key, dict[int, FailedAttempt]] = {}
 
-    def add(self, failed: FailedAttempt) -> list[FailedAttempt]:
-        """Have a turn wait; return the oldest ones beyond the bound."""
-        self._by_key.setdefault(failed.key, {})[failed.number] = failed
-        return self.waiting.add(failed)
+    def add(self, failure: FailedAttempt) -> list[FailedAttempt]:
+        """Have a turn wait. Returns the oldest ones beyond the limit."""
+        self._by_key.setdefault(failure.key, {})[failure.number] = failure
+        return self.waiting.add(failure)
 
-    def remove(self, failed: FailedAttempt) -> bool:
-        """Remove a turn; False where it does not wait any more."""
-        if not self.waiting.remove(failed):
+    def remove(self, failure: FailedAttempt) -> bool:
+        """Remove a turn. Returns False if it does not wait any more."""
+        if not self.waiting.remove(failure):
             return False
-        attempts = self._by_key[failed.key]
-        del attempts[failed.number]
+        attempts = self._by_key[failure.key]
+        del attempts[failure.number]
         if not attempts:
-            del self._by_key[failed.key]
+            del self._by_key[failure.key]
         return True
 
     def find(self, request: RequestSummary) -> FailedAttempt | None:
@@ -89,7 +87,11 @@ class FailedAttempts:
                 only if len(attempts) == 1 and only is not None and only.attempt is None else None
             )
         return next(
-            (failed for failed in attempts if failed.attempt and _follows(attempt, failed.attempt)),
+            (
+                failure
+                for failure in attempts
+                if failure.attempt and _follows(attempt, failure.attempt)
+            ),
             None,
         )
 
@@ -101,22 +103,27 @@ def _follows(attempt: Attempt, before: Attempt) -> bool:
 
 
 def request_key(request: RequestSummary) -> Key:
-    """Build what two attempts of one call have in common."""
+    """Return the key that all attempts of one call share."""
     attempt = request.attempt
     if attempt is not None and attempt.invocation_id is not None:
         return ("invocation", attempt.invocation_id)
     facts = request.facts
-    asks = facts.model, facts.max_tokens, facts.stream, request.length, facts.previous_response_id
-    return ("request", *asks, endpoints_hash(request, request.length))
+    return (
+        "request",
+        facts.model,
+        facts.max_tokens,
+        facts.stream,
+        request.length,
+        facts.previous_response_id,
+        endpoints_hash(request, request.length),
+    )
 
 
 def is_retried(ended: CallEnded) -> bool:
-    """Tell whether SDKs ask again after this end of a call.
+    """Return whether SDKs retry after this end of a call.
 
-    A lost connection, an overload, a failure of the server.
-
-    Some failures come under a status of success: as an error inside the stream, or as the reason of
-    the response.
+    They do after a lost connection, an overload or a server error. Some errors come with a status
+    of success: as an error event of the stream, or as the stop reason.
     """
     error, stop = ended.error, ended.stop
     if stop.reason is StopReason.CANCELLED:
@@ -126,7 +133,7 @@ def is_retried(ended: CallEnded) -> bool:
 
         word = (stop.raw or "").rpartition(":")[2]  # "failed:server_error"
         is_stopped = "cancel" in word.lower()
-        return stop.reason is StopReason.ERROR and not is_stopped and _is_passing(status_of(word))
+        return stop.reason is StopReason.ERROR and not is_stopped and _is_transient(status_of(word))
     if not isinstance(error, Exception) or (
         isinstance(error, RequestRejected) and error.status is None
     ):
@@ -139,16 +146,16 @@ def is_retried(ended: CallEnded) -> bool:
         ),
         None,
     )
-    # AWS's throttling
-    return _is_passing(status) or (status == 400 and isinstance(error, ProviderUnavailable))
+    # AWS throttles with the status 400.
+    return _is_transient(status) or (status == 400 and isinstance(error, ProviderUnavailable))
 
 
-def _is_passing(status: int | None) -> bool:
+def _is_transient(status: int | None) -> bool:
     return status is None or status in RETRIED_STATUSES or status >= 500
 
 
 def wait_s(error: BaseException | None) -> float:
-    """Choose how many seconds a failed turn waits for the next attempt."""
+    """Return the seconds for which a failed turn waits for the next attempt."""
     retry_after_s = getattr(error, "retry_after_s", None)
     if not isinstance(retry_after_s, int | float):
         return RETRY_S

@@ -1,12 +1,13 @@
-"""Every span, event, metric and attribute that endturn emits, declared once.
+"""The declarations of all spans, events, metrics and attributes that endturn emits.
 
-Everything else is generated from it.
+Documentation, dashboards and Collector files are generated from them.
 
 Standard attributes are those of the OpenTelemetry GenAI semantic conventions
-(semantic-conventions-genai, read 2026-11), carried as our own constants because the Python
-constants for GenAI are frozen and deprecated. Ours live under `endturn.`. What is recorded of a
-request and of its response is declared in endturn.calls.facts, once for all signals. What all else
-means, in words, stands in data/telemetry.tsv: a declaration here has its row there.
+(semantic-conventions-genai, read 2026-11). They are constants of this module, because
+OpenTelemetry's Python constants for GenAI are frozen and deprecated. endturn's own attributes start
+with `endturn.`. The attributes of requests and responses are declared in endturn.calls.facts, once
+for all signals. The descriptions of all others are in data/telemetry.tsv: each declaration here has
+a row there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from endturn.vocabulary import StopReason, lines, shipped
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"
 SCOPE: Final = "endturn"
 INSTANCE: Final = "service.instance.id"
-"""The resource attribute that tells one process's series from another's."""
+"""The resource attribute that distinguishes the series of processes."""
 
 Signal = TypeVar("Signal")
 Type = Literal["string", "string[]", "int", "double", "boolean"]
@@ -44,11 +45,11 @@ Example = str | int | float | bool
 
 
 class Attribute(NamedTuple):
-    """One attribute.
+    """An attribute.
 
     Attributes:
-        values: the closed set of its values, where it has one.
-        opt_in: recorded only where the host asked for content.
+        values: the closed set of its values, if it has one.
+        opt_in: recorded only if the host enabled content capture.
     """
 
     key: str
@@ -60,22 +61,22 @@ class Attribute(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name as a Prometheus label."""
+        """The name as a Prometheus label."""
         return self.key.replace(".", "_")
 
     @property
     def is_closed(self) -> bool:
-        """Whether all of its values are known beforehand."""
+        """True if the set of its values is closed."""
         return self.type == "boolean" or bool(self.values)
 
 
 class Metric(NamedTuple):
-    """One instrument.
+    """A metric instrument.
 
     Attributes:
-        attributes: all it may carry: closed or capped sets only.
-        buckets: a histogram's upper bounds, advised to the SDK.
-        answers: the question that it is there for.
+        attributes: the attributes of its series, with closed or capped sets of values.
+        buckets: a histogram's upper bounds, as advice to the SDK.
+        answers: the question that the metric answers.
     """
 
     name: str
@@ -88,9 +89,9 @@ class Metric(NamedTuple):
 
     @property
     def prometheus(self) -> str:
-        """Its name in Prometheus (default translation).
+        """The name in Prometheus (default translation).
 
-        A histogram's without `_bucket`, `_sum`, `_count`.
+        A histogram's name is without `_bucket`, `_sum` and `_count`.
         """
         base = self.name.replace(".", "_")
         if self.unit == "s":
@@ -98,11 +99,11 @@ class Metric(NamedTuple):
         return f"{base}_total" if self.instrument == "counter" else base
 
 
-class Event(NamedTuple):
-    """One log record with an event name.
+class LogEvent(NamedTuple):
+    """A log record with an event name.
 
     Attributes:
-        body: the line for people, for `%`.
+        body: the log line, a format string for `%` with the attributes.
     """
 
     name: str
@@ -114,7 +115,7 @@ class Event(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One kind of span."""
+    """A kind of span."""
 
     name: str
     kind: Literal["client", "internal"]
@@ -122,45 +123,46 @@ class Span(NamedTuple):
     attributes: tuple[Attribute, ...]
 
 
-_words: Final = {
-    (what, name): words
-    for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))
+_texts: Final = {
+    (kind, name): texts
+    for _, (kind, name, *texts) in lines(shipped(), "telemetry.tsv", range(3, 6))
 }
+"""The rows of data/telemetry.tsv that no declaration has used yet."""
 
 
-def _said(what: str, name: str) -> list[str]:
-    if (what, name) not in _words:
-        raise KeyError(f"data/telemetry.tsv has no row for the {what} {name}")
-    return _words.pop((what, name))
+def _take_texts(kind: str, name: str) -> list[str]:
+    if (kind, name) not in _texts:
+        raise KeyError(f"data/telemetry.tsv has no row for the {kind} {name}")
+    return _texts.pop((kind, name))
 
 
 def _attribute(
     key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False
 ) -> Attribute:
-    (brief,) = _said("attribute", key)
+    (brief,) = _take_texts("attribute", key)
     return Attribute(key, type_, brief, values, examples, opt_in)
 
 
 def _metric(
     name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()
 ) -> Metric:
-    brief, answers = _said("metric", name)
+    brief, answers = _take_texts("metric", name)
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
 
-def _event(name: str, severity: Level, *attributes: Attribute) -> Event:
-    brief, body, *note = _said("event", name)
-    return Event(name, severity, brief, body, attributes, *note)
+def _event(name: str, severity: Level, *attributes: Attribute) -> LogEvent:
+    brief, body, *note = _take_texts("event", name)
+    return LogEvent(name, severity, brief, body, attributes, *note)
 
 
 def _span(name: str, kind: Literal["client", "internal"], *attributes: Attribute) -> Span:
-    (brief,) = _said("span", name)
+    (brief,) = _take_texts("span", name)
     return Span(name, kind, brief, attributes)
 
 
 @cache
 def _recorded(declared: Fact) -> Attribute:
-    """Return the attribute that a fact is recorded as."""
+    """Return the attribute of a fact."""
     examples = declared.example if isinstance(declared.example, tuple) else (declared.example,)
     return Attribute(
         declared.key, declared.type, declared.doc, declared.values, examples, declared.opt_in
@@ -168,29 +170,28 @@ def _recorded(declared: Fact) -> Attribute:
 
 
 def _attributes(declared: Mapping[str, Fact]) -> dict[str, Attribute]:
-    """Return the attributes of facts, by their fields."""
+    """Return the attributes of facts, by field name."""
     return {name: _recorded(fact) for name, fact in declared.items()}
 
 
 def _on(where: On, declared: Mapping[str, Fact]) -> tuple[Attribute, ...]:
-    """Return the facts that are recorded there without being asked for."""
+    """Return the attributes that a signal always has: those that are not opt-in."""
     return tuple(
         _recorded(fact) for fact in declared.values() if where in fact.on and not fact.opt_in
     )
 
 
 def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
-    """All of a kind that stand above, in their order."""
+    """Return all declarations of a type in this module so far, in their order."""
     return tuple(value for value in globals().values() if isinstance(value, kind))
 
 
-# --- Attributes: the GenAI conventions' -----------------------------------------------------------
+# --- Attributes of the GenAI conventions ----------------------------------------------------------
 
 _ENDPOINT, _REQUEST, _RESPONSE = map(facts_in, (EndpointFacts, RequestFacts, ResponseFacts))
 _STOP, _USAGE = members_of(ResponseFacts, "stop"), members_of(ResponseFacts, "usage")
 ENDPOINT, REQUEST, RESPONSE, STOP = map(_attributes, (_ENDPOINT, _REQUEST, _RESPONSE, _STOP))
-"""What is recorded of whom a request asks, of the request, of its response, and of why that
-stopped, by the fields."""
+"""The attributes of the endpoint, the request, the response and its stop, by field name."""
 OPERATION, PROVIDER = ENDPOINT["operation"], ENDPOINT["provider"]
 SERVER_ADDRESS, SERVER_PORT = SERVER = ENDPOINT["server_address"], ENDPOINT["server_port"]
 REQUEST_MODEL, REQUEST_MAX_TOKENS = REQUEST["model"], REQUEST["max_tokens"]
@@ -198,7 +199,7 @@ RESPONSE_ID, RESPONSE_MODEL = RESPONSE["id"], RESPONSE["model"]
 FINISH_REASONS = _attribute("gen_ai.response.finish_reasons", "string[]", "length")
 RESPONSE_FIRST_CHUNK = _attribute("gen_ai.response.time_to_first_chunk", "double", 0.31)
 USAGE: Final = _attributes(_USAGE)
-"""By the field of a `Usage`."""
+"""The attributes of token usage, by the field of `Usage`."""
 INPUT_TOKENS, OUTPUT_TOKENS = USAGE["input_tokens"], USAGE["output_tokens"]
 TOKEN_TYPE = _attribute("gen_ai.token.type", "string", values=("input", "output"))
 TOKEN_MODALITY = _attribute("gen_ai.token.modality", "string", values=("unknown",))
@@ -213,7 +214,7 @@ INPUT_MESSAGES = _attribute("gen_ai.input.messages", "string", opt_in=True)
 OUTPUT_MESSAGES = _attribute("gen_ai.output.messages", "string", opt_in=True)
 TOOL_DEFINITIONS = _attribute("gen_ai.tool.definitions", "string", opt_in=True)
 
-# --- Attributes: ours -----------------------------------------------------------------------------
+# --- Attributes of endturn ------------------------------------------------------------------------
 
 REASON, RAW, STOP_TRUNCATED, SUSPECTED = (
     STOP[name] for name in ("reason", "raw", "truncated", "suspected")
@@ -271,12 +272,12 @@ CONTENT: Final = (
     SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS,
     *(attribute for attribute in REQUEST.values() if attribute.opt_in), CONTENT_CUT,
 )  # fmt: skip
-"""What was said: only where the host asked for it."""
+"""The attributes of captured content. Recorded only if the host enabled it."""
 CALL: Final = (*_on(On.OWN, _ENDPOINT), *_on(On.OWN, _REQUEST))
 TURN: Final = (*CALL, AGENT)
 _LABELS: Final = (*_on(On.LABEL, _ENDPOINT), *_on(On.LABEL, _REQUEST), *_on(On.LABEL, _RESPONSE))
 OPERATIONS: Final = tuple(sorted(_LABELS, key=lambda label: label in SERVER))
-"""The labels of the conventions' metrics, the server's last."""
+"""The labels of OpenTelemetry's GenAI metrics, the server's last."""
 
 # --- Metrics --------------------------------------------------------------------------------------
 
@@ -296,9 +297,9 @@ SECONDS: Final = (
     40.96,
     81.92,
 )
-"""The conventions' bounds for the duration of an operation."""
+"""The bounds of the GenAI conventions for the duration of an operation."""
 TOKENS: Final = tuple(4.0**n for n in range(14))
-"""The conventions' bounds for token usage, 1 … 67108864."""
+"""The bounds of the GenAI conventions for token usage, 1 … 67108864."""
 
 RESPONSES = _metric("endturn.responses", "counter", "{response}", *CALL, REASON)
 TURNS = _metric("endturn.turns", "counter", "{turn}", *TURN, TRUNCATED, CONTINUED, OUTCOME)
@@ -341,7 +342,7 @@ BLOCKED = _metric("endturn.tool_calls.blocked", "counter", "{tool_call}", *CALL,
 SUSPECTED_METRIC = _metric("endturn.truncations.suspected", "counter", "{response}", *CALL)
 UNMAPPED = _metric("endturn.stop_reasons.unmapped", "counter", "{response}", *CALL)
 OF_SPANS: Final = (RESPONSES, SUSPECTED_METRIC, UNMAPPED)
-"""What the Collector counts as well, of spans that no library of ours has counted."""
+"""The metrics that the Collector derives from spans that no endturn library has counted."""
 SERIES_CAPPED = _metric("endturn.series.capped", "counter", "{measurement}", CAPPED)
 LISTENER_FAILURES = _metric("endturn.listener.failures", "counter", "{failure}", LISTENER)
 OPERATION_DURATION = _metric(
@@ -358,31 +359,36 @@ OUTPUT_CHUNK = _metric(
 )
 
 LATER: Final = "gen_ai.client.inference"
-"""How the names of the later generation begin."""
+"""The name prefix of the later generation of OpenTelemetry's GenAI metrics."""
 INFERENCE_DURATION = OPERATION_DURATION._replace(name=f"{LATER}.duration")
 INFERENCE_FIRST_CHUNK = FIRST_CHUNK._replace(name=f"{LATER}.time_to_first_chunk")
 INFERENCE_OUTPUT_CHUNK = OUTPUT_CHUNK._replace(name=f"{LATER}.time_per_output_chunk")
 INFERENCE_INPUT, INFERENCE_OUTPUT = (
     _metric(
-        f"{LATER}.operation.{each}", "histogram", "{token}", *OPERATIONS, ERROR_TYPE, buckets=TOKENS
+        f"{LATER}.operation.{field}",
+        "histogram",
+        "{token}",
+        *OPERATIONS,
+        ERROR_TYPE,
+        buckets=TOKENS,
     )
-    for each in ("input_tokens", "output_tokens")
+    for field in ("input_tokens", "output_tokens")
 )
 INFERENCE_USAGE: Final = {
     field: _metric(
-        f"{LATER}.{each.key.removeprefix('gen_ai.')}",
+        f"{LATER}.{attribute.key.removeprefix('gen_ai.')}",
         "counter",
         "{token}",
         *OPERATIONS,
         TOKEN_MODALITY,
     )
-    for field, each in USAGE.items()
+    for field, attribute in USAGE.items()
 }
-"""By the field of a `Usage`."""
+"""The token metrics of the later generation, by the field of `Usage`."""
 
 
 class Generation(NamedTuple):
-    """What one generation of the conventions calls the times of a call."""
+    """The metrics of a call's times, as one generation of the GenAI conventions names them."""
 
     duration: Metric
     first_chunk: Metric
@@ -390,20 +396,20 @@ class Generation(NamedTuple):
 
 
 OPERATION_METRICS: Final = Generation(OPERATION_DURATION, FIRST_CHUNK, OUTPUT_CHUNK)
-"""As released (v1.41), and as most instrumentations emit them; tokens are
+"""The released generation (v1.41), which most instrumentations emit. Its token metric is
 `gen_ai.client.token.usage`."""
 INFERENCE_METRICS: Final = Generation(
     INFERENCE_DURATION, INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK
 )
-"""As semantic-conventions-genai has them since (its migration.md)."""
+"""The later generation, of semantic-conventions-genai (its migration.md)."""
 
 SEMCONV: Final = {
     "default": (OPERATION_METRICS,),
     "gen_ai_latest_experimental": (INFERENCE_METRICS,),
     "gen_ai_latest_experimental/dup": (OPERATION_METRICS, INFERENCE_METRICS),
 }
-"""Which generations are emitted, by the words of OTEL_SEMCONV_STABILITY_OPT_IN; `/dup` means both
-there."""
+"""The generations that are emitted, by the value of OTEL_SEMCONV_STABILITY_OPT_IN; `/dup` means
+both."""
 
 SUCCESSORS: Final[Mapping[Metric, tuple[tuple[Metric, Mapping[Attribute, str]], ...]]] = {
     OPERATION_DURATION: ((INFERENCE_DURATION, {}),),
@@ -414,8 +420,8 @@ SUCCESSORS: Final[Mapping[Metric, tuple[tuple[Metric, Mapping[Attribute, str]], 
         (INFERENCE_OUTPUT, {TOKEN_TYPE: "output"}),
     ),
 }
-"""What a metric is called in the later generation, with the attributes that the new name says
-instead."""
+"""The successors of a metric in the later generation, each with the attributes that its name
+replaces."""
 
 METRICS: Final = (*_declared(Metric), *INFERENCE_USAGE.values())
 
@@ -425,13 +431,13 @@ INFERENCE: Final = (
     *_on(On.CALL, _REQUEST),
     *(attribute for attribute in _OF_RESPONSE if attribute.key.startswith("gen_ai.")),
     FINISH_REASONS,
-    RESPONSE_FIRST_CHUNK, *sorted(USAGE.values(), key=lambda each: "cache" in each.key),
+    RESPONSE_FIRST_CHUNK, *sorted(USAGE.values(), key=lambda attribute: "cache" in attribute.key),
     CONVERSATION, *SERVER, ERROR_TYPE, *_on(On.CALL, _STOP),
     *(attribute for attribute in _OF_RESPONSE if attribute.key.startswith("endturn.")),
     TURN_ID, ITERATION,
     CONTINUATION_INDEX,
 )  # fmt: skip
-"""What is known of one call to a provider."""
+"""The attributes of a call to a provider."""
 
 # --- Events ---------------------------------------------------------------------------------------
 
@@ -479,7 +485,7 @@ INFERENCE_DETAILS = _event(
     "gen_ai.client.inference.operation.details", "info", *INFERENCE, *CONTENT
 )
 
-EVENTS: Final = _declared(Event)
+EVENTS: Final = _declared(LogEvent)
 
 # --- Spans ----------------------------------------------------------------------------------------
 
@@ -506,10 +512,10 @@ TOOL_SPAN = _span(
 
 SPANS: Final = _declared(Span)
 
-if _words:
-    raise KeyError("telemetry.tsv has rows that schema.py does not declare", *_words)
+if _texts:
+    raise KeyError("telemetry.tsv has rows that schema.py does not declare", *_texts)
 
-_SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
+_SIGNALS: Final[tuple[Span | LogEvent | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 
 ATTRIBUTES: Final = tuple(
     sorted(
@@ -519,14 +525,14 @@ ATTRIBUTES: Final = tuple(
 )
 
 CONTENT_EMITTERS: Final = ("opentelemetry.instrumentation.genai", "opentelemetry.util.genai")
-"""Scopes whose instrumentations record what is said where the conventions' variable asks for it, as
-we do."""
+"""Prefixes of the scopes whose instrumentations record content if the conventions' variable enables
+it, as endturn does."""
 
 
 def finish_reason(reason: StopReason, raw: str | None) -> str:
-    """The conventions' word for a reason (gen-ai-output-messages schema, FinishReason).
+    """Return the GenAI conventions' value for a reason (gen-ai-output-messages, FinishReason).
 
-    Raw where it has none.
+    The raw reason if they have none.
     """
     return _FINISH.get(reason) or raw or reason.value
 
@@ -540,6 +546,6 @@ _FINISH: Final = {
     StopReason.REFUSED: "content_filter",
     StopReason.CANCELLED: "error",
     StopReason.ERROR: "error",
-    # semconv-genai#363: a position whose reason never arrived reports `error`.
+    # semconv-genai#363: a choice whose reason never arrived has `error`.
     StopReason.MISSING: "error",
 }

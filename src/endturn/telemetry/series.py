@@ -1,4 +1,4 @@
-"""The series of a metric: which labels are let in, and the sums by label set."""
+"""The series of a metric: limits of its label values, and the sums by label set."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from endturn.telemetry import schema
 from endturn.telemetry.schema import Metric
 
 MOST: Final = 2**53
-"""The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that
-got into a sum would fail every later export of the process, the host's own metrics too."""
+"""Maximum of one measurement: the largest integer that a float holds exactly. A sum beyond 64 bits
+would fail all later exports of the process, including the host's own metrics."""
 
 OTHER: Final = "other"
-"""What a capped label reads."""
+"""The value of a label past its cap."""
 
 LENGTH: Final = 128
-"""Characters of a label's value; the Collector cuts those that it makes there, too."""
+"""Maximum characters of a label's value. The Collector shortens its own labels to the same."""
 
 SETS: Final = 1_400
-"""Attribute sets of one instrument, before its open labels read `other`. Past 2,000 the SDK merges
-what comes into one set without any label."""
+"""Attribute sets of one instrument, beyond which its open labels are `other`. Beyond 2,000 the SDK
+merges new sets into one without labels."""
 
 CAPS: Final = {"provider": 32, "model": 100, "agent": 10, "server_address": 64, "error_type": 32}
-"""How many values of an open label a process lets in, by the name that
-`endturn.series.capped_label` has for it."""
+"""Maximum number of values of an open label in a process, by the label's value in
+`endturn.series.capped_label`."""
 
 Attributes = dict[str, str | int | bool]
 Values = tuple[str | int | bool | None, ...]
-"""One value for each attribute of the metric, in the schema's order; None and "" leave the
-attribute out."""
+"""A value for each attribute of the metric, in the schema's order; None and "" omit the
+attribute."""
 
 Pair = tuple[str, str]
 """Provider and model."""
@@ -40,48 +40,43 @@ Pair = tuple[str, str]
 class Caps:
     """The cardinality caps of open labels.
 
-    Of each the first values that come are let in, later ones read `other`.
-
-    A model counts with its provider, a port with its address; `cardinality` says what that comes
-    to.
+    The first values of a label are kept, later ones become `other`. A model counts with its
+    provider, a port with its address; `endturn.generate.cardinality` computes the totals.
 
     Args:
-        capped: is told that one measurement's label was replaced, and which
-            (`endturn.series.capped_label`).
+        capped: called with the label (as in `endturn.series.capped_label`) each time a measurement
+            gets `other`.
     """
 
     def __init__(self, capped: Callable[[str], None]) -> None:
         self.capped = capped
-        self._known: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
+        self._values: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
 
     def admits(self, label: str, value: object) -> bool:
-        """Whether a value may stand in a label."""
-        admitted = self._known[label]
-        if value not in admitted and len(admitted) >= CAPS[label]:
+        """Return whether a label may have this value."""
+        values = self._values[label]
+        if value not in values and len(values) >= CAPS[label]:
             self.capped(label)
             return False
-        admitted.add(value)
+        values.add(value)
         return True
 
     def pair(self, provider: str, model: str) -> Pair:
-        """Provider and model as metrics may carry them."""
+        """Return provider and model as label values."""
         provider, model = provider[:LENGTH], model[:LENGTH]
-        if (provider, model) in self._known["model"]:
+        if (provider, model) in self._values["model"]:
             return provider, model
         if not self.admits("provider", provider):
             return OTHER, OTHER
         return provider, model if self.admits("model", (provider, model)) else OTHER
 
-    def shown(self, label: str, value: str | None) -> str | None:
-        """A value as metrics may carry it."""
+    def limit(self, label: str, value: str | None) -> str | None:
+        """Return the value for a label: shortened, and `other` past the cap."""
         return value if value is None or self.admits(label, value := value[:LENGTH]) else OTHER
 
 
-class Series:
-    """What is known of one metric.
-
-    Its attribute sets so far, each built once, and of a counter their sums.
-    """
+class MetricSeries:
+    """The attribute sets of one metric, each built once, and a counter's sums by set."""
 
     def __init__(self, metric: Metric, caps: Caps) -> None:
         self._caps = caps
@@ -93,13 +88,13 @@ class Series:
         self.taken: list[Observation] = []
 
     def attributes(self, values: Values) -> Attributes:
-        """The set of these values."""
+        """Return the attribute set of these values."""
         return self._sets.get(values) or self._sets[self._admit(values)]
 
     def _admit(self, values: Values) -> Values:
-        """The values that have a set.
+        """Return the values under which a set is kept.
 
-        These, or with every open label `other` where they would be one too many.
+        With every open label `other` if the metric has too many sets.
         """
         if values not in self._sets:
             if len(self._sets) >= SETS and not all(self._closed):
@@ -115,29 +110,30 @@ class Series:
         return values
 
     def add(self, values: Values, amount: float = 1) -> None:
-        """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
+        """Add to a sum. 0 creates it, so that its first increment is visible as one."""
         if 0 <= amount <= MOST:
             if values not in self._sums:
                 values = self._admit(values)
             self._sums[values] = self._sums.get(values, 0) + amount
 
     def reset(self) -> None:
-        """Every sum back to zero; the attribute sets stay."""
+        """Set all sums to zero; the attribute sets are kept."""
         self._sums = dict.fromkeys(self._sums, 0)
         self._reported.clear()
 
     def take(self, *, zero_first: bool) -> bool:
-        """Have the sums as they are now observed.
+        """Copy the current sums to `taken`, for the next observation.
 
-        With `zero_first`, 0 for each that was never observed before.
+        Args:
+            zero_first: 0 in place of each sum that was never observed before.
 
         Returns:
-            Whether a sum that is more is given as 0.
+            Whether a sum above 0 was replaced by 0.
         """
         new = self._sums.keys() - self._reported if zero_first else set()
         self._reported |= new
         self.taken = [
-            Observation(0 if each in new else sum_, self._sets[each])
-            for each, sum_ in self._sums.items()
+            Observation(0 if values in new else sum_, self._sets[values])
+            for values, sum_ in self._sums.items()
         ]
-        return any(self._sums[each] for each in new)
+        return any(self._sums[values] for values in new)

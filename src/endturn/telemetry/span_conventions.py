@@ -1,11 +1,9 @@
-"""How other instrumentations' spans say what they are of, and what came of a call.
+"""The attributes of other instrumentations' spans: their kind, request and response.
 
-Each one's attributes.
-
-Read with the packages as they are (2026-11): OpenTelemetry's genai-openai and genai-anthropic
-1.3b0, the spans that anthropic 2.12 makes itself, OpenInference 0.1.66, OpenLLMetry 0.62.4, OpenLIT
-1.45, Logfire 5.2, Langfuse 5.0, Pydantic AI 2.68, AgentOps 0.4.21. None of them is imported. A span
-is judged by its attributes as they are when it is asked: some come late.
+As in these packages (2026-11): OpenTelemetry's genai-openai and genai-anthropic 1.3b0, the spans of
+anthropic 2.12 itself, OpenInference 0.1.66, OpenLLMetry 0.62.4, OpenLIT 1.45, Logfire 5.2, Langfuse
+5.0, Pydantic AI 2.68, AgentOps 0.4.21. None of them is imported. The functions read a span's
+attributes at the time of the call: some are set late.
 """
 
 from __future__ import annotations
@@ -36,26 +34,26 @@ from endturn.vocabulary import Stop, StopReason, lines, raw_text, shipped
 Attributes = Mapping[str, Any]
 
 
-class Kind(Enum):
-    """What a span is of."""
+class OperationKind(Enum):
+    """The kind of operation that a span describes."""
 
     CALL = auto()
     """One call to a model."""
     STREAM_END = auto()
-    """The end of a streamed response: Logfire ends the call's own span when it hands over the
-    stream."""
+    """The end of a streamed response: Logfire ends the call's own span before the stream is
+    read."""
     AGENT = auto()
-    """A run of an agent or a workflow: from the user's input to the answer handed back."""
+    """A run of an agent or a workflow: from the user's input to the answer."""
     TOOL = auto()
-    """One run of a tool."""
+    """A run of a tool."""
 
 
-def _read_kinds() -> tuple[dict[str, dict[str, Kind]], dict[str, Kind]]:
-    """Read what the attributes, and the first words of names, say that a span is of."""
-    kinds: dict[str, dict[str, Kind]] = {}
-    names: dict[str, Kind] = {}
+def _read_kinds() -> tuple[dict[str, dict[str, OperationKind]], dict[str, OperationKind]]:
+    """Read the kinds by attribute and value, and by the first word of a span's name."""
+    kinds: dict[str, dict[str, OperationKind]] = {}
+    names: dict[str, OperationKind] = {}
     for _, (attribute, kind, values, named) in lines(shipped(), "span_kinds.tsv", range(4, 5)):
-        row = dict.fromkeys(values.lower().split(), Kind[kind.upper()])
+        row = dict.fromkeys(values.lower().split(), OperationKind[kind.upper()])
         kinds.setdefault(attribute, {}).update(row)
         if named == "yes":
             names |= row
@@ -63,29 +61,29 @@ def _read_kinds() -> tuple[dict[str, dict[str, Kind]], dict[str, Kind]]:
 
 
 _KINDS, _OPERATIONS = _read_kinds()
-"""The attributes that say what a span is of, in the order in which they decide; and the operations
-of names."""
+"""The kinds by attribute and value, in the order of precedence; and by the operation in a name."""
 _NAMES: Final = {
     **dict.fromkeys(
-        ("openai.chat", "openai.response", "anthropic.chat", "anthropic.messages.create"), Kind.CALL
+        ("openai.chat", "openai.response", "anthropic.chat", "anthropic.messages.create"),
+        OperationKind.CALL,
     ),
     **_OPERATIONS,
 }
-"""The first words of names. OpenLLMetry begins spans without attributes, and `AlwaysRecordSampler`
-drops those that a span begins with."""
+"""The kinds by the first word of a name, for spans without attributes: OpenLLMetry starts them so,
+and `AlwaysRecordSampler` drops the attributes at the start."""
 _NAMED_BY: Final = (
     "opentelemetry.instrumentation.",
     "opentelemetry.util.genai",
     "com.anthropic.",
     "pydantic-ai",
 )
-"""The beginnings of scopes whose calls are known by name. An agent's or a tool's name tells in any
-scope."""
+"""Prefixes of the scopes whose calls are recognised by name. The names of agents' and tools' spans
+are recognised in any scope."""
 _RAW_REASON: Final = "anthropic.message.stop_reason"
-"""The provider's own word, which comes before a translation."""
+"""The provider's raw reason, which takes precedence over a normalised one."""
 _JSON: Final = {"llm.invocation_parameters": "asked", "output.value": "body"}
-"""OpenInference's attributes that hold the JSON of a request and of a response; what its members
-are called below."""
+"""OpenInference's attributes with the JSON of a request and of a response, and the prefixes of
+their members' names in data/span_attributes.tsv."""
 _SPELLINGS: Final = {
     key: names.split() for _, (key, names) in lines(shipped(), "span_attributes.tsv", range(2, 3))
 }
@@ -94,28 +92,41 @@ _SPELLINGS[schema.FINISH_REASONS.key] = [
     for _, (attribute, _, _, readers) in lines(shipped(), "reason_attributes.tsv", range(4, 5))
     if readers in ("both", "library")
 ]
-"""What other conventions call an attribute; the first that a span has counts."""
+"""The names of an attribute in other conventions, in the order of precedence."""
 _NOTHING: Final = (None, "", ())
-_ANSWERED: Final = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
-_BEGUN: Final = (
+_END_ATTRIBUTES: Final = (
+    schema.FINISH_REASONS.key,
+    schema.RESPONSE_ID.key,
+    schema.OUTPUT_TOKENS.key,
+)
+"""Attributes that a span has if its response was read to its end."""
+_BEGIN_ATTRIBUTES: Final = (
     schema.RESPONSE_ID.key,
     schema.RESPONSE_MODEL.key,
     schema.RESPONSE_FIRST_CHUNK.key,
     "output.value",
 )
+"""Attributes that a span has if its response has begun."""
 _NO_CALLS: Final = ("._prepare_chat_with_tools",)
-"""Ends of names of spans that are said to be of a call, and ask no model: OpenInference's of
-LlamaIndex."""
+"""Suffixes of the names of spans whose attributes mean a call, but that ask no model: those of
+OpenInference for LlamaIndex."""
 _STOPPED: Final = frozenset(
     {"AbandonedStreamError", "Cancelled", "CancelledError", "GeneratorExit", "KeyboardInterrupt"}
 )
 """Classes of exceptions that stop a call or a run on purpose."""
-_LOST: Final = ("Connection", "Timeout", "Protocol", "ReadError", "IncompleteRead", "EOF")
+_CONNECTION_ERRORS: Final = (
+    "Connection",
+    "Timeout",
+    "Protocol",
+    "ReadError",
+    "IncompleteRead",
+    "EOF",
+)
 """Parts of the names of exceptions that mean a lost connection."""
 
 
 NO_REASON: Final = "untold"
-"""The detail of the stop of a span that says nothing of why the response stopped."""
+"""The detail of the stop if a span has no finish reason."""
 
 
 def exported_span(
@@ -127,11 +138,13 @@ def exported_span(
     description: str,
     events: Iterable[Attributes],
 ) -> Any:
-    """Return a span that was exported as the functions of this module read it.
+    """Return a span object, of exported data, for the functions of this module.
 
     Args:
-        scope: the name of the instrumentation that made it.
-        has_failed: its status is an error; description: what the status says of it.
+        name: the span's name.
+        attributes: its attributes.
+        scope: the name of the instrumentation.
+        has_failed: the status is an error; description: the description of the status.
         events: the attributes of its events.
     """
     return SimpleNamespace(
@@ -147,19 +160,19 @@ def exported_span(
 
 
 def attributes_of(span: Any) -> Attributes:
-    """A span's attributes as they are now; none of a span that records nothing."""
+    """Return a span's present attributes; none if it is not recording."""
     return getattr(span, "attributes", None) or {}
 
 
 def scope_of(span: Any) -> str:
-    """The name of the instrumentation that made a span; "" where that is not known."""
+    """Return the name of a span's instrumentation; "" if it is unknown."""
     return getattr(getattr(span, "instrumentation_scope", None), "name", "")
 
 
-def kind_of(span: Any) -> Kind | None:
-    """What a span is of, as far as it says so now.
+def kind_of(span: Any) -> OperationKind | None:
+    """Return a span's kind by its present attributes.
 
-    Our own spans, and those that are of nothing here, have no kind.
+    None for endturn's own spans, and for those of other operations.
     """
     scope, attributes, name = scope_of(span), attributes_of(span), getattr(span, "name", "")
     if scope == schema.SCOPE:
@@ -169,30 +182,29 @@ def kind_of(span: Any) -> Kind | None:
         kind = _KINDS[key].get(str(attributes[key]).lower())
     else:
         kind = _NAMES.get(name.partition(" ")[0])
-        if kind is Kind.CALL and not scope.startswith(_NAMED_BY):
+        if kind is OperationKind.CALL and not scope.startswith(_NAMED_BY):
             return None
-    if kind is Kind.CALL and name.endswith(_NO_CALLS):
+    if kind is OperationKind.CALL and name.endswith(_NO_CALLS):
         return None
-    if kind is Kind.CALL and scope.startswith("logfire"):
-        return {"log": Kind.STREAM_END, "pending_span": None}.get(
+    if kind is OperationKind.CALL and scope.startswith("logfire"):
+        return {"log": OperationKind.STREAM_END, "pending_span": None}.get(
             str(attributes.get("logfire.span_type")), kind
         )
     return kind
 
 
 def is_handed_over(span: Any) -> bool:
-    """Whether a call's span that ends well says nothing of the response.
+    """Return whether a call's span ended without an error before its stream was read.
 
-    Logfire says it when the stream ends.
+    Logfire records the response on another span, when the stream ends.
     """
     is_logfires = scope_of(span).startswith("logfire")
-    return (
-        is_logfires and not _has_failed(span) and attributes_of(span).keys().isdisjoint(_ANSWERED)
-    )
+    has_response = not attributes_of(span).keys().isdisjoint(_END_ATTRIBUTES)
+    return is_logfires and not _has_failed(span) and not has_response
 
 
 def facts_of(span: Any) -> dict[str, Any]:
-    """A span's attributes by the conventions' names, whatever it calls them."""
+    """Return a span's attributes under the names of OpenTelemetry's conventions."""
     facts = dict(attributes_of(span))
     for key, name in _JSON.items():
         body = _json(facts.get(key))
@@ -213,13 +225,14 @@ def facts_of(span: Any) -> dict[str, Any]:
 
 
 def outcome_of(span: Any) -> TurnOutcome:
-    """How an agent's turn ended, by its span's status."""
-    failed = TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
-    return failed if _has_failed(span) else TurnOutcome.COMPLETED
+    """Return the outcome of an agent's turn, by its span's status."""
+    if not _has_failed(span):
+        return TurnOutcome.COMPLETED
+    return TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
 
 
 def request_of(span: Any) -> RequestFacts:
-    """Return what a call's span says of the request."""
+    """Return the facts of the request on a call's span."""
     facts = facts_of(span)
     return RequestFacts(
         model=text_or_none(facts.get(schema.REQUEST_MODEL.key)) or span.name.partition(" ")[2],
@@ -230,7 +243,7 @@ def request_of(span: Any) -> RequestFacts:
 
 
 def endpoint_of(span: Any) -> EndpointFacts:
-    """Return whom a call's span says was asked."""
+    """Return the facts of the endpoint on a call's span."""
     facts = facts_of(span)
     return EndpointFacts(
         operation=text_or_none(facts.get(schema.OPERATION.key)) or "chat",
@@ -243,40 +256,40 @@ def endpoint_of(span: Any) -> EndpointFacts:
 def result_of(
     span: Any, *, provider: str, maximum: int | None
 ) -> tuple[ResponseFacts, SpanError | None]:
-    """Return what an ended call's span says of the response, and the error that it ended with."""
-    # with pydantic, which takes long to import, and most processes read no span
+    """Return the facts of the response on an ended call's span, and its error."""
+    # With pydantic, which takes long to import, and most processes read no span.
     from endturn import frameworks
     from endturn.vocabulary import Usage
 
-    known = facts_of(span)
+    span_facts = facts_of(span)
     tokens: dict[str, Any] = {
-        name: count(known.get(attribute.key)) for name, attribute in schema.USAGE.items()
+        name: count(span_facts.get(attribute.key)) for name, attribute in schema.USAGE.items()
     }
-    reasons = _reasons(known.get(schema.FINISH_REASONS.key))
-    failed, name = _has_failed(span), _error_of(span)
+    reasons = _reasons(span_facts.get(schema.FINISH_REASONS.key))
+    has_failed, error_name = _has_failed(span), _error_of(span)
     if reasons and reasons[0] is not None:
         stop = frameworks.otel(
-            {**known, schema.FINISH_REASONS.key: list(reasons)}, provider=provider
+            {**span_facts, schema.FINISH_REASONS.key: list(reasons)}, provider=provider
         )
-    elif failed:
+    elif has_failed:
         stop = _failure(span)
     else:
-        stop = _of_body(known, provider, maximum) or Stop(StopReason.UNKNOWN, detail=NO_REASON)
-    # Who stops reading after the reason has come sees an exception of its own: the call has not
+        stop = _of_body(span_facts, provider, maximum) or Stop(StopReason.UNKNOWN, detail=NO_REASON)
+    # A host that stops reading after the stop reason gets an exception, but the call has not
     # failed.
-    is_error = failed and (name not in _STOPPED or stop.reason is StopReason.CANCELLED)
+    is_error = has_failed and (error_name not in _STOPPED or stop.reason is StopReason.CANCELLED)
     facts = ResponseFacts(
         stop=stop,
-        id=text_or_none(known.get(schema.RESPONSE_ID.key)),
-        model=text_or_none(known.get(schema.RESPONSE_MODEL.key)),
+        id=text_or_none(span_facts.get(schema.RESPONSE_ID.key)),
+        model=text_or_none(span_facts.get(schema.RESPONSE_MODEL.key)),
         usage=Usage(**tokens),
         reasons=reasons,
     )
-    return facts, SpanError(name or "_OTHER") if is_error else None
+    return facts, SpanError(error_name or "_OTHER") if is_error else None
 
 
 def _provider(scope: str, facts: Attributes) -> str:
-    """The conventions' name of whoever answers; "" where the span does not say."""
+    """Return the conventions' name of the provider; "" if the span does not have it."""
     from endturn.vocabulary import canonical
 
     named = text_or_none(facts.get(schema.PROVIDER.key))
@@ -288,9 +301,9 @@ def _provider(scope: str, facts: Attributes) -> str:
 
 
 def _reasons(finish_reasons: Any) -> tuple[str | None, ...]:
-    """Why each choice stopped, in whatever words.
+    """Return the reasons of all choices, as on the span.
 
-    One, a list, a list of messages, or the JSON of such a list.
+    The value is one reason, a list, a list of messages, or the JSON of such a list.
     """
     parsed = _json(finish_reasons) or finish_reasons
     entries = parsed if isinstance(parsed, list | tuple) else (finish_reasons,)
@@ -302,9 +315,9 @@ def _reasons(finish_reasons: Any) -> tuple[str | None, ...]:
 
 
 def _failure(span: Any) -> Stop:
-    """Why a response stopped whose span ended in an error.
+    """Return the stop of a response whose span ended with an error.
 
-    Stopped on purpose, cut once it had begun, or failed.
+    It was stopped on purpose, lost after it had begun, or failed.
     """
     name, is_abandoned = _error_of(span), span.status.description == "abandoned stream"
     if name in _STOPPED or is_abandoned:
@@ -312,7 +325,8 @@ def _failure(span: Any) -> Stop:
             StopReason.CANCELLED, detail="abandoned" if is_abandoned else None, incomplete=True
         )
     timeout = "timeout" if "Timeout" in name else None
-    if any(part in name for part in _LOST) and not attributes_of(span).keys().isdisjoint(_BEGUN):
+    is_lost = any(part in name for part in _CONNECTION_ERRORS)
+    if is_lost and not attributes_of(span).keys().isdisjoint(_BEGIN_ATTRIBUTES):
         return Stop(
             StopReason.MISSING, detail=timeout or name, terminal_seen=False, incomplete=True
         )
@@ -320,9 +334,9 @@ def _failure(span: Any) -> Stop:
 
 
 def _of_body(facts: Attributes, provider: str, maximum: int | None) -> Stop | None:
-    """Why a response of OpenAI's Responses stopped.
+    """Return the stop of a response of OpenAI's Responses API, from its body.
 
-    OpenInference keeps its body, and tells the reason nowhere else.
+    OpenInference records the body, and no finish reason.
     """
     body = _json(facts.get("output.value"))
     if member(body, "object") != "response" or not isinstance(member(body, "status"), str):
@@ -339,7 +353,7 @@ def _has_failed(span: Any) -> bool:
 
 
 def _error_of(span: Any) -> str:
-    """The name of a failed span's error; "" where it does not say."""
+    """Return the name of a failed span's error; "" if it has none."""
     raised = [
         text_or_none((event.attributes or {}).get("exception.type"))
         for event in reversed(span.events or ())

@@ -1,7 +1,4 @@
-"""The span processor that sees which spans of other instrumentations begin and end.
-
-It needs the OpenTelemetry SDK.
-"""
+"""Span processors that observe other instrumentations' spans. They need OpenTelemetry's SDK."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ _LOOKING: Final = "looking at a span"
 
 
 class SpanObserver(SpanProcessor):
-    """Reports to `foreign_spans` when spans of one tracer provider begin and end, while active.
+    """Reports starts and ends of one tracer provider's spans to `foreign_spans`, while active.
 
     Attributes:
-        is_shut_down: its provider was shut down, or has let go of it: a vendor's may, when the host
-            adds a processor.
-        since_ns: since when it is active.
+        is_shut_down: its provider was shut down, or removed it: a vendor's provider may do that
+            when the host adds a processor.
+        since_ns: the time from which it is active.
     """
 
     is_active = False
@@ -51,7 +48,7 @@ class SpanObserver(SpanProcessor):
         foreign_spans.close_all(self)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """A span begins: a model call's is marked as counted where this process counts it."""
+        """Report the start of a span. A model call's is marked if this process counts the call."""
         if self.is_active:
             try:
                 foreign_spans.began(span, _is_counting, self)
@@ -59,7 +56,7 @@ class SpanObserver(SpanProcessor):
                 log_internal_error(_LOOKING)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """A span has ended. It is only read."""
+        """Report the end of a span, which is only read."""
         if self.is_active:
             try:
                 foreign_spans.ended(span)
@@ -67,7 +64,7 @@ class SpanObserver(SpanProcessor):
                 log_internal_error(_LOOKING)
 
     def shutdown(self) -> None:
-        """End the turns of agents' spans that are open."""
+        """End the turns of agents' open spans."""
         self.is_shut_down = True
         try:
             foreign_spans.close_all(self)
@@ -78,20 +75,20 @@ class SpanObserver(SpanProcessor):
 class AdoptingSpanProcessor(SpanObserver):
     """Records model calls and agents' turns known only from other instrumentations' spans.
 
-    Add it to a tracer provider where another instrumentation watches calls that are not sent over
-    HTTP by this process: `provider.add_span_processor(endturn.AdoptingSpanProcessor())`.
-    `endturn.instrument()` sees spans without it; until that is called, this records by itself.
-    Spans are only read, but for `endturn.counted` on those of model calls when they begin, and
-    `endturn.turn.*` on an agent's while it is open.
+    Add it to a tracer provider if another instrumentation observes calls that this process does not
+    send over HTTP: `provider.add_span_processor(endturn.AdoptingSpanProcessor())`.
+    `endturn.instrument()` observes spans without it; until that is called, this records by itself.
+    Spans are only read, except for `endturn.counted` at the start of a model call's span, and
+    `endturn.turn.*` on an agent's open span.
 
     Args:
-        tracer_provider, meter_provider, logger_provider: where signals go; the global ones where
-            not given. Only used until `endturn.instrument()` is called.
+        tracer_provider, meter_provider, logger_provider: the providers that receive the signals.
+            Default to the global ones. Used only until `endturn.instrument()` is called.
         options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `events`.
 
     Raises:
-        TypeError: an option is not known.
-        UsageError: an option's value cannot be used.
+        TypeError: an option is unknown.
+        UsageError: an option's value is invalid.
     """
 
     @keywords_checked(unpacked=OptionsGiven)
@@ -110,21 +107,21 @@ class AdoptingSpanProcessor(SpanObserver):
         self.start()
 
     def shutdown(self) -> None:
-        """End the turns that are open, and take no more notice of spans."""
+        """End the open turns, and ignore all further spans."""
         super().shutdown()
         self.is_active = False
         self._stop_listening()
 
     def __call__(self, record: Record) -> listeners.Activation | None:
-        """Record what is emitted while `instrument` has not been called."""
+        """Record a record, unless `instrument` has been called."""
         return None if _is_instrumented() else self._recorder(record)
 
     def awake(self) -> bool:
-        """Whether anything would come of a record now."""
+        """Return whether a record would produce any signal now."""
         return not _is_instrumented() and self._recorder.awake()
 
     def counted(self) -> bool:
-        """Whether responses are counted here, by metrics that leave this process."""
+        """Return whether responses are counted here, by metrics that leave this process."""
         return not _is_instrumented() and self._recorder.counted()
 
 
@@ -145,25 +142,28 @@ _attached: list[tuple[ref[Any], SpanObserver]] = []
 
 
 def attach(provider: Any) -> SpanObserver:
-    """Have a tracer provider's spans looked at, once however often it is asked for.
+    """Add an observer to a tracer provider. It is added once, even after several calls.
 
-    A vendor's provider may do more in its `add_span_processor`: Phoenix's and Arize's remove their
-    exporter, since they take the new processor for its replacement. So the SDK's own is called.
+    A vendor's `add_span_processor` may have side effects: Phoenix's and Arize's remove their
+    exporter, because they take the new processor for its replacement. So the SDK's own method is
+    called.
 
     Returns:
-        What looks at them, until it is stopped. A provider does not let go of its processors.
+        The observer, started. Stop it with `stop`: a provider cannot remove a processor.
     """
     _attached[:] = [
-        each for each in _attached if each[0]() is not None and not each[1].is_shut_down
+        (provider_ref, observer)
+        for provider_ref, observer in _attached
+        if provider_ref() is not None and not observer.is_shut_down
     ]
     observer = next(
-        (each for attached_provider, each in _attached if attached_provider() is provider), None
+        (observer for provider_ref, observer in _attached if provider_ref() is provider), None
     )
     if observer is None:
         observer = SpanObserver()
         if isinstance(provider, SDKTracerProvider):
             SDKTracerProvider.add_span_processor(provider, observer)
-        else:  # one that stands before the SDK's, such as Logfire's
+        else:  # a wrapper of the SDK's provider, such as Logfire's
             provider.add_span_processor(observer)
         _attached.append((ref(provider), observer))
     observer.start()

@@ -1,8 +1,8 @@
-"""Turns whose response was truncated: how the call that continues them is recognised.
+"""Turns whose response was truncated, and recognition of the call that continues them.
 
-A turn is found again by the history of its calls, or by the id of the response or of the
-conversation. Only hashes and the response's last 64 characters are kept, and nothing is hashed
-while no turn waits.
+A turn is found by the history of its calls, or by the id of the response or the conversation. Only
+hashes and the last 64 characters of the response are kept, and nothing is hashed while no turn
+waits.
 """
 
 from __future__ import annotations
@@ -41,36 +41,34 @@ from endturn.telemetry.waiting import WaitingTurns
 from endturn.vocabulary import StopReason
 
 OPEN_TURNS: Final = 1_024
-"""How many turns may wait at once; the oldest ends first."""
+"""Maximum number of turns that wait; the oldest ends first."""
 
 FEW: Final = 64
-"""Turns with one history that are compared one by one. Of more, most are left out before."""
+"""Turns with one history that are compared one by one. More than that are filtered first."""
 
 Key = tuple[int | str, bytes | str]
-"""A history: how many messages it has, and their hash. Or what a server keeps: "response" or
-"conversation", its id."""
+"""The key of a history: its number of messages and their hash. Or of a server-side object:
+"response" or "conversation", and its id."""
 
 
 class Relation(Enum):
-    """How a call relates to a truncated one that it does not continue."""
+    """The relation of a call to a truncated one that it does not continue."""
 
     MOVED_ON = auto()
-    """It is of the same conversation, and leaves the truncated response as it is."""
+    """It is of the same conversation, and leaves the truncated response unfinished."""
     RAN_TOOLS = auto()
-    """It sends results of the truncated response's tool calls: the same turn, which stays
-    unfinished."""
+    """It sends results of the truncated response's tool calls: the same turn, still unfinished."""
     TOOK_OTHER = auto()
-    """It sends results of another choice's tool calls: the same turn, in which the truncated choice
-    is not used."""
+    """It sends results of another choice's tool calls: the same turn, without the truncated
+    choice."""
 
 
 class Verdict(NamedTuple):
-    """How a call relates to a truncated one.
+    """The relation of a call to a truncated one.
 
     Attributes:
-        likeness: how surely it is of the same conversation; 0: it is not.
-        relation: the strategy with which it continues the truncated response, or how else it
-            relates to it.
+        likeness: the certainty that it is of the same conversation; 0: it is not.
+        relation: the strategy with which it continues the truncated response, or another relation.
     """
 
     likeness: int
@@ -78,36 +76,36 @@ class Verdict(NamedTuple):
 
 
 SAME: Final = 2
-"""As surely as can be: a lesser likeness is of an answer whose end the host has changed."""
+"""The highest likeness. A lower one means that the host changed the end of the answer."""
 
 UNRELATED: Final = Verdict(0)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PendingTurn:
-    """A turn whose response was cut off, and how its continuation would be known.
+    """A turn whose response was truncated, with the data that identify its continuation.
 
     Attributes:
-        number: of the call.
+        number: the number of the truncated call.
         question: in an observed turn, the digest of the user's message that it answers.
-        first: the history of the turn's first call, with its system prompts and without.
-        openings: how these histories begin, and that of its latest call; None: as any may.
-        cut_keys: what the cut call is found by, however many attempts to continue it have failed;
-            cut_openings: alike.
-        keys: that, and the history and the names of its latest call: frameworks append each part,
-            or merge them.
-        tail: the last visible characters of the cut answer, comparable; is_all: they are all of it.
-        joined: those of all parts so far without white space, where the answer is not the first;
+        first: the keys of the first call's history, with system prompts and without.
+        openings: the opening hashes of these histories and of the latest call's; None: of any.
+        cut_keys: the keys of the truncated call, which failed continuations do not change;
+            cut_openings: its opening hashes.
+        keys: these keys, and those of the latest call: frameworks append each part, or merge them.
+        tail: the last visible characters of the truncated answer, comparable; is_all: it is the
+            complete answer.
+        joined: the last characters of all parts so far, without white space, if there are several:
             hosts merge parts.
-        calls: the tool calls of the cut response, with those of other choices, which are not
+        calls: the tool calls of the truncated response, and those of other choices, which are not
             truncated.
-        retry_until: until when the same request is a retry, by the clock: the transport cut the
-            response, or the continuation failed.
-        failed: the latest attempt raised.
-        paused: nothing was cut: the provider goes on when the response is sent back.
-        maximum: the output limit that cut it.
-        output_type, forces_tool: what the answer was to be, as the request says.
-        deadline: until when it waits, by the clock.
+        retry_until: the time until which the same request is a retry, because the connection was
+            lost or the continuation failed.
+        has_failed: the latest attempt raised.
+        paused: the response is not truncated: the provider resumes when it is sent back.
+        maximum: the output limit that truncated it.
+        output_type, forces_tool: the kind of answer that the request asked for.
+        deadline: the time until which it waits.
     """
 
     turn: Turn
@@ -123,7 +121,7 @@ class PendingTurn:
     joined: str
     calls: tuple[RequestedCall, ...]
     retry_until: float
-    failed: bool
+    has_failed: bool
     paused: bool
     maximum: int | None
     output_type: str | None
@@ -132,18 +130,15 @@ class PendingTurn:
 
 
 class _Added:
-    """What a call says beyond the call that was cut.
-
-    The answer as the host sends it back, and what follows it.
+    """The messages of a call after the history of the truncated call.
 
     Attributes:
-        messages: all of it.
-        answers: the answer; a format may tell one in several messages.
-        text: its text, comparable.
-        rest: the messages after it.
-        ids, names: of the tool calls in the answer, and of those that the results right after it
-            answer.
-        others: the kinds of what the answer holds besides: what the server ran, media.
+        messages: all of them.
+        answers: the answer as the host sends it back; a format may have several messages for it.
+        text: the text of the answer, comparable.
+        rest: the messages after the answer.
+        ids, names: those of the tool calls in the answer, and in the results right after it.
+        others: the kinds of the answer's other parts, such as server tools and media.
     """
 
     __slots__ = ("answers", "ids", "messages", "names", "others", "rest", "text")
@@ -158,27 +153,29 @@ class _Added:
             "".join(text_of(message) for message in self.answers if role(message) == "assistant")
         )
         self.others = [kind for message in self.answers for kind in parts_beside_text(message)]
-        named = [call for message in self.answers for call in calls_of(message)]
+        calls = [call for message in self.answers for call in calls_of(message)]
         for results in takewhile(bool, map(tool_results, self.rest)):
-            named += results
+            calls += results
         self.ids, self.names = (
-            {*column} - {""} for column in zip(*(named or [("", "")]), strict=True)
+            {*column} - {""} for column in zip(*(calls or [("", "")]), strict=True)
         )
 
 
 Candidate = tuple[int, PendingTurn, _Added]
-"""A turn, where what a call adds to its history begins, and what that is."""
+"""The index at which the added messages begin, a turn whose history comes before, and these
+messages."""
 
 
-class TruncatedTurns:
+class PendingTurns:
     """The turns that wait for a continuation.
 
     Args:
         lock: held while entries are added, removed or compared, never while a history is hashed.
         clock: seconds, monotonic.
-        recent: knows which prompts several turns ask.
-        moved_on: ends turns that a call shows to have been left.
-        is_known_id: tells whether a response of this process asked for a tool call of that id.
+        prompts: recognises requests for the rest.
+        recent: recognises the prompts of several turns.
+        moved_on: ends turns whose conversation a call continues without the truncated answer.
+        is_known_id: returns whether a response of this process had a tool call with that id.
     """
 
     def __init__(
@@ -198,18 +195,18 @@ class TruncatedTurns:
         self._is_known_id = is_known_id
         self.waiting: WaitingTurns[PendingTurn] = WaitingTurns(OPEN_TURNS)
         self._by_key: dict[int | str, dict[bytes | str, tuple[PendingTurn, ...]]] = {}
-        """By the two halves of their keys, the oldest first."""
+        """By the two parts of their keys, the oldest first."""
         self._openings: Counter[int | None] = Counter()
-        """How many histories begin so. A call whose history begins otherwise goes on with none: it
-        is not hashed."""
+        """The number of histories with each opening hash. A call with another one continues none of
+        them, so its history is not hashed."""
         self._of_turn: dict[str, dict[int, PendingTurn]] = {}
-        """Of explicit turns, by the turn's id and by the calls' numbers."""
+        """Of observed turns, by the turn's id and the call's number."""
 
     def add(self, pending: PendingTurn) -> list[PendingTurn]:
-        """Have a turn wait; return the oldest ones beyond the bound."""
+        """Have a turn wait. Returns the oldest ones beyond the limit."""
         for kind, name in pending.keys:
-            named = self._by_key.setdefault(kind, {})
-            named[name] = (*named.get(name, ()), pending)
+            by_name = self._by_key.setdefault(kind, {})
+            by_name[name] = (*by_name.get(name, ()), pending)
         self._openings.update(pending.openings)
         if pending.turn.kind is TurnKind.OBSERVED:
             self._of_turn.setdefault(pending.turn.id, {})[pending.number] = pending
@@ -220,17 +217,17 @@ class TruncatedTurns:
         return list(self._of_turn.get(turn.id, {}).values())
 
     def remove(self, pending: PendingTurn) -> bool:
-        """Remove a turn; False where it does not wait any more."""
+        """Remove a turn. Returns False if it does not wait any more."""
         if not self.waiting.remove(pending):
             return False
         for kind, name in pending.keys:
-            named = self._by_key[kind]
-            cuts = named[name]
-            place = cuts.index(pending)
-            named[name] = cuts[:place] + cuts[place + 1 :]
-            if not named[name]:
-                del named[name]
-            if not named:
+            by_name = self._by_key[kind]
+            turns = by_name[name]
+            place = turns.index(pending)
+            by_name[name] = turns[:place] + turns[place + 1 :]
+            if not by_name[name]:
+                del by_name[name]
+            if not by_name:
                 del self._by_key[kind]
         for opening in pending.openings:
             self._openings[opening] -= 1
@@ -246,12 +243,13 @@ class TruncatedTurns:
     def take(
         self, request: RequestSummary, turn: Turn | None
     ) -> tuple[PendingTurn, Strategy | Relation] | None:
-        """Find and remove the turn that a call goes on with, and say how.
+        """Find and remove the turn that a call belongs to, and return it with the call's relation.
 
-        Turns that it shows to have been left end.
+        Turns whose conversation the call continues without the truncated answer end.
 
         Args:
-            turn: the explicit turn that the call is made in.
+            request: the summary of the request.
+            turn: the explicit turn of the call.
         """
         opening = opening_hash(request)
         with self._lock:
@@ -261,10 +259,10 @@ class TruncatedTurns:
                 kind for kind in kinds if isinstance(kind, int) and kind <= request.length
             )
         for bare in (False, True):
-            # One that is the same but for its system prompts has to repeat the answer.
-            begun = [length for length in lengths if length < request.length] if bare else lengths
-            # Outside the lock: a long history takes a while.
-            matching_prefixes = prefixes(request, begun, bare=bare) if begun else []
+            # A history with other system prompts must repeat the answer.
+            shorter = [length for length in lengths if length < request.length] if bare else lengths
+            # Outside the lock: hashing a long history takes a while.
+            matching_prefixes = prefixes(request, shorter, bare=bare) if shorter else []
             begins: dict[Key, int] = {
                 (prefix.length, prefix.digest): prefix.end for prefix in matching_prefixes
             }
@@ -272,7 +270,7 @@ class TruncatedTurns:
                 {}
                 if bare
                 else dict.fromkeys(
-                    _names(request.facts.previous_response_id, request.conversation_id), 0
+                    _server_keys(request.facts.previous_response_id, request.conversation_id), 0
                 )
             )
             if not begins:
@@ -302,57 +300,54 @@ class TruncatedTurns:
         return None
 
     def _candidates(self, request: RequestSummary, begins: Mapping[Key, int]) -> list[Candidate]:
-        """List the turns that have one of these keys, and that a call may go on with.
+        """List the turns with one of these keys that a call may continue.
 
-        The longest history first, those found by name last; among equals those of the same model,
-        pauses, the latest.
+        The longest history comes first, matches by a server's id last; among equals those of the
+        same model, then paused ones, then the latest.
         """
         rows: list[Candidate] = []
         for (kind, name), begin in begins.items():
-            cuts: Sequence[PendingTurn] = self._by_key.get(kind, {}).get(name, ())
-            if not cuts:
+            turns: Sequence[PendingTurn] = self._by_key.get(kind, {}).get(name, ())
+            if not turns:
                 continue
             added = _Added(request.history[begin : request.length])
             if begin and not added.messages:
-                cuts = self._unsampled(cuts, request)
-            elif begin and added.answers and len(cuts) > FEW:
-                cuts = self._narrowed(cuts, added)
-            rows += [(begin, pending, added) for pending in reversed(cuts)]
+                turns = self._without_sampled(turns, request)
+            elif begin and added.answers and len(turns) > FEW:
+                turns = self._filter(turns, added)
+            rows += [(begin, pending, added) for pending in reversed(turns)]
         return sorted(
             rows,
             key=lambda row: (-row[0], row[1].turn.model != request.facts.model, not row[1].paused),
         )
 
-    def _unsampled(
-        self, cuts: Sequence[PendingTurn], request: RequestSummary
+    def _without_sampled(
+        self, turns: Sequence[PendingTurn], request: RequestSummary
     ) -> Sequence[PendingTurn]:
-        """Leave out the implicit turns where several ask the same prompt.
-
-        A call that asks it again is a sample.
-        """
+        """Leave out implicit turns if several turns have the prompt: the call is another sample."""
         if not self._recent.is_asked_by_several(prompt_of(request), self._clock()):
-            return cuts
+            return turns
         return (
-            [pending for pending in cuts if pending.turn.kind is not TurnKind.IMPLICIT]
+            [pending for pending in turns if pending.turn.kind is not TurnKind.IMPLICIT]
             if self._of_turn
             else ()
         )
 
-    def _narrowed(self, cuts: Sequence[PendingTurn], added: _Added) -> Sequence[PendingTurn]:
-        """Drop the turns whose calls or answer a call does not send back.
+    def _filter(self, turns: Sequence[PendingTurn], added: _Added) -> Sequence[PendingTurn]:
+        """Drop the turns whose tool calls or answer a call does not send back.
 
-        Used where many turns have one history.
+        Used if many turns have one history.
         """
         ids, answers_text = added.ids, added.text
         if any(map(self._is_known_id, ids)):
-            cuts = [
+            turns = [
                 pending
-                for pending in cuts
+                for pending in turns
                 if any(call.id in ids or call.is_beside for call in pending.calls)
             ]
         same = [
             pending
-            for pending in cuts
+            for pending in turns
             if answers_text.endswith(pending.tail) or pending.joined or pending.calls
         ]
         if same:
@@ -360,7 +355,7 @@ class TruncatedTurns:
         pieces = {answers_text[place : place + QUOTED] for place in range(len(answers_text))}
         return [
             pending
-            for pending in cuts
+            for pending in turns
             if len(pending.tail) < QUOTED or pending.tail[:QUOTED] in pieces
         ]
 
@@ -373,12 +368,15 @@ class TruncatedTurns:
         *,
         bare: bool,
     ) -> Verdict:
-        """How the call relates to what was cut.
+        """Return the relation of a call to a truncated one.
 
         Args:
-            begin: where what it says beyond the cut call begins in its history; 0 where it only
-                names that.
-            bare: the histories are the same but for their system prompts.
+            pending: the turn of the truncated call.
+            request: the summary of the call's request.
+            begin: the index at which the added messages begin; 0 if the call only names the
+                truncated response.
+            added: the added messages.
+            bare: the histories are equal except for their system prompts.
         """
         tail, likeness = pending.tail, SAME
         if added.rest and _answers_any(
@@ -386,19 +384,19 @@ class TruncatedTurns:
         ):
             return Verdict(SAME, Relation.TOOK_OTHER)
         if bare and not (added.answers and tail):
-            # another agent was asked the same: its instructions are all that tells it apart
+            # another agent with the same prompt: only its instructions differ
             return UNRELATED
         if begin and not added.messages:
             return self._repeated_request(pending, request)
         if begin and not self._holds_own(pending, added):
-            return UNRELATED  # a step of another run that was asked the same
+            return UNRELATED  # a step of another run with the same prompt
         if added.answers:
             likeness = _likeness(pending, added.text)
             if not likeness:
-                return UNRELATED  # another sample of the same prompt: somebody else's conversation
+                return UNRELATED  # another sample of the same prompt, in another conversation
         elif begin and not self._goes_on_alone(added.messages, tail):
-            # An answer of which nothing could be seen may be left out; another may not, unless a
-            # message speaks of it.
+            # Only an answer without visible text may be left out of the history, unless a message
+            # mentions the truncation.
             return Verdict(SAME) if role(added.messages[0]) in ("user", "tool") else UNRELATED
         if not added.rest:
             return Verdict(likeness, Strategy.RESEND if pending.paused else Strategy.PREFILL)
@@ -413,11 +411,11 @@ class TruncatedTurns:
         )
 
     def _holds_own(self, pending: PendingTurn, added: _Added) -> bool:
-        """Return whether the tool calls, results and media sent may be those of the cut response.
+        """Return whether the sent tool calls, results and media may be of the truncated response.
 
-        Several runs may have been asked the same, and said as much: their ids tell them apart. What
-        the server ran in a truncated response is not known: without text, only a message that asks
-        for the rest says that it was cut.
+        Several runs may have the same prompt and the same text: the ids distinguish them. The
+        server tools of a truncated response are not known: without text, only a message that
+        requests the rest identifies it.
         """
         if added.others and not (pending.tail or pending.paused):
             ran = all(
@@ -431,11 +429,11 @@ class TruncatedTurns:
             return True
         if any(map(self._is_known_id, added.ids)):
             return False
-        # A framework gave the calls ids of its own, or none.
+        # The framework assigned its own ids, or none.
         return bool(pending.calls) and added.names.issubset([call.name for call in pending.calls])
 
     def _goes_on_alone(self, added: Sequence[Any], tail: str) -> bool:
-        """Return whether the messages ask for the rest of an answer that the history omits."""
+        """Return whether the messages request the rest of an answer that the history omits."""
         if tail and not any(
             role(message) == "user" and mentions_cut(text_of(message)) for message in added[:1]
         ):
@@ -443,15 +441,15 @@ class TruncatedTurns:
         return self._prompts.ask(added, tail)
 
     def _repeated_request(self, pending: PendingTurn, request: RequestSummary) -> Verdict:
-        """The same of a call that adds nothing.
+        """Return the relation of a call that adds no message to a truncated one.
 
-        Only a larger limit says that the rest is wanted. With the same limit it is another sample
-        of the prompt, and so it is where another turn asks the prompt, too: to take a sample for a
-        continuation would hide truncated answers wherever one prompt is asked many times. After a
-        lost connection the same is asked again at once.
+        It continues the truncated one only if its limit is larger. With the same limit it is
+        another sample of the prompt, and also if another turn has the prompt: taking samples for
+        continuations would hide truncated answers in batch jobs. Soon after a lost connection it is
+        a retry.
         """
         if request.facts.model != pending.turn.model:
-            return UNRELATED  # one prompt sent to several models: each has its own turn
+            return UNRELATED  # one prompt for several models: each has its own turn
         if (
             request.facts.output_type != pending.output_type
             or request.forces_tool != pending.forces_tool
@@ -471,7 +469,7 @@ class TruncatedTurns:
 
 
 def _likeness(pending: PendingTurn, text: str) -> int:
-    """How surely a text repeats what was cut.
+    """Rate the certainty that a text repeats the truncated answer.
 
     Hosts strip an answer, append to it, and merge parts into one.
     """
@@ -496,7 +494,7 @@ def _joined(text: str) -> str:
 
 
 def _answers_any(messages: Sequence[Any], calls: Sequence[RequestedCall]) -> bool:
-    """Return whether the first message holds a result of one of these calls.
+    """Return whether the first message has a result of one of these tool calls.
 
     Results are matched by id, or by name if they have no id.
     """
@@ -514,15 +512,21 @@ def pending_turn(
     before: PendingTurn | None,
     tool_calls: Sequence[RequestedCall] = (),
     *,
-    failed: bool,
+    has_failed: bool,
     now: float,
     deadline: float,
 ) -> PendingTurn:
-    """Describe how the continuation of a call would be known; without keys where it could not be.
+    """Return the entry that identifies the continuation of a call; without keys if nothing can.
 
     Args:
-        before: what the call continued.
-        failed: the call raised: what it continued is still what is cut.
+        ended: the record of the call's end.
+        request: the summary of its request.
+        tail: the last visible characters of the response.
+        before: the entry of the turn that the call continued.
+        tool_calls: the tool calls of the response.
+        has_failed: the call raised, so the answer that it continued is still the truncated one.
+        now: the time.
+        deadline: the time until which the turn waits.
     """
     started = ended.started
     own = [
@@ -532,8 +536,9 @@ def pending_turn(
     ]
     first = (before and before.first) or tuple(own)
     openings = (*(before.openings[:1] if before else ()), opening_hash(request))
-    retried = before if failed else None
-    keys = tuple(dict.fromkeys((*first, *own, *_names(ended.response.id, request.conversation_id))))
+    retried = before if has_failed else None
+    server_keys = _server_keys(ended.response.id, request.conversation_id)
+    keys = tuple(dict.fromkeys((*first, *own, *server_keys)))
     openings = tuple(dict.fromkeys(openings))
     joined = "" if before is None else _joined((before.joined or before.tail) + tail)[-TAIL:]
     return PendingTurn(
@@ -552,11 +557,11 @@ def pending_turn(
         joined=joined if retried is None else retried.joined,
         calls=tuple(tool_calls) if retried is None else retried.calls,
         retry_until=inf
-        if failed
+        if has_failed
         else now + RETRY_S
         if ended.stop.reason is StopReason.MISSING
         else -inf,
-        failed=failed,
+        has_failed=has_failed,
         paused=ended.stop.reason is StopReason.PAUSED,
         maximum=request.facts.max_tokens,
         output_type=request.facts.output_type,
@@ -567,15 +572,14 @@ def pending_turn(
 
 def _may_continue(truncated_turn: Turn, turn: Turn | None) -> bool:
     """Return whether a call in this turn, or in none, may continue the truncated turn."""
-    if (
-        truncated_turn.waiting_since_s is not None
-    ):  # an agent's run that is over: a new run may, or a call of nobody's
+    if truncated_turn.waiting_since_s is not None:
+        # An agent's ended run: a new run may continue it, or a call outside any turn.
         return turn is None or (turn.recognised and not turn.iterations)
     return truncated_turn is turn if turn is not None else truncated_turn.kind is TurnKind.IMPLICIT
 
 
-def _names(response_id: str | None, conversation_id: str | None) -> list[Key]:
-    """What a server knows a response, and its conversation, by."""
+def _server_keys(response_id: str | None, conversation_id: str | None) -> list[Key]:
+    """Return the keys of a response and a conversation that a server keeps."""
     return [
         (kind, name)
         for kind, name in (("response", response_id), ("conversation", conversation_id))

@@ -1,10 +1,8 @@
-"""Turns that nobody declared.
+"""Turns inferred from calls: a call's turn, and the truncated response that it continues.
 
-Which turn a call belongs to, and whether it continues a truncated response.
-
-A turn stays open after a truncated response (until the rest is asked for, see `truncated_turns`),
-after a response that asks for tools (until their results are sent, see `tool_loops`) and after a
-failed attempt (until the next one, see `retries`). It is found again by what the calls say, in the
+A turn stays open after a truncated response (until its continuation, see `truncated_turns`), after
+a response with tool calls (until their results are sent, see `tool_loops`) and after a failed
+attempt (until the next one, see `retries`). It is found again by the content of the calls, in the
 whole process: never by trace, task or thread (frameworks run one agent in many tasks, and many
 agents in one thread).
 """
@@ -44,15 +42,15 @@ from endturn.telemetry.tool_loops import (
     results_at_end,
     tool_loop,
 )
-from endturn.telemetry.truncated_turns import PendingTurn, Relation, TruncatedTurns, pending_turn
+from endturn.telemetry.truncated_turns import PendingTurn, PendingTurns, Relation, pending_turn
 from endturn.vocabulary import StopReason
 
 IDLE_S: Final = 30.0
-"""A turn that nobody has continued for so long has been left."""
+"""Seconds after which a truncated turn without a continuation ends."""
 
 
 class TurnInference:
-    """An `Inference`: implicit turns, and continuations within observed ones.
+    """An `Inference` of implicit turns, and of continuations in observed turns.
 
     Args:
         idle_s: how long a truncated turn waits for its continuation.
@@ -74,13 +72,13 @@ class TurnInference:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew. A forked child does: the turns that were open are its parent's."""
-        # Another instrumentation's destructor may end a span, and with it a call, within any of our
-        # regions.
+        """Reset all state. Called in a forked child, whose parent ends the open turns."""
+        # Reentrant: another instrumentation's destructor may end a span, and with it a call, while
+        # this thread holds the lock.
         self._lock = threading.RLock()
         self._recent = RecentPrompts()
         self._loops = OpenToolLoops()
-        self._truncated = TruncatedTurns(
+        self._truncated = PendingTurns(
             self._lock,
             self._clock,
             self._prompts,
@@ -90,18 +88,20 @@ class TurnInference:
         )
         self._failed = FailedAttempts()
         self._taken: dict[int, PendingTurn] = {}
-        """What calls that are under way continue, by the number of the truncated call."""
+        """The turns that open calls continue, by the number of the truncated call."""
         self._joined: dict[str, PendingTurn | ToolLoop | FailedAttempt] = {}
-        """What turns waited for before the call that is under way, by the turn's id."""
+        """The entries of turns that waited until their open call began, by the turn's id."""
 
     # --- Inference ---
 
     def resolve(
         self, summary: SummarizedRequest | None, turn: Turn | None
     ) -> tuple[Turn, Continuation | None]:
-        """Return the turn of a call that is about to be made, and what the call continues.
+        """Return the turn of a call that is about to start, and its continuation if it is one.
 
-        The call is in an explicit turn or in none.
+        Args:
+            summary: the summary of the request.
+            turn: the explicit turn of the call; None if it is in none.
         """
         self.sweep()
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
@@ -130,7 +130,7 @@ class TurnInference:
                     and turn is not None
                     and foreign_spans.take_over(turn, pending.turn)
                 ):
-                    pending.turn.waiting_since_s = None  # the new run ends it
+                    pending.turn.waiting_since_s = None  # the new run will end it
                 self._note(summary, pending.turn)
                 return _continue(pending, relation, summary)
             if relation is Relation.RAN_TOOLS and pending.turn.waiting_since_s is None:
@@ -153,18 +153,18 @@ class TurnInference:
         return implicit_turn, None
 
     def _note(self, request: RequestSummary, turn: Turn) -> None:
-        """Remember that an implicit turn asks this."""
+        """Remember the prompt of an implicit turn."""
         if turn.kind is TurnKind.IMPLICIT:
             prompt = prompt_of(request)
             with self._lock:
                 self._recent.note(prompt, turn, self._clock())
 
     def _resume_loop(self, request: RequestSummary, *, is_sure: bool = False) -> Turn | None:
-        """Find the turn that a call goes on with by sending the results of its tools.
+        """Find the turn whose tool results a call sends.
 
         Args:
-            is_sure: only where an id that no other turn had, or the answer before the results,
-                tells it from others.
+            is_sure: accept only a match by a unique tool call id, or by the text before the
+                results.
         """
         if not self._loops.waiting.by_number or not results_at_end(request)[0]:
             return None
@@ -181,60 +181,60 @@ class TurnInference:
         if not self._failed.waiting.by_number:
             return None
         with self._lock:
-            failed = self._failed.find(request)
-            if failed is None:
+            failure = self._failed.find(request)
+            if failure is None:
                 return None
-            if failed.attempt is None and self._recent.is_sampled(
-                prompt_of(request), failed.turn, self._clock()
+            if failure.attempt is None and self._recent.is_sampled(
+                prompt_of(request), failure.turn, self._clock()
             ):
                 return None
-            self._failed.remove(failed)
-            self._joined[failed.turn.id] = failed
-        return failed.turn
+            self._failed.remove(failure)
+            self._joined[failure.turn.id] = failure
+        return failure.turn
 
     def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
-        """What was taken for a call was none: what it continued still waits."""
+        """Restore the turn's entry if its request turned out not to be a call."""
         with self._lock:
             if isinstance(summary, RequestSummary) and not started.turn.iterations:
                 self._recent.withdraw(prompt_of(summary), started.turn)
             match self._joined.pop(started.turn.id, None):
                 case ToolLoop() as loop:
                     self._loops.add(loop)
-                case FailedAttempt() as failed:
-                    self._failed.add(failed)
+                case FailedAttempt() as failure:
+                    self._failed.add(failure)
                 case PendingTurn() as pending:
                     pending.turn.abandoned -= {pending.number}
                     pending.turn.truncated_calls |= {pending.number}
                     self._truncated.add(pending)
                 case None:
                     pass
-        cut = (
+        continued = (
             None
             if started.continuation is None
             else self._taken.pop(started.continuation.of or 0, None)
         )
-        if cut is not None and started.continuation is not None:
-            _count_continuation(cut.turn, started.continuation.strategy, -1)
+        if continued is not None and started.continuation is not None:
+            _count_continuation(continued.turn, started.continuation.strategy, -1)
             with self._lock:
-                self._truncated.add(cut)
+                self._truncated.add(continued)
 
     def on_response(self, ended: CallEnded, summary: SummarizedRequest | None) -> None:
-        """Mark truncated answers to a message as finished once a whole response answers it.
+        """Mark a message's truncated responses as finished after a complete response to it.
 
-        Only observed turns are concerned.
+        Applies to observed turns only.
         """
         turn = ended.started.turn
         if (
             turn.kind is not TurnKind.OBSERVED
             or turn.outcome is not None
-            or not (ended.whole and turn.truncated_calls)
+            or not (ended.is_finished and turn.truncated_calls)
         ):
             return
         question = question_of(summary) if isinstance(summary, RequestSummary) else None
         with self._lock:
             waiting = self._truncated.of_turn(turn)
         other = {pending.number for pending in waiting if pending.question != question}
-        # Where nothing is known of a call's messages, it may be to any of them.
+        # A call with unknown messages may answer any of them.
         turn.truncated_calls &= (other if question is not None else set()) | turn.abandoned
 
     def on_call_end(
@@ -244,7 +244,7 @@ class TurnInference:
         tail: str,
         tool_calls: tuple[RequestedCall, ...] = (),
     ) -> None:
-        """A call has ended: its turn ends with it, or waits for its next call."""
+        """End the turn of a call that has ended, or have it wait for its next call."""
         started, stop = ended.started, ended.response.stop
         turn, continuation = started.turn, started.continuation
         if turn.kind is TurnKind.CONTROLLER:
@@ -253,18 +253,17 @@ class TurnInference:
         before = None if continuation is None else self._taken.pop(continuation.of or 0, None)
         if turn.outcome is not None:
             return
-        # A continuation that failed leaves the answer as cut as it was, and is often asked for
-        # again.
-        failed = ended.error is not None and stop.reason is not StopReason.CANCELLED
-        failed |= stop.reason is StopReason.ERROR
+        # After a failed continuation the answer is still truncated: it is often retried.
+        is_failure = ended.error is not None and stop.reason is not StopReason.CANCELLED
+        is_failure |= stop.reason is StopReason.ERROR
         if tool_calls:
             with self._lock:
                 self._loops.remember_ids(turn.id, tool_calls)
         if isinstance(summary, RequestSummary):
-            # A response in the background is over when it is recorded: nobody has fetched it.
+            # A background response is recorded when no poll fetched its end: it is not paused.
             is_paused = stop.reason is StopReason.PAUSED and not summary.background
             is_cut = stop.truncated or is_paused
-            if is_cut or (before is not None and failed):
+            if is_cut or (before is not None and is_failure):
                 now = self._clock()
                 deadline = now + (self.tools_idle_s if tool_calls else self._idle_s)
                 pending = pending_turn(
@@ -273,7 +272,7 @@ class TurnInference:
                     tail,
                     before,
                     tool_calls,
-                    failed=not is_cut,
+                    has_failed=not is_cut,
                     now=now,
                     deadline=deadline,
                 )
@@ -288,7 +287,7 @@ class TurnInference:
                 if outcome is TurnOutcome.PROVIDER_ERROR and is_retried(ended):
                     self._wait_for_retry(ended, summary, joined, outcome)
                     return
-                # Calls that are malformed may come with a reason of an end, and are answered too.
+                # Malformed tool calls may come with END_TURN; the host answers them too.
                 if tool_calls and stop.reason in (StopReason.TOOL_CALL, StopReason.END_TURN):
                     deadline = self._clock() + self.tools_idle_s
                     loop = tool_loop(
@@ -306,13 +305,13 @@ class TurnInference:
         joined: PendingTurn | ToolLoop | FailedAttempt | None,
         outcome: TurnOutcome,
     ) -> None:
-        """Have an implicit turn wait whose latest attempt failed."""
+        """Have an implicit turn whose latest attempt failed wait for the next attempt."""
         deadline = self._clock() + wait_s(ended.error)
         if isinstance(joined, ToolLoop):  # a step of a loop: the same results may be sent again
             joined.deadline, joined.outcome, joined.is_unanswered = deadline, outcome, False
             self._wait_for_tools(joined)
             return
-        failed = FailedAttempt(
+        failure = FailedAttempt(
             turn=ended.started.turn,
             number=ended.started.number,
             key=request_key(request),
@@ -321,7 +320,7 @@ class TurnInference:
             deadline=deadline,
         )
         with self._lock:
-            excess = self._failed.add(failed)
+            excess = self._failed.add(failure)
         self._end_failed(excess)
 
     def _wait_for_tools(self, loop: ToolLoop) -> None:
@@ -332,53 +331,53 @@ class TurnInference:
             self._end_loops(excess)
 
     def may_be_continued(self, turn: Turn) -> bool:
-        """Return whether a new run may continue an agent's finished run that left an answer cut."""
+        """Return whether a new run may continue an agent's ended run with a truncated answer."""
         with self._lock:
             return turn.recognised and bool(self._truncated.of_turn(turn))
 
     def turn_of_tool_call(self, call_id: str) -> Turn | None:
-        """The turn that waits for the result of that tool call."""
+        """Return the turn that waits for the result of that tool call."""
         if not self._loops.waiting.by_number:
             return None
         with self._lock:
             return self._loops.turn_of(call_id)
 
-    # --- for the host's side ---
+    # --- Waiting turns ---
 
     @property
     def open_turns(self) -> int:
-        """How many turns wait for a continuation."""
+        """The number of turns that wait for a continuation."""
         return len(self._truncated.waiting.by_number)
 
     def sweep(self) -> None:
         """End the turns that have waited too long."""
-        now, truncated, loops, failed = (
+        now, truncated, loops, failures = (
             self._clock(),
             self._truncated.waiting,
             self._loops.waiting,
             self._failed.waiting,
         )
-        if now < truncated.earliest and now < loops.earliest and now < failed.earliest:
+        if now < truncated.earliest and now < loops.earliest and now < failures.earliest:
             return
         with self._lock:
-            over = truncated.expired(now), loops.expired(now), failed.expired(now)
-        self._end_truncated(over[0])
-        self._end_loops(over[1])
-        self._end_failed(over[2])
+            expired = truncated.expired(now), loops.expired(now), failures.expired(now)
+        self._end_truncated(expired[0])
+        self._end_loops(expired[1])
+        self._end_failed(expired[2])
 
     def close(self) -> None:
-        """End every turn that waits: the process, or its instrumentation, ends."""
+        """End all waiting turns, at the end of the process or of its instrumentation."""
         with self._lock:
             truncated, loops = self._truncated.waiting.entries(), self._loops.waiting.entries()
-            failed = self._failed.waiting.entries()
+            failures = self._failed.waiting.entries()
         self._end_truncated(truncated)
         self._end_loops(loops)
-        self._end_failed(failed)
+        self._end_failed(failures)
         continued, self._taken = self._taken, {}
         for pending in continued.values():
             _end_pending(pending)
         joined, self._joined = self._joined, {}
-        for entry in joined.values():  # their calls are under way
+        for entry in joined.values():  # their calls are open
             match entry:
                 case PendingTurn():
                     _end_pending(entry)
@@ -387,28 +386,28 @@ class TurnInference:
                 case FailedAttempt():
                     end_turn(entry.turn, entry.outcome)
 
-    # --- within ---
+    # --- Ending turns ---
 
     def _end_truncated(self, turns: Iterable[PendingTurn]) -> None:
-        """End turns whose truncated response nobody continued."""
+        """End turns whose truncated response was not continued."""
         with self._lock:
-            over = [pending for pending in turns if self._truncated.remove(pending)]
-        for pending in over:
+            expired = [pending for pending in turns if self._truncated.remove(pending)]
+        for pending in expired:
             _end_pending(pending)
 
     def _end_loops(self, loops: Iterable[ToolLoop]) -> None:
-        """End turns whose tools were not answered."""
+        """End turns whose tool calls were not answered."""
         with self._lock:
-            over = [loop for loop in loops if self._loops.remove(loop)]
-        for loop in over:
+            expired = [loop for loop in loops if self._loops.remove(loop)]
+        for loop in expired:
             _end_loop(loop)
 
     def _end_failed(self, attempts: Iterable[FailedAttempt]) -> None:
         """End turns whose failed attempt was not repeated."""
         with self._lock:
-            over = [failed for failed in attempts if self._failed.remove(failed)]
-        for failed in over:
-            end_turn(failed.turn, failed.outcome)
+            expired = [failure for failure in attempts if self._failed.remove(failure)]
+        for failure in expired:
+            end_turn(failure.turn, failure.outcome)
 
 
 def _end_loop(loop: ToolLoop) -> None:
@@ -416,7 +415,7 @@ def _end_loop(loop: ToolLoop) -> None:
 
 
 def _implicit_outcome(turn: Turn, ended: CallEnded) -> TurnOutcome:
-    """Tell how an implicit turn ends if this was its last call."""
+    """Return the outcome of an implicit turn if this was its last call."""
     outcome = outcome_of(ended)
     if ended.response.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
         return TurnOutcome.NOT_CONTINUED
@@ -444,7 +443,7 @@ def _continue(
 
 
 def _count_continuation(turn: Turn, strategy: Strategy, added: int) -> None:
-    """Count a continuation or a repair, as a turn of the controller counts them."""
+    """Count a continuation or a repair, as the controller counts them."""
     if strategy is Strategy.REPAIR:
         turn.repairs += added
     else:
@@ -452,8 +451,8 @@ def _count_continuation(turn: Turn, strategy: Strategy, added: int) -> None:
 
 
 def _end_pending(pending: PendingTurn) -> None:
-    # An observed turn is ended by whoever opened it; only its waiting is over. An agent's run has
-    # been, by then.
+    # The host ends an observed turn itself: here only its wait ends. An agent's run with
+    # `waiting_since_s` has already ended, so its turn ends at that time.
     if pending.turn.waiting_since_s is not None:
         end_turn(pending.turn, TurnOutcome.COMPLETED, ended_s=pending.turn.waiting_since_s)
     elif pending.turn.kind is TurnKind.OBSERVED:
@@ -464,7 +463,7 @@ def _end_pending(pending: PendingTurn) -> None:
             if pending.paused and not pending.turn.unfinished
             else TurnOutcome.NOT_CONTINUED
         )
-        end_turn(pending.turn, TurnOutcome.PROVIDER_ERROR if pending.failed else outcome)
+        end_turn(pending.turn, TurnOutcome.PROVIDER_ERROR if pending.has_failed else outcome)
 
 
 def _sweep() -> None:

@@ -1,4 +1,4 @@
-"""Turns that wait for their next call, until a deadline."""
+"""Collections of turns that wait for their next call, until a deadline."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Entry = TypeVar("Entry", bound=Waiting)
 
 
 class WaitingTurns(Generic[Entry]):
-    """The entries that wait, by the number of their latest call.
+    """The waiting entries, by the number of their latest call.
 
-    Not safe for threads: the caller holds a lock.
+    Not thread-safe: the caller holds a lock.
 
     Args:
-        most: how many may wait at once.
+        most: maximum number of entries.
 
     Attributes:
-        earliest: no entry's deadline is earlier.
+        earliest: a time before or at the earliest deadline.
         by_number: the entries, the oldest first; `add` and `remove` change it.
     """
 
@@ -35,10 +35,10 @@ class WaitingTurns(Generic[Entry]):
         self.earliest = inf
         self._most = most
         self.by_number: OrderedDict[int, Entry] = OrderedDict()
-        """The oldest are removed first: a plain `dict` would look for the next one for long."""
+        """Ordered, because the oldest are removed first: a plain `dict` takes long to find the next
+        one."""
         self._deadlines: list[tuple[float, int]] = []
-        """A heap. What was removed stays in it until its deadline, or until most of the heap is
-        such."""
+        """A heap. Removed entries stay in it until their deadline, or until they are most of it."""
 
     def entries(self) -> list[Entry]:
         """List the entries, the oldest first."""
@@ -69,7 +69,7 @@ class WaitingTurns(Generic[Entry]):
         )
 
     def remove(self, entry: Entry) -> bool:
-        """Remove an entry; False where it does not wait any more."""
+        """Remove an entry. Returns False if it does not wait any more."""
         if self.by_number.get(entry.number) is not entry:
             return False
         del self.by_number[entry.number]
@@ -77,11 +77,11 @@ class WaitingTurns(Generic[Entry]):
 
     def expired(self, now: float) -> list[Entry]:
         """List the entries whose deadline has passed, the earliest deadline first."""
-        over: list[Entry] = []
+        expired: list[Entry] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, number = heappop(self._deadlines)
             entry = self.by_number.get(number)
             if entry is not None and entry.deadline == deadline:
-                over.append(entry)
+                expired.append(entry)
         self.earliest = self._deadlines[0][0] if self._deadlines else inf
-        return over
+        return expired

@@ -302,8 +302,8 @@ _REPAIR_FAILURE: Final = INDICATORS["repair_failure"]
 SHARES: Final[Mapping[tuple[Count, Count | None], str]] = {
     (UNFINISHED_TURNS, TURNS): "of turns unfinished",
     (UNFINISHED_TURNS, TRUNCATED_TURNS): "of truncated turns unfinished",
-    (_TRUNCATION.count, _TRUNCATION.whole): "of responses truncated",
-    (_REPAIR_FAILURE.count, _REPAIR_FAILURE.whole): "of tool call repairs failed",
+    (_TRUNCATION.count, _TRUNCATION.denominator): "of responses truncated",
+    (_REPAIR_FAILURE.count, _REPAIR_FAILURE.denominator): "of tool call repairs failed",
 }
 """What a share is of, after its percentage."""
 NUMBERS: Final[Mapping[tuple[Count, Count | None], tuple[str, str]]] = {

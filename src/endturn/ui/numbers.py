@@ -106,8 +106,8 @@ class Numbers:
 
         Zero where nothing bad happened, without a row where nothing happened.
         """
-        assert indicator.whole is not None
-        part, wholes = self.number(indicator.count, by), self.number(indicator.whole, by)
+        assert indicator.denominator is not None
+        part, wholes = self.number(indicator.count, by), self.number(indicator.denominator, by)
         return {
             labels: part.get(labels, 0.0) / value for labels, value in wholes.items() if value > 0
         }
@@ -118,7 +118,7 @@ class Numbers:
         Or a share that is None where nothing happened.
         """
         indicator = INDICATORS[name]
-        if indicator.whole is None:
+        if indicator.denominator is None:
             return self.total(indicator.count) if self.measured else None
         return self.share(indicator).get(())
 

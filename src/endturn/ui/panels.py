@@ -116,7 +116,7 @@ def _stat(values: Mapping[str, float | None], of: str, title: str = "") -> dict[
 
 def shown(indicator: Indicator, value: float | None) -> str:
     """An indicator's value, as people read it."""
-    return count(value) if indicator.whole is None else share(value)
+    return count(value) if indicator.denominator is None else share(value)
 
 
 def models(numbers: Numbers) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from endturn.telemetry import Kind, schema, span_conventions as conventions
+from endturn.telemetry import OperationKind, schema, span_conventions as conventions
 from endturn.ui import bounds, content_names
 from endturn.ui.bounds import word, word_or_none
 from endturn.ui.recorded_messages import (
@@ -151,9 +151,9 @@ def _of_others(span: Any, attributes: Mapping[str, Any], scope: str) -> Row:
         events=[attributes_of(event.attributes) for event in span.events],
     )
     kind = conventions.kind_of(seen)
-    if kind is Kind.CALL and conventions.is_handed_over(seen):
+    if kind is OperationKind.CALL and conventions.is_handed_over(seen):
         return {"operation": None}  # a span of its own tells of its end
-    if kind not in (Kind.CALL, Kind.STREAM_END):
+    if kind not in (OperationKind.CALL, OperationKind.STREAM_END):
         return {}
     request, endpoint = conventions.request_of(seen), conventions.endpoint_of(seen)
     row = _columns(conventions.facts_of(seen))

@@ -309,7 +309,7 @@ def indicator_stat(panel_id: int, indicator: Indicator, *, title: str = "") -> s
     panel = stat_panel(panel_id, title or indicator.title).description(
         indicator_description(indicator)
     )
-    return panel.unit(units.PercentUnit).decimals(1) if indicator.whole else panel.unit(COUNT)
+    return panel.unit(units.PercentUnit).decimals(1) if indicator.denominator else panel.unit(COUNT)
 
 
 def verdict_stat(

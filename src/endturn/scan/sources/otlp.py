@@ -18,7 +18,7 @@ from endturn.scan.head import Head, Shape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
-from endturn.telemetry import Kind, schema, span_conventions as conventions
+from endturn.telemetry import OperationKind, schema, span_conventions as conventions
 from endturn.vocabulary import TRUNCATED, Stop, StopReason, Usage
 
 TITLE: Final = "OTLP"
@@ -184,8 +184,8 @@ def _call_of(span: Mapping[str, Any], attributes: Mapping[str, Any], scope: str)
         events=[_attributes(event.get("attributes")) for event in objects(span.get("events"))],
     )
     kind = conventions.kind_of(exported)
-    if kind not in (Kind.CALL, Kind.STREAM_END) or (
-        kind is Kind.CALL and conventions.is_handed_over(exported)
+    if kind not in (OperationKind.CALL, OperationKind.STREAM_END) or (
+        kind is OperationKind.CALL and conventions.is_handed_over(exported)
     ):
         return None
     request, endpoint = conventions.request_of(exported), conventions.endpoint_of(exported)
