@@ -18,7 +18,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from endturn.calls import CallEnded, CallStarted
-from endturn.scan import SOURCES, Evidence, FileResult, Shape, read_file, scan
+from endturn.scan import SOURCES, Evidence, FileResult, FileShape, read_file, scan
 from endturn.scan.registry import source_named
 from endturn.vocabulary import StopReason
 from tests.scan.cases import HERE, Case, cases, figures, files
@@ -101,7 +101,7 @@ def test_a_cut_loses_the_last_record_at_most_and_finishes_nothing(source: str, p
 
 
 def test_every_source_of_lines_is_cut() -> None:
-    of_lines = {name for name in SOURCES if Shape.LINES in source_named(name).shapes}
+    of_lines = {name for name in SOURCES if FileShape.LINES in source_named(name).shapes}
     assert of_lines - {str(parameters.values[0]) for parameters in LINE_FILES} == set()
 
 

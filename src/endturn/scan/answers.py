@@ -18,7 +18,7 @@ LONGEST: Final = 256 * 1024
 CHANGED: Final = "(The file has changed since the scan. Scan it again.)"
 """Stands for the text of a record that is not in its place any more."""
 
-_Read = Callable[[Iterable[Mapping[str, Any]], str], str]
+_TextReader = Callable[[Iterable[Mapping[str, Any]], str], str]
 
 
 def text_of(turn: PastTurn, call: PastCall) -> str:
@@ -31,7 +31,7 @@ def text_of(turn: PastTurn, call: PastCall) -> str:
     source = _source_of(turn)
     if source is None:
         return ""
-    return _read(call, call.key, source.text, stored_text=source.stored_text)
+    return _text_from_file(call, call.key, source.text, stored_text=source.stored_text)
 
 
 def question_of(turn: PastTurn, *, is_quick: bool = False) -> str:
@@ -44,30 +44,30 @@ def question_of(turn: PastTurn, *, is_quick: bool = False) -> str:
     if source is None or source.question is None:
         return ""
     question = source.question
-    return _read(turn, "", lambda records, _: question(records), is_quick=is_quick)
+    return _text_from_file(turn, "", lambda records, _: question(records), is_quick=is_quick)
 
 
 def _source_of(turn: PastTurn) -> Source | None:
     return next((source for source in all_sources() if source.title == turn.source), None)
 
 
-def _read(
+def _text_from_file(
     record: PastTurn | PastCall,
     key: str,
-    read: _Read | None,
+    reader: _TextReader | None,
     *,
     stored_text: Callable[[ScannedFile, str], str] | None = None,
     is_quick: bool = False,
 ) -> str:
     offset = record.offset
-    if stored_text is None and (read is None or offset is None):
+    if stored_text is None and (reader is None or offset is None):
         return ""
     path = Path(record.path)
     try:
         with path.open("rb") as stream:
             if stored_text is not None:
                 return stored_text(ScannedFile(stream, record.path, path), key)[:LONGEST]
-            assert read is not None
+            assert reader is not None
             assert offset is not None
             is_plain = has_plain_lines(stream.read(BEGINNING))
             if is_quick and not is_plain:
@@ -79,6 +79,6 @@ def _read(
             stream.seek(start)
             file = ScannedFile(stream, record.path)
             records = (record for at, record in file.records() if start + at >= offset)
-            return read(records, key)[:LONGEST]
+            return reader(records, key)[:LONGEST]
     except (OSError, ValueError, UsageError):
         return ""

@@ -22,7 +22,7 @@ from endturn.formats import (
     summarize,
 )
 from endturn.scan.fields import count, mapping, objects, text
-from endturn.scan.past_calls import FAILED, UNRECORDED, Evidence, PastCall
+from endturn.scan.past_calls import FAILED_STOP, UNRECORDED_STOP, Evidence, PastCall
 from endturn.vocabulary import Row, StopReason
 
 _NO_CHAT: Final = frozenset({"list", "embedding", "moderation", "transcription"})
@@ -82,7 +82,7 @@ def call_of_body(
         key=_identity(facts.id, body) or key,
         request=request_facts,
         endpoint=_endpoint(provider),
-        response=facts if is_recorded else replace(facts, stop=UNRECORDED),
+        response=facts if is_recorded else replace(facts, stop=UNRECORDED_STOP),
         evidence=Evidence.RECORDED if is_recorded else Evidence.NOT_RECORDED,
         tool_calls=tuple([tool_call.id for tool_call in tool_calls]),
     )
@@ -154,7 +154,7 @@ def failed_call(key: str, error: str, *, model: str = "", provider: str = "") ->
         key=key,
         request=RequestFacts(model=model),
         endpoint=EndpointFacts(provider=provider),
-        response=ResponseFacts(stop=FAILED),
+        response=ResponseFacts(stop=FAILED_STOP),
         evidence=Evidence.RECORDED,
         error=error or "error",
     )

@@ -105,13 +105,13 @@ def scan(
     discovery = Discovery()
     results: list[FileResult] = []
     paths: list[Path] | None = None
-    read = 0
+    read_count = 0
     is_interrupted = False
     try:
         paths = list(discovery.files(inputs))
         for number, file_results in enumerate(read_files(paths, format_, processes=processes), 1):
             results += file_results
-            read = number
+            read_count = number
             if progress is not None:
                 progress(number, len(paths))
     except KeyboardInterrupt:
@@ -136,7 +136,7 @@ def scan(
         older_calls=older_calls,
         unreadable=discovery.unreadable,
         is_interrupted=is_interrupted,
-        unread=None if paths is None else len(paths) - read,
+        unread=None if paths is None else len(paths) - read_count,
     )
 
 

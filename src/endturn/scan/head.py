@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Shape(StrEnum):
+class FileShape(StrEnum):
     """How a file is built."""
 
     LINES = "lines"
@@ -23,7 +23,7 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FileHead:
     """The beginning of a file, by which its source is recognised.
 
     Attributes:
@@ -37,7 +37,7 @@ class Head:
         is_damaged: a VALUE is cut or damaged, as far as its beginning shows.
     """
 
-    shape: Shape
+    shape: FileShape
     records: Sequence[Mapping[str, Any]] = ()
     text: bytes = b""
     names: Sequence[str] = ()

@@ -21,16 +21,16 @@ class Evidence(StrEnum):
     """Nothing in the file says it. Such a call counts in no rate."""
 
 
-UNRECORDED: Final = Stop(StopReason.UNKNOWN, terminal_seen=False)
+UNRECORDED_STOP: Final = Stop(StopReason.UNKNOWN, terminal_seen=False)
 """The stop of a call whose evidence is NOT_RECORDED: neither finished nor truncated."""
 
-CANCELLED: Final = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
+CANCELLED_STOP: Final = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
 """The stop of a response that the user interrupted."""
 
-CUT_OFF: Final = Stop(StopReason.MAX_TOKENS, incomplete=True)
+TRUNCATED_STOP: Final = Stop(StopReason.MAX_TOKENS, incomplete=True)
 """The stop of a response that another record says was cut off by the output limit."""
 
-FAILED: Final = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
+FAILED_STOP: Final = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
 """The stop of an attempt that failed without a response."""
 
 
@@ -42,7 +42,8 @@ class PastCall:
         key: the identity of the call in all files: the provider's response id as a rule. Calls of
             one source with the same key are copies of one call.
         request, endpoint, response: the facts that a live call records. What the file does not say
-            keeps its default. `response.stop` is UNRECORDED where the evidence is NOT_RECORDED.
+            keeps its default. `response.stop` is UNRECORDED_STOP if `evidence` is
+            NOT_RECORDED.
         evidence: where the file says how the response ended.
         started_ns, ended_ns: wall clock; None where the file does not have them.
         strategy: how this call continues an earlier one; None for a call of its own.
@@ -60,7 +61,7 @@ class PastCall:
     key: str
     request: RequestFacts = field(default_factory=RequestFacts)
     endpoint: EndpointFacts = field(default_factory=EndpointFacts)
-    response: ResponseFacts = field(default_factory=lambda: ResponseFacts(stop=UNRECORDED))
+    response: ResponseFacts = field(default_factory=lambda: ResponseFacts(stop=UNRECORDED_STOP))
     evidence: Evidence = Evidence.NOT_RECORDED
     started_ns: int | None = None
     ended_ns: int | None = None

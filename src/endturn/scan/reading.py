@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from endturn.errors import UsageError
 from endturn.scan.files import STDIN
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.json_values import begins_like_object
 from endturn.scan.past_calls import PastTurn
 from endturn.scan.record_digests import add_digests
@@ -73,9 +73,9 @@ def _results(
         if file.unsupported_form:
             return [FileResult(name, unreadable=file.unsupported_form)]
         source = forced or _source_of(file.head)
-        if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+        if file.head.shape is FileShape.ARCHIVE and not _reads_archives(source):
             return list(_members(file, forced))
-        return [_read(file, source)]
+        return [_read_with(file, source)]
     except UsageError as error:  # what decompresses it is not installed
         return [FileResult(name, unreadable=str(error))]
 
@@ -87,15 +87,15 @@ def _member_result(data: bytes, name: str, forced: str | None) -> FileResult:
         if file.unsupported_form:
             return FileResult(name, unreadable=file.unsupported_form)
         source = forced or _source_of(file.head)
-        if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+        if file.head.shape is FileShape.ARCHIVE and not _reads_archives(source):
             return FileResult(name, unreadable="it is an archive within an archive: unpack it")
-        return _read(file, source)
+        return _read_with(file, source)
     except UsageError as error:  # what decompresses it is not installed
         return FileResult(name, unreadable=str(error))
 
 
 def _reads_archives(source: str | None) -> bool:
-    return source is not None and Shape.ARCHIVE in source_named(source).shapes
+    return source is not None and FileShape.ARCHIVE in source_named(source).shapes
 
 
 def _members(file: ScannedFile, forced: str | None) -> Iterator[FileResult]:
@@ -106,12 +106,12 @@ def _members(file: ScannedFile, forced: str | None) -> Iterator[FileResult]:
         yield FileResult(file.name, source="zip", damage=file.damage)
 
 
-def _source_of(head: Head) -> str | None:
+def _source_of(head: FileHead) -> str | None:
     source = recognise(head)
     return None if source is None else source.name
 
 
-def _read(file: ScannedFile, name: str | None) -> FileResult:
+def _read_with(file: ScannedFile, name: str | None) -> FileResult:
     name = name or _source_of(file.head)
     if name is None:
         if file.damage.problem == "" and _is_broken_json(file.head):
@@ -135,7 +135,7 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
     return result
 
 
-def _is_broken_json(head: Head) -> bool:
-    if head.shape is Shape.LINES:
+def _is_broken_json(head: FileHead) -> bool:
+    if head.shape is FileShape.LINES:
         return begins_like_object(head.text) and not head.records
     return head.is_damaged

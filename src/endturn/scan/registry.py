@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Final
 
 from endturn.errors import UsageError, did_you_mean
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.source import Source
 
 SOURCES: Final = (
@@ -41,13 +41,13 @@ def all_sources() -> Sequence[Source]:
     return [source_named(name) for name in SOURCES]
 
 
-def recognise(head: Head) -> Source | None:
+def recognise(head: FileHead) -> Source | None:
     """Return the first source that recognises a file by its beginning."""
     shapes = {head.shape}
-    if head.shape is Shape.LINES and len(head.records) == 1:
-        shapes.add(Shape.VALUE)
+    if head.shape is FileShape.LINES and len(head.records) == 1:
+        shapes.add(FileShape.VALUE)
     if head.is_list:  # of what would else be lines
-        shapes.add(Shape.LINES)
+        shapes.add(FileShape.LINES)
     return next(
         (
             source
@@ -58,7 +58,7 @@ def recognise(head: Head) -> Source | None:
     )
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file belongs to a source but holds no calls."""
     is_beside_database = head.text.startswith(_BESIDE_DATABASE)
     return is_beside_database or any(source.is_companion(head) for source in all_sources())

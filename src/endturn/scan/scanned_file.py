@@ -17,7 +17,7 @@ from endturn.errors import UsageError
 from endturn.scan.archives import read_member
 from endturn.scan.databases import SQLITE, connect, connect_to, may_have_log
 from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks, compression_of
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.json_values import (
     HEAD_RECORDS,
     contains,
@@ -101,7 +101,7 @@ class ScannedFile:
                 not parsed, the first and the last letter show if it is damaged.
         """
         damage = self.damage
-        if self.head.shape is Shape.VALUE:
+        if self.head.shape is FileShape.VALUE:
             yield from self._items()
             return
         last: tuple[int, bytes] | None = None
@@ -144,7 +144,7 @@ class ScannedFile:
 
     def value(self) -> Any:
         """Return the JSON value that the file is; None where it is damaged or too large."""
-        if self.head.shape is Shape.LINES:
+        if self.head.shape is FileShape.LINES:
             return next((record for _, record in self.records()), None)
         data = self._data()
         if data is None or self.damage.problem:
@@ -253,15 +253,15 @@ class ScannedFile:
             return "it is in UTF-32: convert it to UTF-8"
         return ""
 
-    def _read_head(self) -> Head:
+    def _read_head(self) -> FileHead:
         beginning = self._first
         if beginning.startswith(SQLITE):
-            return Head(Shape.DATABASE, names=self._tables(), path=self.path)
+            return FileHead(FileShape.DATABASE, names=self._tables(), path=self.path)
         if beginning.startswith(ZIP):
-            return Head(Shape.ARCHIVE, names=self._member_names(), path=self.path)
+            return FileHead(FileShape.ARCHIVE, names=self._member_names(), path=self.path)
         if is_value(beginning):
-            return Head(
-                Shape.VALUE,
+            return FileHead(
+                FileShape.VALUE,
                 first_objects(beginning),
                 beginning[: 1 << 16],
                 path=self.path,
@@ -271,7 +271,7 @@ class ScannedFile:
         is_json = beginning[:4096].lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{"
         # the first line may be damaged
         if not is_json and b"\n{" not in beginning:
-            return Head(Shape.LINES, text=beginning[: 1 << 16], path=self.path)
+            return FileHead(FileShape.LINES, text=beginning[: 1 << 16], path=self.path)
         lines = _lines(chain([beginning], self._blocks), self.damage)
         lines_so_far, records, size = [], [], 0
         for offset, line in lines:
@@ -282,7 +282,7 @@ class ScannedFile:
             if len(records) >= HEAD_RECORDS or size > HEAD_BYTES:
                 break
         self._lines = chain(lines_so_far, lines)
-        return Head(Shape.LINES, records, beginning[: 1 << 16], path=self.path)
+        return FileHead(FileShape.LINES, records, beginning[: 1 << 16], path=self.path)
 
     def _tables(self) -> list[str]:
         with self._connection() as connection:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastTurn
 from endturn.scan.scanned_file import ScannedFile
 
@@ -16,7 +16,7 @@ def _no_places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
     return ()
 
 
-def _never(head: Head) -> bool:
+def _never(head: FileHead) -> bool:
     return False
 
 
@@ -45,9 +45,9 @@ class Source:
 
     name: str
     title: str
-    shapes: Sequence[Shape] = (Shape.LINES,)
-    recognises: Callable[[Head], bool]
-    is_companion: Callable[[Head], bool] = _never
+    shapes: Sequence[FileShape] = (FileShape.LINES,)
+    recognises: Callable[[FileHead], bool]
+    is_companion: Callable[[FileHead], bool] = _never
     read: Callable[[ScannedFile], Iterator[PastTurn]]
     places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
     text: Callable[[Iterable[Mapping[str, Any]], str], str] | None = None

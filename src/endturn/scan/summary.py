@@ -114,8 +114,8 @@ class _Figures:
         }
 
 
-def _rate(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _rate(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
 @dataclass(slots=True)
@@ -220,22 +220,22 @@ class Summary:
             rows.setdefault((agent, main_model, past.project), _Figures()).add_turn(ended_turn)
 
     def _files(self) -> dict[str, Any]:
-        read = [result for result in self.results if result.source is not None]
+        read_results = [result for result in self.results if result.source is not None]
         damaged = [result for result in self.results if result.damage.problem]
         unreadable = {
             result.name: result.unreadable for result in self.results if result.unreadable
         } | self.unreadable
-        damaged_lines = sum(result.damage.damaged_lines for result in read)
-        long_lines = sum(result.damage.long_lines for result in read)
+        damaged_lines = sum(result.damage.damaged_lines for result in read_results)
+        long_lines = sum(result.damage.long_lines for result in read_results)
         return {
-            "read": len(read),
+            "read": len(read_results),
             # a half last line is what a session has that still goes on
             "complete": not (
                 self.is_interrupted or damaged or unreadable or damaged_lines or long_lines
             ),
             "unread": self.unread,
-            "bytes": sum(result.size for result in read),
-            "by_source": dict(Counter(str(result.source) for result in read)),
+            "bytes": sum(result.size for result in read_results),
+            "by_source": dict(Counter(str(result.source) for result in read_results)),
             "unknown": [
                 result.name
                 for result in self.results
@@ -248,7 +248,9 @@ class Summary:
             "damaged": {result.name: result.damage.problem for result in damaged},
             "damaged_lines": damaged_lines,
             "long_lines": long_lines,
-            "incomplete_last_lines": sum(result.damage.is_last_line_incomplete for result in read),
+            "incomplete_last_lines": sum(
+                result.damage.is_last_line_incomplete for result in read_results
+            ),
         }
 
     def _advice(self) -> list[str]:

@@ -50,15 +50,15 @@ def _in_processes(
         processes, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts
     )
     chunk = max(1, min(64, len(paths) // (processes * 8)))
-    read = 0
+    completed = 0
     try:
         with _interrupts_later():  # the processes start here
             all_results = executor.map(partial(read_file, forced=forced), paths, chunksize=chunk)
         for results in all_results:
-            read += 1
+            completed += 1
             yield results
     except BrokenProcessPool:  # one was killed, by the system for its memory as a rule
-        yield from (read_file(path, forced) for path in paths[read:])
+        yield from (read_file(path, forced) for path in paths[completed:])
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
 

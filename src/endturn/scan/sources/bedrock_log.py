@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -30,7 +30,7 @@ _NO_CHAT: Final = ("embed", "rerank", "stable-", "image", "canvas", "reel", "son
 """Parts of the names of models that give no text."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are those of invocations."""
     return any(record.get("schemaType") == SCHEMA for record in head.records)
 
@@ -55,7 +55,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _records(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is FileShape.LINES:
         yield from file.records(*NEEDLES)
         return
     value = file.value()
@@ -64,7 +64,7 @@ def _records(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]
 
 
 def _call_of(record: Mapping[str, Any], model: str) -> PastCall:
-    sent, answered = mapping(record.get("input")), mapping(record.get("output"))
+    input_record, output_record = mapping(record.get("input")), mapping(record.get("output"))
     key = text(record.get("requestId")) or f"{record.get('timestamp')} {model}"
     started_ns = time_ns(record.get("timestamp"))
     if error := record.get("errorCode"):
@@ -72,25 +72,27 @@ def _call_of(record: Mapping[str, Any], model: str) -> PastCall:
     else:
         is_converse = text(record.get("operation")).startswith("Converse")
         call = call_of_body(
-            _parsed(answered.get("outputBodyJson")),
+            _parsed(output_record.get("outputBodyJson")),
             format_name="bedrock_converse" if is_converse else "bedrock_invoke",
             provider=PROVIDER,
-            request={**mapping(_parsed(sent.get("inputBodyJson"))), "model": model},
+            request={**mapping(_parsed(input_record.get("inputBodyJson"))), "model": model},
         )
         call.request = replace(call.request, model=model)
         call.key = key
-        _add_counts(call, sent, answered)
+        _add_counts(call, input_record, output_record)
     call.started_ns = started_ns
     return call
 
 
-def _add_counts(call: PastCall, sent: Mapping[str, Any], answered: Mapping[str, Any]) -> None:
+def _add_counts(
+    call: PastCall, input_record: Mapping[str, Any], output_record: Mapping[str, Any]
+) -> None:
     """Take the counts of the record where the body has none."""
     usage = call.response.usage
     if usage is None or usage.output_tokens is None:
         counted = Usage(
-            input_tokens=count(sent.get("inputTokenCount")),
-            output_tokens=count(answered.get("outputTokenCount")),
+            input_tokens=count(input_record.get("inputTokenCount")),
+            output_tokens=count(output_record.get("outputTokenCount")),
         )
         call.response = replace(call.response, usage=counted)
 
@@ -108,7 +110,7 @@ def _parsed(body: Any) -> Any:
 SOURCE: Final = Source(
     name="bedrock_log",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     advice="raise maxTokens (max_tokens) of the requests",

@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from endturn.calls import RequestFacts, ResponseFacts, Strategy
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import (
-    CANCELLED,
-    CUT_OFF,
-    FAILED,
-    UNRECORDED,
+    CANCELLED_STOP,
+    FAILED_STOP,
+    TRUNCATED_STOP,
+    UNRECORDED_STOP,
     Evidence,
     PastCall,
     PastTurn,
@@ -55,7 +55,7 @@ _TYPES: Final = frozenset(
 )
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(map(_is_own, head.records))
 
@@ -73,7 +73,7 @@ def _is_own(record: Mapping[str, Any]) -> bool:
     return "parentUuid" in record and "parts" not in mapping(record.get("message"))
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file describes a sub-agent's session."""
     return len(head.records) == 1 and "agentType" in head.records[0]
 
@@ -87,7 +87,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True)
-class _Request:
+class _ClaudeRequest:
     """An `api-request` line: the settings of one request."""
 
     id: str
@@ -99,7 +99,7 @@ class _Request:
 
 
 @dataclass(slots=True, eq=False)
-class _Response:
+class _ClaudeResponse:
     """The lines of one response, and what the lines after it say of it."""
 
     call: PastCall
@@ -130,22 +130,22 @@ class _Stream:
     """
 
     turn: PastTurn | None = None
-    last: _Response | None = None
-    pending: _Request | None = None
-    tool_owners: dict[str, _Response] = field(default_factory=dict)
+    last: _ClaudeResponse | None = None
+    pending: _ClaudeRequest | None = None
+    tool_owners: dict[str, _ClaudeResponse] = field(default_factory=dict)
 
 
-class _Session:
+class _ClaudeSession:
     """Collects the turns of one file."""
 
     def __init__(self, file: ScannedFile) -> None:
         self._file = file
         self._streams: dict[str, _Stream] = {}
         self._roots: dict[str, str] = {}
-        self._requests: dict[str, _Request] = {}
-        self._responses: dict[str, _Response] = {}
+        self._requests: dict[str, _ClaudeRequest] = {}
+        self._responses: dict[str, _ClaudeResponse] = {}
         self._turns: list[PastTurn] = []
-        self._of_turn: dict[int, list[_Response]] = {}
+        self._of_turn: dict[int, list[_ClaudeResponse]] = {}
         self._parent_tool_call = _parent_tool_call(file.path)
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -310,7 +310,7 @@ class _Session:
         error = mapping(line.get("error"))
         status = count(error.get("status")) or count(line.get("apiErrorStatus"))
         call = PastCall(
-            key=key, response=ResponseFacts(stop=FAILED), evidence=Evidence.OTHER_RECORD,
+            key=key, response=ResponseFacts(stop=FAILED_STOP), evidence=Evidence.OTHER_RECORD,
             ended_ns=time_ns(line.get("timestamp")), version=text(line.get("version")),
             error=str(status or text(line.get("error")) or "connection"), offset=offset,
         )  # fmt: skip
@@ -321,7 +321,7 @@ class _Session:
 
     def _add_request(self, line: Mapping[str, Any], offset: int) -> None:
         params = mapping(line.get("params"))
-        request = _Request(
+        request = _ClaudeRequest(
             text(line.get("id")), text(params.get("model")), count(params.get("max_tokens")),
             time_ns(line.get("timestamp")), offset, text(line.get("version")),
         )  # fmt: skip
@@ -332,14 +332,15 @@ class _Session:
         if (before := stream.pending) is not None and stream.turn is not None:
             # it was sent again: what came in between has left no line
             call = PastCall(
-                key=f"request {before.id}", response=ResponseFacts(stop=FAILED), error="no_answer",
-                evidence=Evidence.OTHER_RECORD, version=before.version, offset=before.offset,
+                key=f"request {before.id}", response=ResponseFacts(stop=FAILED_STOP),
+                error="no_answer", evidence=Evidence.OTHER_RECORD,
+                version=before.version, offset=before.offset,
             )  # fmt: skip
             _add_request_facts(call, before)
             stream.turn.calls.append(call)
         stream.pending = request
 
-    def _abandon_request(self, stream: _Stream) -> _Response | None:
+    def _abandon_request(self, stream: _Stream) -> _ClaudeResponse | None:
         """Return the response to a request that no line answers; None if there is no such request.
 
         Its agent was killed or interrupted before the answer, or still waits for it.
@@ -354,8 +355,8 @@ class _Session:
         response.request = request.id
         return response
 
-    def _new_response(self, turn: PastTurn, call: PastCall) -> _Response:
-        response = self._responses[call.key] = _Response(call)
+    def _new_response(self, turn: PastTurn, call: PastCall) -> _ClaudeResponse:
+        response = self._responses[call.key] = _ClaudeResponse(call)
         turn.calls.append(call)
         self._of_turn.setdefault(id(turn), []).append(response)
         return response
@@ -371,7 +372,7 @@ class _Session:
 
     # --- After the last line ---
 
-    def _finish(self, response: _Response, rows: Mapping[str, Any]) -> None:
+    def _finish(self, response: _ClaudeResponse, rows: Mapping[str, Any]) -> None:
         call, usage = response.call, response.usage
         request = self._requests.get(response.request)
         limit = request.max_tokens if request is not None else response.limit
@@ -401,7 +402,7 @@ class _Session:
         )
 
 
-def _add_request_facts(call: PastCall, request: _Request) -> None:
+def _add_request_facts(call: PastCall, request: _ClaudeRequest) -> None:
     call.request = RequestFacts(model=request.model, max_tokens=request.max_tokens)
     call.started_ns = request.at_ns
 
@@ -414,7 +415,7 @@ def _cuts(reason: str) -> bool:
 
 
 def _stop_of(
-    response: _Response, rows: Mapping[str, Any], limit: int | None, output: int | None
+    response: _ClaudeResponse, rows: Mapping[str, Any], limit: int | None, output: int | None
 ) -> tuple[Stop, Evidence]:
     if response.reason is not None:
         stop = find_stop(
@@ -427,15 +428,15 @@ def _stop_of(
         )
         return stop, Evidence.RECORDED
     if response.is_cut:
-        return CUT_OFF, Evidence.OTHER_RECORD
+        return TRUNCATED_STOP, Evidence.OTHER_RECORD
     if response.is_aborted or response.is_interrupted:
-        return CANCELLED, Evidence.OTHER_RECORD
-    return UNRECORDED, Evidence.NOT_RECORDED
+        return CANCELLED_STOP, Evidence.OTHER_RECORD
+    return UNRECORDED_STOP, Evidence.NOT_RECORDED
 
 
-def _connect(responses: Iterable[_Response]) -> None:
+def _connect(responses: Iterable[_ClaudeResponse]) -> None:
     """Mark the calls that continue the truncated response before them."""
-    before: _Response | None = None
+    before: _ClaudeResponse | None = None
     for response in responses:
         if before is not None and (strategy := _strategy_after(before)) is not None:
             response.call.strategy = strategy
@@ -443,7 +444,7 @@ def _connect(responses: Iterable[_Response]) -> None:
         before = response
 
 
-def _strategy_after(before: _Response) -> Strategy | None:
+def _strategy_after(before: _ClaudeResponse) -> Strategy | None:
     if before.request_strategy is not None:
         return before.request_strategy
     if not before.call.truncated:
@@ -468,7 +469,7 @@ def _parent_tool_call(path: Path | None) -> str | None:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session(file)
+    session = _ClaudeSession(file)
     for offset, line in file.records(*NEEDLES):
         session.add(line, offset)
     yield from session.turns()

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, TurnOutcome
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
-from endturn.scan.past_calls import CANCELLED, UNRECORDED, Evidence, PastCall, PastTurn
+from endturn.scan.head import FileHead
+from endturn.scan.past_calls import CANCELLED_STOP, UNRECORDED_STOP, Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Stop, StopReason, Usage, canonical, find_stop, rows_of
@@ -40,7 +40,7 @@ _NO_PROMPT: Final = ("<", "# AGENTS.md instructions")
 """How messages in the user's name begin that the client wrote."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(
         text(record.get("type")) in _OWN_TYPES and isinstance(record.get("payload"), dict)
@@ -56,7 +56,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True, eq=False)
-class _Response:
+class _CodexResponse:
     """The items of one response."""
 
     call: PastCall
@@ -73,7 +73,7 @@ class _Response:
     response_id: str = ""
 
 
-class _Session:
+class _CodexSession:
     """Collects the turns of one file."""
 
     def __init__(self) -> None:
@@ -84,9 +84,9 @@ class _Session:
         self._model = ""
         self._turn: PastTurn | None = None
         self._has_task = False
-        self._open: _Response | None = None
-        self._last: _Response | None = None
-        self._responses: list[_Response] = []
+        self._open: _CodexResponse | None = None
+        self._last: _CodexResponse | None = None
+        self._responses: list[_CodexResponse] = []
         self._total: Any = None
         self._tasks: list[PastTurn] = []
         """The turns of which an event says that they began, or ended."""
@@ -214,7 +214,7 @@ class _Session:
         self._open = self._last = None
         return self._turn
 
-    def _begin(self, at_ns: int | None, offset: int) -> _Response:
+    def _begin(self, at_ns: int | None, offset: int) -> _CodexResponse:
         if self._turn is None:
             self._begin_turn("", at_ns, has_user_message=False)
         assert self._turn is not None
@@ -226,7 +226,7 @@ class _Session:
             version=text(self._meta.get("cli_version")),
             offset=offset,
         )
-        self._open = self._last = _Response(call)
+        self._open = self._last = _CodexResponse(call)
         self._turn.calls.append(call)
         self._responses.append(self._open)
         return self._open
@@ -291,7 +291,7 @@ class _Session:
 
     # --- After the last line ---
 
-    def _finish(self, response: _Response) -> None:
+    def _finish(self, response: _CodexResponse) -> None:
         call = response.call
         # of a copy all that came before is the same, from the session on that it was copied from
         content = response.content.hexdigest()
@@ -304,7 +304,7 @@ class _Session:
         )
 
 
-def _stop_of(response: _Response) -> tuple[Stop, Evidence]:
+def _stop_of(response: _CodexResponse) -> tuple[Stop, Evidence]:
     rows = rows_of("openai_responses", "")
     if response.incomplete_reason:
         raw = f"incomplete:{response.incomplete_reason}"
@@ -317,8 +317,8 @@ def _stop_of(response: _Response) -> tuple[Stop, Evidence]:
     if status == "completed":
         return find_stop("completed", rows, calls=len(response.tools)), Evidence.RECORDED
     if response.is_cancelled:
-        return CANCELLED, Evidence.OTHER_RECORD
-    return UNRECORDED, Evidence.NOT_RECORDED
+        return CANCELLED_STOP, Evidence.OTHER_RECORD
+    return UNRECORDED_STOP, Evidence.NOT_RECORDED
 
 
 def _texts(item: Mapping[str, Any]) -> Iterator[str]:
@@ -341,7 +341,7 @@ def _usage(tokens: Mapping[str, Any]) -> Usage:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session()
+    session = _CodexSession()
     for offset, line in file.records(*NEEDLES):
         session.add(line, offset)
     yield from session.finish()

@@ -17,7 +17,7 @@ from typing import Any, Final
 from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -26,7 +26,7 @@ TITLE: Final = "Gemini batch"
 NEEDLES: Final = (b'"response"', b'"error"')
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are results."""
     return any(map(_is_own, head.records))
 

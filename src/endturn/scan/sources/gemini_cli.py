@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
-from endturn.scan.past_calls import CANCELLED, UNRECORDED, Evidence, PastCall, PastTurn
+from endturn.scan.head import FileHead, FileShape
+from endturn.scan.past_calls import CANCELLED_STOP, UNRECORDED_STOP, Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage, find_stop, rows_of
@@ -47,9 +47,9 @@ _INFOS: Final = {
 _CANCELLATIONS: Final = ("Request cancelled.", "User cancelled the request.")
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the file is a session."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         words = (b'"sessionId"', b'"projectHash"', b'"startTime"', b'"messages"')
         return all(word in head.text for word in words)
     return any(
@@ -62,7 +62,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
     yield from sorted((home / ".gemini" / "tmp").glob("*/chats"))
 
 
-class _Session:
+class _GeminiCliSession:
     """Collects the messages of one file; of those with the same id, the last counts."""
 
     def __init__(self, path: Path | None) -> None:
@@ -88,16 +88,16 @@ class _Session:
 
     def turns(self) -> Iterator[PastTurn]:
         """Yield the turns, once all lines were read; a prompt that asked no model is none."""
-        turn: _Turn | None = None
+        turn: _GeminiCliTurn | None = None
         for offset, message in self._messages.values():
             match message.get("type"):
                 case "user" if _is_prompt(message):
                     if turn is not None and turn.past.has_record:
                         yield turn.finished()
-                    turn = _Turn(self._new_turn(message))
+                    turn = _GeminiCliTurn(self._new_turn(message))
                 case "gemini":
                     if turn is None:
-                        turn = _Turn(self._new_turn(message))
+                        turn = _GeminiCliTurn(self._new_turn(message))
                         turn.past.has_user_message = False
                     turn.add_call(_call_of(message, offset))
                 case "info" if turn is not None:
@@ -147,7 +147,7 @@ def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
         request=RequestFacts(model=model),
         endpoint=EndpointFacts(provider="gcp.gen_ai"),
         response=ResponseFacts(
-            stop=UNRECORDED, model=model or None, usage=usage if tokens else None
+            stop=UNRECORDED_STOP, model=model or None, usage=usage if tokens else None
         ),
         ended_ns=time_ns(message.get("timestamp")),
         tool_calls=tuple(text(tool.get("id")) for tool in objects(message.get("toolCalls"))),
@@ -156,7 +156,7 @@ def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _GeminiCliTurn:
     """A turn, and the finish reason that an `info` told since its latest answer."""
 
     past: PastTurn
@@ -183,7 +183,7 @@ class _Turn:
             # the tokens of an answer are written when it is whole
             if last.response.usage is None and last.evidence is Evidence.NOT_RECORDED:
                 last.evidence = Evidence.OTHER_RECORD
-                last.response = replace(last.response, stop=CANCELLED)
+                last.response = replace(last.response, stop=CANCELLED_STOP)
 
     def finished(self) -> PastTurn:
         """Return the turn when all of its messages were read."""
@@ -202,8 +202,8 @@ def _set_reason(call: PastCall, reason: str) -> None:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session(file.path)
-    if file.head.shape is Shape.VALUE and not file.head.is_list:
+    session = _GeminiCliSession(file.path)
+    if file.head.shape is FileShape.VALUE and not file.head.is_list:
         session.add(mapping(file.value()), None)
     else:
         for offset, record in file.records():
@@ -224,7 +224,7 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
 SOURCE: Final = Source(
     name="gemini_cli",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     places=places,

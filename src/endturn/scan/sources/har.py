@@ -22,28 +22,28 @@ from endturn.errors import DecodeError
 from endturn.formats import FORMATS, begins_stream, decoder, format_of
 from endturn.scan.bodies import call_of_body, failed_call, turn_id
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Stop, StopReason, provider_at
 
 TITLE: Final = "HAR"
-BROKEN_OFF: Final = Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+BROKEN_OFF_STOP: Final = Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
 """The stop of a stream that has no end in the archive."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is an archive."""
     if not head.records:
         words = (b'"log"', b'"version"', b'"creator"')
-        return head.shape is Shape.VALUE and all(word in head.text for word in words)
+        return head.shape is FileShape.VALUE and all(word in head.text for word in words)
     log = mapping(head.records[0].get("log"))
     return isinstance(log.get("entries"), list) and "version" in log
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _HarRequest:
     """A request of a model API: its format, its provider, and its body with what the path says."""
 
     format_name: str
@@ -77,7 +77,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from turns
 
 
-def _request_of(request: Mapping[str, Any]) -> _Request | None:
+def _request_of(request: Mapping[str, Any]) -> _HarRequest | None:
     """Return a request of a model API; None for any other."""
     try:
         url = urlsplit(text(request.get("url")))
@@ -92,13 +92,13 @@ def _request_of(request: Mapping[str, Any]) -> _Request | None:
                 body = dict(_parsed(mapping(request.get("postData")).get("text")))
                 if routed.model:
                     body["model"] = routed.model
-                return _Request(name, provider_at(host, port), host, body)
+                return _HarRequest(name, provider_at(host, port), host, body)
         # a gateway may put a path of its own before the format's
         path = path[path.find("/", 1) :] if path.find("/", 1) > 0 else ""
     return None
 
 
-def _call_of(entry: Mapping[str, Any], request: _Request, key: str) -> PastCall:
+def _call_of(entry: Mapping[str, Any], request: _HarRequest, key: str) -> PastCall:
     response = mapping(entry.get("response"))
     status, started = count(response.get("status")), entry.get("startedDateTime")
     if status is None or not 200 <= status < 300:
@@ -116,7 +116,7 @@ def _call_of(entry: Mapping[str, Any], request: _Request, key: str) -> PastCall:
         )
         if is_stream and body and call.evidence is Evidence.NOT_RECORDED:
             call.evidence = Evidence.RECORDED
-            call.response = replace(call.response, stop=BROKEN_OFF)
+            call.response = replace(call.response, stop=BROKEN_OFF_STOP)
     call.started_ns = time_ns(started)
     duration = entry.get("time")
     if call.started_ns is not None and isinstance(duration, int | float) and 0 < duration < 1e9:
@@ -161,7 +161,7 @@ def _parsed(data: Any) -> Mapping[str, Any]:
 SOURCE: Final = Source(
     name="har",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     read=read,
     advice="raise the limit of the requests",

@@ -20,7 +20,7 @@ from typing import Any, Final
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
 from endturn.scan.databases import RowReader, ordered_rows, readable_rows
 from endturn.scan.fields import mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -47,7 +47,7 @@ _ENDED: Final = frozenset({
 """Ends of a session after which another one with it as its parent is no sub-agent's."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether a database has the tables."""
     return set(head.names) >= _TABLES and not _OWN_TABLES.isdisjoint(head.names)
 
@@ -58,7 +58,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True)
-class _Place:
+class _HermesPlace:
     """Where the rows of a session stand."""
 
     turn: PastTurn | None = None
@@ -67,7 +67,7 @@ class _Place:
     strategy: Strategy | None = None
 
 
-class _Database:
+class _HermesDatabase:
     """Collects the turns of one database."""
 
     def __init__(self, sessions: Mapping[str, Mapping[str, Any]]) -> None:
@@ -76,13 +76,13 @@ class _Database:
             **rows_of("anthropic", ""),
             **rows_of("openai_chat", ""),
         }
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _HermesPlace] = {}
         self.turns: list[PastTurn] = []
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Read one row of the messages; those of a session come in their order."""
         session_id = str(row.get("session_id"))
-        place = self._places.setdefault(session_id, _Place())
+        place = self._places.setdefault(session_id, _HermesPlace())
         match row.get("role"):
             case "user" if row.get("observed") != 1 and row.get("_compressed_summary") != 1:
                 self._add_user(place, session_id, row)
@@ -93,7 +93,7 @@ class _Database:
                 is_last = place.last.tool_calls[-1:] == (text(row.get("tool_call_id")),)
                 place.last.ran_cut_tool_call |= place.last.truncated and is_last
 
-    def _add_user(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
+    def _add_user(self, place: _HermesPlace, session_id: str, row: Mapping[str, Any]) -> None:
         content = text(row.get("content"))
         if content.startswith(_BY_CLIENT) or row.get("display_kind") == "hidden":
             place.strategy = next(
@@ -102,7 +102,7 @@ class _Database:
             return
         self._begin_turn(place, session_id, row)
 
-    def _begin_turn(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> PastTurn:
+    def _begin_turn(self, place: _HermesPlace, session_id: str, row: Mapping[str, Any]) -> PastTurn:
         session = self._sessions.get(session_id, {})
         place.turn = PastTurn(
             id=_identity(row),
@@ -126,7 +126,7 @@ class _Database:
         end_reason = text(self._sessions.get(parent_id, {}).get("end_reason"))
         return None if end_reason in _ENDED else parent_id
 
-    def _add_response(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
+    def _add_response(self, place: _HermesPlace, session_id: str, row: Mapping[str, Any]) -> None:
         turn = place.turn
         if turn is None:
             turn = self._begin_turn(place, session_id, row)
@@ -191,7 +191,7 @@ def _turns_of(file: ScannedFile, connection: sqlite3.Connection) -> list[PastTur
 
 
 def _turns_of_tables(connection: sqlite3.Connection, read_rows: RowReader) -> list[PastTurn]:
-    database = _Database({str(row["id"]): row for row in read_rows(connection, "sessions")})
+    database = _HermesDatabase({str(row["id"]): row for row in read_rows(connection, "sessions")})
     for row in read_rows(connection, "messages", "session_id", "id"):
         if not row.keys() >= _COLUMNS:
             return []
@@ -202,7 +202,7 @@ def _turns_of_tables(connection: sqlite3.Connection, read_rows: RowReader) -> li
 SOURCE: Final = Source(
     name="hermes",
     title=TITLE,
-    shapes=(Shape.DATABASE,),
+    shapes=(FileShape.DATABASE,),
     recognises=recognises,
     read=read,
     places=places,

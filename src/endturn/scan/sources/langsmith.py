@@ -16,7 +16,7 @@ from endturn.errors import UsageError
 from endturn.frameworks import langchain
 from endturn.scan.bodies import call_of_body, failed_call, format_in
 from endturn.scan.fields import count, items, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -27,9 +27,9 @@ NEEDLES: Final = (b'"llm"',)
 _RUN: Final = frozenset({"id", "run_type", "trace_id", "start_time", "outputs"})
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are runs."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         words = (b'"run_type"', b'"start_time"', b'"extra"')
         return all(word in head.text for word in words)
     return any(record.keys() >= _RUN for record in head.records)
@@ -62,7 +62,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _runs(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is FileShape.LINES:
         yield from file.records(*NEEDLES)
         return
     value = file.value()
@@ -132,7 +132,7 @@ def _utc_ns(value: Any) -> int | None:
 SOURCE: Final = Source(
     name="langsmith",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     advice="raise max_tokens of the chat model",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from endturn.scan.bodies import call_of_body, failed_call, format_in, kind_of_error, turn_id
 from endturn.scan.fields import mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -32,9 +32,9 @@ _NO_CHAT: Final = (
 """Parts of call types that ask no model for an answer."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are payloads, or rows of the table of spend logs."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         return all(f'"{name}"'.encode() in head.text for name in _PAYLOAD)
     return any(map(_is_own, head.records))
 
@@ -73,7 +73,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _records(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is FileShape.LINES:
         yield from file.records(*NEEDLES)
         return
     value = file.value()
@@ -126,7 +126,7 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
 SOURCE: Final = Source(
     name="litellm",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     text=answer_text,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from endturn.calls import Strategy, TurnOutcome
 from endturn.scan.bodies import call_of_body, format_in
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -31,7 +31,7 @@ _OUTCOMES: Final = {
 """The words of `exit_status` that say more of a turn's end than its last response."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is a trajectory."""
     if not head.records:
         words = (b'"model_stats"', b'"api_calls"', b'"messages"')
@@ -116,7 +116,7 @@ def _has_result(later: Sequence[Mapping[str, Any]], tools: Sequence[str]) -> boo
 SOURCE: Final = Source(
     name="mini_swe_agent",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     read=read,
     advice="raise max_tokens in model_kwargs of the configuration",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, format_in, kind_of_error
 from endturn.scan.fields import count, items, mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -25,7 +25,7 @@ _EXPIRED: Final = "batch_expired"
 _CANCELLED: Final = "batch_cancelled"
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are results."""
     return any(map(_is_own, head.records))
 
@@ -38,7 +38,7 @@ def _is_own(record: Mapping[str, Any]) -> bool:
     return has_error or isinstance(response.get("body"), dict)
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether the lines are a batch's requests."""
     return any(
         "custom_id" in record and isinstance(record.get("body", record.get("params")), dict)

@@ -17,8 +17,8 @@ from typing import Any, Final
 from endturn.calls import RequestFacts, ResponseFacts
 from endturn.scan.bodies import call_of_body, format_in, turn_id
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
-from endturn.scan.past_calls import UNRECORDED, PastCall, PastTurn
+from endturn.scan.head import FileHead, FileShape
+from endturn.scan.past_calls import UNRECORDED_STOP, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage
@@ -34,9 +34,9 @@ _LAST_TOOL: Final = "finish"
 """The tool that ends a conversation."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is a conversation's state, or a logged completion."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         return b'"persistence_dir"' in head.text and b'"execution_status"' in head.text
     return len(head.records) == 1 and (
         _is_state(head.records[0]) or _is_completion(head.records[0])
@@ -53,7 +53,7 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
     return has_prompt and has_answer and record.keys() >= _COMPLETION
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file is an event of a conversation, or marks how many there are."""
     if len(head.records) == 1:
         event = head.records[0]
@@ -168,7 +168,7 @@ class _Conversation:
                     max_tokens=count(self._llm.get("max_output_tokens")),
                 ),
                 response=ResponseFacts(
-                    stop=UNRECORDED, id=response_id, usage=self._usages.get(response_id)
+                    stop=UNRECORDED_STOP, id=response_id, usage=self._usages.get(response_id)
                 ),
             )
             self._calls[response_id] = call
@@ -236,7 +236,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 SOURCE: Final = Source(
     name="openhands",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     is_companion=is_companion,
     read=read,

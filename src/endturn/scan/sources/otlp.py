@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy, TurnOutcome
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -27,10 +27,10 @@ MEMBERS: Final = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMe
 _OUTCOMES: Final = {outcome.value: outcome for outcome in TurnOutcome}
 _REASONS: Final = {reason.value: reason for reason in StopReason}
 _STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}
-_FAILED: Final = (2, "STATUS_CODE_ERROR")
+_ERROR_STATUSES: Final = (2, "STATUS_CODE_ERROR")
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are export requests."""
     return any(isinstance(record.get(name), list) for record in head.records for name in MEMBERS)
 
@@ -52,7 +52,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _OtlpTurn:
     turn: PastTurn
     calls: list[_Call] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class _Spans:
     """Collects the turns of one file, whose spans come in any order."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _OtlpTurn] = {}
         self._strategies: dict[tuple[str, int], Strategy] = {}
 
     def add(self, request: Mapping[str, Any], offset: int) -> None:
@@ -132,13 +132,13 @@ class _Spans:
         span: Mapping[str, Any],
         attributes: Mapping[str, Any],
         resource: Mapping[str, Any],
-    ) -> _Turn:
+    ) -> _OtlpTurn:
         service = text(resource.get("service.name"))
         turn = self._turns.get(turn_id)
         if turn is None:
             session = text(attributes.get(schema.CONVERSATION.key)) or text(span.get("traceId"))
             past = PastTurn(id=turn_id, source=TITLE, session=session, project=service)
-            turn = self._turns[turn_id] = _Turn(past)
+            turn = self._turns[turn_id] = _OtlpTurn(past)
         turn.turn.agent = text(attributes.get(schema.AGENT.key)) or turn.turn.agent or service
         return turn
 
@@ -179,7 +179,7 @@ def _call_of(span: Mapping[str, Any], attributes: Mapping[str, Any], scope: str)
         text(span.get("name")),
         attributes,
         scope=scope,
-        has_failed=status.get("code") in _FAILED,
+        has_failed=status.get("code") in _ERROR_STATUSES,
         description=text(status.get("message")),
         events=[_attributes(event.get("attributes")) for event in objects(span.get("events"))],
     )
@@ -297,7 +297,7 @@ def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
 SOURCE: Final = Source(
     name="otlp",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     text=answer_text,

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from endturn.calls import RequestFacts, ResponseFacts
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
-from endturn.scan.past_calls import UNRECORDED, PastCall, PastTurn
+from endturn.scan.head import FileHead
+from endturn.scan.past_calls import UNRECORDED_STOP, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage
@@ -24,7 +24,7 @@ TITLE: Final = "Qwen Code"
 NEEDLES: Final = (b'"user"', b'"assistant"', b'"system"')
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(map(_is_own, head.records))
 
@@ -92,7 +92,7 @@ def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
         key=text(line.get("uuid")),
         request=RequestFacts(model=model),
         response=ResponseFacts(
-            stop=UNRECORDED, model=model or None, usage=usage if tokens else None
+            stop=UNRECORDED_STOP, model=model or None, usage=usage if tokens else None
         ),
         ended_ns=time_ns(line.get("timestamp")),
         version=text(line.get("version")),
