@@ -12,7 +12,7 @@ import yaml
 from endturn.errors import UsageError
 from endturn.generate import config, dashboards, files as generated
 from endturn.generate.alerts import ALERTS
-from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.config import AlertLimits, RuleConfig
 from endturn.generate.rules import alert_rules
 from tests.support.processes import REPOSITORY
 
@@ -47,7 +47,10 @@ def test_the_pages_name_every_alert_and_every_key() -> None:
     """The guide each alert, the generated page each key, with its default and what it means."""
     assert [alert.name for alert in ALERTS if f"`{alert.name}`" not in GUIDE] == []
     page = (REPOSITORY / "docs" / "alert-configuration.md").read_text()
-    names = {*(RuleConfig.model_fields.keys() - {"limits", "services"}), *(f"alerts.{n}" for n in Limits.model_fields)}
+    names = {
+        *(RuleConfig.model_fields.keys() - {"limits", "services"}),
+        *(f"alerts.{n}" for n in AlertLimits.model_fields),
+    }
     assert set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)) == names
 
 
@@ -137,7 +140,7 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
         (('[services."a"]\npage = "yes"'), "services.\"a\".page: input should be a valid boolean, not 'yes'"),
         (('[alerts]\ntruncated = "0.3"'), "alerts.truncated: input should be a valid number, not '0.3'"),
         (("[alerts]\nunfinished = true"), "alerts.unfinished: input should be a valid integer, not True"),
-        ("alerts = 1", "alerts: input should be a valid dictionary or instance of Limits, not 1"),
+        ("alerts = 1", "alerts: input should be a valid dictionary or instance of AlertLimits, not 1"),
         ('period = "3x"', "period: a duration"),
         ('period = "0s"', "period: input should be greater than 0"),
         ('collector = "a{{"', "collector: a regular expression without quotes, backslashes, doubled braces"),

@@ -140,14 +140,15 @@ def _of_grafana(group: dict[str, Any]) -> dict[str, Any]:
             key: re.sub(r"\$values\.\w+\.Value", "$value", text)
             for key, text in rule["annotations"].items()
         }
-        made = {
+        prometheus_rule = {
             "alert": rule.get("title"),
             "expr": queries[0].get("expr") if queries else "",
             "annotations": notes,
         }
-        made |= {key: rule[key] for key in ("for", "labels") if key in rule}
+        prometheus_rule |= {key: rule[key] for key in ("for", "labels") if key in rule}
         rules.append(
-            made | ({"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {})
+            prometheus_rule
+            | ({"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {})
         )
     return {"name": group.get("name"), "interval": group.get("interval"), "rules": rules}
 
@@ -164,10 +165,10 @@ def _group(group: dict[str, Any]) -> list[str]:
 def _rule(rule: Any) -> list[str]:
     name = str(rule.get("record") or rule.get("alert")) if isinstance(rule, dict) else repr(rule)
     try:
-        read = Rule.model_validate(rule)
-        if bool(read.record) == bool(read.alert):
+        parsed_rule = Rule.model_validate(rule)
+        if bool(parsed_rule.record) == bool(parsed_rule.alert):
             return [f"{name}: a rule has either `record` or `alert`"]
-        promql_parser.parse(read.expr)
+        promql_parser.parse(parsed_rule.expr)
     except ValidationError as error:
         return _problems(name, error)
     except ValueError as error:

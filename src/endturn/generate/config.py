@@ -60,7 +60,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Limits(_Table):
+class AlertLimits(_Table):
     """Alert limits of a service.
 
     Each number of events is that below which an alert stays quiet.
@@ -124,7 +124,7 @@ class Service(_Table):
 class RuleConfig(_Table):
     """Everything that rules and dashboards are generated from. Durations are whole seconds."""
 
-    limits: Limits = Field(default_factory=lambda: Limits(), alias="alerts")
+    limits: AlertLimits = Field(default_factory=lambda: AlertLimits(), alias="alerts")
     services: Mapping[str, Service] = Field({}, description="limits of single services")
     period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
@@ -144,7 +144,7 @@ class RuleConfig(_Table):
         """A service's table holds its limits, and by `environments` those of its environments."""
         if not isinstance(services, dict):
             return services
-        made = {}
+        tables = {}
         for name, table in services.items():
             path = f'services."{name}"'
             limits = {
@@ -152,7 +152,7 @@ class RuleConfig(_Table):
                 for key, value in _named(name, table, f"[{path}]").items()
                 if key != "environments"
             }
-            _checked(Limits, limits, f"{path}.")
+            _checked(AlertLimits, limits, f"{path}.")
             environments = table.get("environments", {})
             if not isinstance(environments, dict):
                 raise ValueError(f'write [{path}.environments."its name"] and its keys below')
@@ -162,9 +162,9 @@ class RuleConfig(_Table):
                     raise ValueError(
                         f"{inner}: put the settings for every environment into [{path}]"
                     )
-                _checked(Limits, _named(environment, changed, f"[{inner}]"), f"{inner}.")
-            made[name] = {"limits": limits, "environments": environments}
-        return made
+                _checked(AlertLimits, _named(environment, changed, f"[{inner}]"), f"{inner}.")
+            tables[name] = {"limits": limits, "environments": environments}
+        return tables
 
     @field_validator("collector")
     @classmethod
@@ -211,11 +211,11 @@ class RuleConfig(_Table):
                                                 *service.environments})}  # fmt: skip
             job = _matchers(JOB, name, [*named])
             rest = _matchers(ENVIRONMENT, "", [*environments])
-            yield Cell(name, (*job, *rest), Limits(**limits))
-            for each, changed in environments.items():
-                who = f"{name} in {each}" if name else each
-                environment = _matchers(ENVIRONMENT, each, [])
-                yield Cell(who, (*job, *environment), Limits(**limits | changed))
+            yield Cell(name, (*job, *rest), AlertLimits(**limits))
+            for environment_name, changed in environments.items():
+                who = f"{name} in {environment_name}" if name else environment_name
+                environment = _matchers(ENVIRONMENT, environment_name, [])
+                yield Cell(who, (*job, *environment), AlertLimits(**limits | changed))
 
 
 class Cell(NamedTuple):
@@ -226,7 +226,7 @@ class Cell(NamedTuple):
 
     who: str
     matchers: tuple[Matcher, ...]
-    limits: Limits
+    limits: AlertLimits
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -300,8 +300,8 @@ def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
 def _problem(model: type[BaseModel], error: Any, path: str) -> str:
     name = path + ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        table = Limits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
-        known_keys = [field.alias or each for each, field in table.model_fields.items()]
+        table = AlertLimits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
+        known_keys = [field.alias or field_name for field_name, field in table.model_fields.items()]
         known_keys += (
             ["environments"] if path.startswith("services") and "environments" not in path else []
         )

@@ -14,7 +14,7 @@ from endturn.continuation import machine
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.frameworks import lookup
 from endturn.generate import cardinality, plan, recorded_counts
-from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.config import AlertLimits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.queries import duration
 from endturn.generate.rules import AlertRule, alert_rules
@@ -60,7 +60,7 @@ def configuration() -> str:
     """Every key of the file that rules and dashboards are generated from."""
     keys = [
         (f"{prefix}{name}", _default(name, field.default), field.description)
-        for model, prefix in ((RuleConfig, ""), (Limits, "alerts."))
+        for model, prefix in ((RuleConfig, ""), (AlertLimits, "alerts."))
         for name, field in model.model_fields.items()
         if field.description and name != "services"
     ]

@@ -19,7 +19,7 @@ from endturn.vocabulary import lines, shipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class AttributeSource:
     """A span attribute with a stop reason, besides `gen_ai.response.finish_reasons`.
 
     Attributes:
@@ -43,7 +43,7 @@ INFERENCE: Final = tuple(
 )
 """The operations, in any case, whose spans stand for one answer of a model."""
 SOURCES: Final = tuple(
-    Source(attribute=attribute, provider=provider.strip("-"), span=span.strip("-"))
+    AttributeSource(attribute=attribute, provider=provider.strip("-"), span=span.strip("-"))
     for _, (attribute, provider, span, readers) in lines(
         shipped(), "reason_attributes.tsv", range(4, 5)
     )

@@ -113,17 +113,17 @@ SIGNALS: Final = {
 }
 """Name of a signal's items, in words and in names of metrics."""
 
-ACCEPTED: Final = {
+ACCEPTED_ITEMS: Final = {
     words: _counter(f"otelcol_receiver_accepted_{name}", RECEIVER, "transport")
     for words, name in SIGNALS.items()
 }
 """Items that receivers accepted, by signal."""
-SENT: Final = {
+SENT_ITEMS: Final = {
     words: _counter(f"otelcol_exporter_sent_{name}", EXPORTER) for words, name in SIGNALS.items()
 }
 """Items that exporters sent, by signal."""
 ALL_SENT: Final = MetricFamily(
-    "otelcol_exporter_sent_(spans|metric_points|log_records)", tuple(SENT.values())
+    "otelcol_exporter_sent_(spans|metric_points|log_records)", tuple(SENT_ITEMS.values())
 )
 LOSSES: Final = tuple(
     _counter(f"otelcol_{what}_{name}", EXPORTER, RECEIVER)
@@ -205,8 +205,8 @@ AGENTGATEWAY_TOKENS: Final = ExternalMetric(
 
 EXTERNAL_METRICS: Final = (
     *(value for value in list(globals().values()) if isinstance(value, ExternalMetric)),
-    *ACCEPTED.values(),
-    *SENT.values(),
+    *ACCEPTED_ITEMS.values(),
+    *SENT_ITEMS.values(),
     *LOSSES,
     *SDK_RECORDS,
 )

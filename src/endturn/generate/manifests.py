@@ -36,7 +36,7 @@ def files(config: RuleConfig) -> dict[str, str]:
 
     And the tests, which are of the limits that stand by default.
     """
-    made = {
+    files = {
         RULES: {"groups": rules.groups(config)},
         KUBERNETES: {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -47,8 +47,8 @@ def files(config: RuleConfig) -> dict[str, str]:
         GRAFANA: _grafana(config),
     }
     if config == RuleConfig():
-        made |= _tests(config)
-    return {path: dump(content) for path, content in made.items()}
+        files |= _tests(config)
+    return {path: dump(content) for path, content in files.items()}
 
 
 def _tests(config: RuleConfig) -> dict[str, dict[str, Any]]:
@@ -57,17 +57,17 @@ def _tests(config: RuleConfig) -> dict[str, dict[str, Any]]:
     promtool evaluates every rule of a file each minute of a test, so each alert is tested with
     just the rules that it reads: in a tenth of the time.
     """
-    made: dict[str, dict[str, Any]] = {}
+    files: dict[str, dict[str, Any]] = {}
     for rule in alert_rules(config):
         name = rule.alert.name
-        made[f"{TESTS}/rules/{name}.yaml"] = {"groups": rules.groups_for(rule, config)}
-        made[f"{TESTS}/{name}.yaml"] = {
+        files[f"{TESTS}/rules/{name}.yaml"] = {"groups": rules.groups_for(rule, config)}
+        files[f"{TESTS}/{name}.yaml"] = {
             "rule_files": [f"rules/{name}.yaml"],
             "evaluation_interval": duration(INTERVAL),
             "group_eval_order": [rules.RECORDING_GROUP, rules.ALERTS_GROUP],
             "tests": rule_tests([rule]),
         }
-    return made
+    return files
 
 
 def _grafana(config: RuleConfig) -> dict[str, Any]:

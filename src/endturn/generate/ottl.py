@@ -18,7 +18,7 @@ import yaml
 from endturn import frameworks
 from endturn.frameworks import exceptions, lookup
 from endturn.generate import redaction
-from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, Source
+from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, AttributeSource
 from endturn.generate.redacted_names import GENAI_EVENTS, names_of
 from endturn.generate.templates import environment
 from endturn.telemetry import Attribute, schema
@@ -26,9 +26,11 @@ from endturn.vocabulary import ALIASES, PROVIDERS, TRUNCATED, StopReason, find_r
 
 # OpenInference keeps the request's parameters as JSON text.
 _PARAMETERS: Final = 'span.attributes["llm.invocation_parameters"]'
-_WANTED: Final = '"max_(?:completion_|output_)?tokens\\"\\\\s*:\\\\s*(?P<n>[0-9]+)"'
-PARAMETERS_LIMIT: Final = f'Int(ExtractPatterns({_PARAMETERS}, {_WANTED})["n"])'
-PARAMETERS_TELL: Final = f"IsString({_PARAMETERS}) and IsMatch({_PARAMETERS}, {_WANTED})"
+_LIMIT_PATTERN: Final = '"max_(?:completion_|output_)?tokens\\"\\\\s*:\\\\s*(?P<n>[0-9]+)"'
+PARAMETERS_LIMIT: Final = f'Int(ExtractPatterns({_PARAMETERS}, {_LIMIT_PATTERN})["n"])'
+HAS_PARAMETERS_LIMIT: Final = (
+    f"IsString({_PARAMETERS}) and IsMatch({_PARAMETERS}, {_LIMIT_PATTERN})"
+)
 _LONGEST: Final = 128
 """Characters of a name that becomes a label."""
 _CANCELLED: Final = ("AbortError", "CancelledError")
@@ -60,7 +62,11 @@ def condition() -> str:
     Those of a model's answer that tell one, or failed, and have none of ours yet.
     """
     inference = matches(_OPERATION, INFERENCE, flags="(?i)")
-    attributes = [FINISH, STATUS, *(attribute(each.attribute) for each in SOURCES if not each.span)]
+    attributes = [
+        FINISH,
+        STATUS,
+        *(attribute(source.attribute) for source in SOURCES if not source.span),
+    ]
     either = (
         *(f"{attribute_name} != nil" for attribute_name in attributes),
         f'span.name == "{CLAUDE_CODE.span}"',
@@ -71,7 +77,7 @@ def condition() -> str:
     return f"{REASON} == nil and {whose} and not {outer} and ({' or '.join(either)})"
 
 
-def is_present(source: Source) -> str:
+def is_present(source: AttributeSource) -> str:
     """Return the condition that a span has this source of a reason."""
     condition = f"{attribute(source.attribute)} != nil"
     return f'{condition} and span.name == "{source.span}"' if source.span else condition
@@ -187,12 +193,12 @@ def aliases() -> Mapping[str, set[str]]:
 # --- As OTTL --------------------------------------------------------------------------------------
 
 
-def matches(value: str, words: Iterable[str], *, each: str = "{}", flags: str = "") -> str:
+def matches(value: str, words: Iterable[str], *, template: str = "{}", flags: str = "") -> str:
     """Return the condition that a value is one of these words.
 
-    With `each`, a word is inserted into that template first.
+    With `template`, a word is inserted into that template first.
     """
-    pattern = "|".join(each.format(_escaped(str(word))) for word in sorted(words))
+    pattern = "|".join(template.format(_escaped(str(word))) for word in sorted(words))
     return f"IsMatch({value}, {redaction.quoted(f'{flags}^(?:{pattern})$')})"
 
 
@@ -238,7 +244,7 @@ TEMPLATES.globals.update(
     schema=schema, redaction=redaction, genai_events=GENAI_EVENTS, not_own=NOT_OWN,
     has_urls=HAS_URLS, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
     reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]',
-    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL,
+    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=HAS_PARAMETERS_LIMIT,
     states=states, aliases=aliases, by_provider=by_provider, common=common,
     classes=classes, dotted=[name for name in PROVIDERS if "." in name],
     unknown_to_vercel=[raw for raw, row in frameworks.REASONS["vercel.v4"].items()

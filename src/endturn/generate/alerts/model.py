@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from endturn.generate.alerts.conditions import Condition
-from endturn.generate.config import Limits
+from endturn.generate.config import AlertLimits
 from endturn.generate.queries import CALL, JOB, SERVICE, Labels, Matcher
 from endturn.telemetry import Metric, schema
 
@@ -157,7 +157,7 @@ class AlertSettings:
         services: Matchers of the services; none for all services.
     """
 
-    limits: Limits = field(default_factory=lambda: Limits())
+    limits: AlertLimits = field(default_factory=lambda: AlertLimits())
     collector: str = ""
     services: tuple[Matcher, ...] = ()
 

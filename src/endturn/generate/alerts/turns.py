@@ -44,7 +44,7 @@ def _burns(settings: AlertSettings, rate: float, windows: tuple[timedelta, timed
     """Unfinished turns consume the error budget at a multiple of the allowed rate."""
     limits = settings.limits
     shares = (
-        ShareAbove(part=UNFINISHED_TURNS, whole=TURNS, over=over, share=rate * limits.budget)
+        ShareAbove(part=UNFINISHED_TURNS, total=TURNS, over=over, share=rate * limits.budget)
         for over in windows
     )
     return all_of(*shares, _enough_unfinished(settings, windows[0]))
@@ -70,7 +70,7 @@ def _truncated_not_continued(settings: AlertSettings) -> Condition:
     return all_of(
         ShareAbove(
             part=UNFINISHED_TURNS,
-            whole=TRUNCATED_TURNS,
+            total=TRUNCATED_TURNS,
             over=window,
             share=settings.limits.not_continued,
         ),

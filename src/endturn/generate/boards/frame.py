@@ -230,8 +230,10 @@ def _strip_panel(panel: dict[str, Any]) -> None:
     defaults = panel.get("fieldConfig", {}).get("defaults", {})
     if "links" in defaults:
         # The SDK types data links as dashboard links, which have more fields.
-        known = ("title", "url", "targetBlank")
-        defaults["links"] = [{name: link[name] for name in known} for link in defaults["links"]]
+        link_fields = ("title", "url", "targetBlank")
+        defaults["links"] = [
+            {name: link[name] for name in link_fields} for link in defaults["links"]
+        ]
 
 
 def _check_layout(panels: Sequence[Mapping[str, Any]]) -> None:
