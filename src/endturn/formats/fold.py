@@ -145,7 +145,7 @@ class Fold:
             case parts.End(is_body):
                 self.has_ended = True
                 self.is_body = self.is_body or is_body
-            case parts.Window(tokens):
+            case parts.ContextWindow(tokens):
                 self.window = tokens
             case parts.Vocabulary(rows):
                 self.rows = self._with_borrowed(rows)

@@ -332,7 +332,7 @@ class Format:
 def error_without(*members: str) -> Callable[[Any], Any]:
     """Return a function that finds the `error` of a body or an event without any of the members."""
 
-    def failed(data: Any) -> Any:
+    def find_error(data: Any) -> Any:
         is_error = (
             isinstance(data, Mapping)
             and data.get("error")
@@ -340,7 +340,7 @@ def error_without(*members: str) -> Callable[[Any], Any]:
         )
         return data if is_error else None
 
-    return failed
+    return find_error
 
 
 @cache

@@ -122,7 +122,7 @@ class Tokens(NamedTuple):
     is_fallback: bool = False
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """The context window that the server reports."""
 
     tokens: int
@@ -219,7 +219,7 @@ class ErrorPart(NamedTuple):
 
 Part = (
     Head | Text | Reasoning | ToolCallPart | FinishedCalls | FinishedAnswers | Approval
-    | ServerCall | Block | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
+    | ServerCall | Block | Tokens | ContextWindow | Vocabulary | InFormat | Unreadable | Token
     | Reason | Unfinished | Running | Reopened | End | ErrorPart
 )  # fmt: skip
 

@@ -35,7 +35,7 @@ class PlainFacts(NamedTuple):
     tool_calls: Sequence[RequestedCall]
 
 
-class _Members(NamedTuple):
+class _BodyMembers(NamedTuple):
     """The members of a body that count, in any format."""
 
     id: str
@@ -94,7 +94,7 @@ _CHOICE_MEMBERS: Final = frozenset({"index", "message", "logprobs", "finish_reas
 _CALL_MEMBERS: Final = frozenset({"id", "type", "function", "index"})
 
 
-def _chat_members(body: Mapping[str, Any]) -> _Members | None:
+def _chat_members(body: Mapping[str, Any]) -> _BodyMembers | None:
     choices, id_, model = body.get("choices"), body.get("id"), body.get("model")
     if (
         choices.__class__ is not list
@@ -120,7 +120,7 @@ def _chat_members(body: Mapping[str, Any]) -> _Members | None:
         calls = _chat_calls(tool_calls)
         if not calls:
             return None
-    return _Members(id_, model, raw, chat_usage(body.get("usage")), calls)
+    return _BodyMembers(id_, model, raw, chat_usage(body.get("usage")), calls)
 
 
 def _chat_calls(tool_calls: Any) -> Sequence[RequestedCall]:
@@ -142,7 +142,7 @@ def _chat_calls(tool_calls: Any) -> Sequence[RequestedCall]:
 _BLOCKS: Final = frozenset({"text", "thinking", "redacted_thinking"})
 
 
-def _anthropic_members(body: Mapping[str, Any]) -> _Members | None:
+def _anthropic_members(body: Mapping[str, Any]) -> _BodyMembers | None:
     content, raw = body.get("content"), body.get("stop_reason")
     id_, model, detail = body.get("id"), body.get("model"), body.get("stop_sequence")
     if (
@@ -168,7 +168,7 @@ def _anthropic_members(body: Mapping[str, Any]) -> _Members | None:
         calls = finished_calls((block["id"], block["name"], block["input"]) for block in blocks)
         if not calls or not all(block["input"].__class__ is dict for block in blocks):
             return None
-    return _Members(id_, model, raw, usage_in("anthropic", body.get("usage")), calls, detail)
+    return _BodyMembers(id_, model, raw, usage_in("anthropic", body.get("usage")), calls, detail)
 
 
 # --- Gemini ---------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ _CALL_PART: Final = frozenset({"functionCall", "thoughtSignature"})
 _CALL: Final = frozenset({"id", "name", "args"})
 
 
-def _gemini_members(body: Mapping[str, Any]) -> _Members | None:
+def _gemini_members(body: Mapping[str, Any]) -> _BodyMembers | None:
     candidates, id_, model = (
         body.get("candidates"),
         body.get("responseId"),
@@ -218,7 +218,7 @@ def _gemini_members(body: Mapping[str, Any]) -> _Members | None:
         calls = _gemini_calls(functions, id_)
         if not calls:
             return None
-    return _Members(id_, model, raw, gemini.usage_of(body.get("usageMetadata")), calls)
+    return _BodyMembers(id_, model, raw, gemini.usage_of(body.get("usageMetadata")), calls)
 
 
 def _gemini_calls(functions: Sequence[Any], response_id: str) -> Sequence[RequestedCall]:
@@ -234,7 +234,7 @@ def _gemini_calls(functions: Sequence[Any], response_id: str) -> Sequence[Reques
     )
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], _Members | None]]] = {
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], _BodyMembers | None]]] = {
     "openai_chat": _chat_members,
     "anthropic": _anthropic_members,
     "gemini": _gemini_members,

@@ -33,10 +33,10 @@ def has_field(response: Any, name: str) -> bool:
     return response is not None and bool(try_read(lambda: hasattr(response, name)))
 
 
-def try_read(read: Callable[[], Any]) -> Any:
+def try_read(reader: Callable[[], Any]) -> Any:
     """Return what reading a foreign object gives; None if it raises."""
     with suppress(Exception):
-        return read()
+        return reader()
     return None
 
 

@@ -246,7 +246,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the exception in place of an answer; None if there is none."""
     errors = (error_event(*event) for event in (data.items() if isinstance(data, dict) else ()))
     return next(filter(None, errors), None)
@@ -483,7 +483,7 @@ FORMAT: Final = Format(
     labels=("an answer of Converse", "an event of a Converse stream"),
     required_paths=("output.message.content",),
     object_paths=("output.message.content[]",),
-    error_in=_failed,
+    error_in=_error_body,
     blocks=_blocks,
     reply=script,
     reply_error=script_error,

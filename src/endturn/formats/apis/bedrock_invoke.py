@@ -391,7 +391,7 @@ def _shape_error(data: Any, is_body: bool) -> str | None:
     return f"{message}, not {safe_excerpt(repr(data), 80)}"
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     payload = _payload_of(data)
     if not isinstance(payload, dict):
         return None
@@ -508,7 +508,7 @@ FORMAT: Final = Format(
     reader=InvokeReader,
     labels=("the body of an invoked model", "an event of an invoked model's stream"),
     own_shape_error=_shape_error,
-    error_in=_failed,
+    error_in=_error_body,
     headers=_headers,
     own_rows=lambda ctx: _ROWS,
     own_reasons=REASONS,

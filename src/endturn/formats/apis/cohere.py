@@ -283,7 +283,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", **{name: value for name, value in answer.items() if value}}
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; `message-end` has it in its delta."""
     message, kind = member(data, "message"), member(data, "type")
     if (
@@ -437,7 +437,7 @@ FORMAT: Final = Format(
     required_paths=("message", "text", "tool_calls"),
     event_types=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
     object_paths=("tool_calls[]",),
-    error_in=_failed,
+    error_in=_error_body,
     blocks=_blocks,
     end_words=(*END_WORDS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
     has_end=True,

@@ -355,7 +355,7 @@ def error_in(reply: Any) -> Any:
     return member(reply, "error") or (errors and next(iter(items(errors)), None))
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; None if there is none."""
     first = next(iter(data), None) if isinstance(data, list) else data
     error = error_in(first)
@@ -401,7 +401,7 @@ FORMAT: Final = Format(
     required_paths=tuple(head for shape in SHAPES.values() for head in shape.markers),
     object_paths=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
     accepts_list=True,
-    error_in=_failed,
+    error_in=_error_body,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

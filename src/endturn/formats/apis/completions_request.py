@@ -18,7 +18,7 @@ BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "cla
 """The dialects that are families of Bedrock's models."""
 
 
-class _Members(NamedTuple):
+class _RequestMembers(NamedTuple):
     """A service's names for the members of a request; "" for what it does not have.
 
     Attributes:
@@ -34,21 +34,21 @@ class _Members(NamedTuple):
     model: str = ""
 
 
-_MEMBERS: Final[Mapping[str, _Members]] = {
-    "": _Members(seed="seed", model="model"),
-    "tgi": _Members("inputs", "max_new_tokens", "parameters", seed="seed"),
-    "llamacpp": _Members(limit="n_predict", seed="seed", model="model"),
-    "sglang": _Members("text", "max_new_tokens", "sampling_params"),
-    "titan": _Members("inputText", "maxTokenCount", "textGenerationConfig"),
-    "watsonx": _Members(
+_MEMBERS: Final[Mapping[str, _RequestMembers]] = {
+    "": _RequestMembers(seed="seed", model="model"),
+    "tgi": _RequestMembers("inputs", "max_new_tokens", "parameters", seed="seed"),
+    "llamacpp": _RequestMembers(limit="n_predict", seed="seed", model="model"),
+    "sglang": _RequestMembers("text", "max_new_tokens", "sampling_params"),
+    "titan": _RequestMembers("inputText", "maxTokenCount", "textGenerationConfig"),
+    "watsonx": _RequestMembers(
         "input", "max_new_tokens", "parameters", seed="random_seed", model="model_id"
     ),
-    "llama": _Members(limit="max_gen_len"),
-    "mistral": _Members(),
-    "command": _Members(),
-    "claude_text": _Members(limit="max_tokens_to_sample"),
-    "alephalpha": _Members(limit="maximum_tokens", model="model"),
-    "ai21": _Members(limit="maxTokens"),
+    "llama": _RequestMembers(limit="max_gen_len"),
+    "mistral": _RequestMembers(),
+    "command": _RequestMembers(),
+    "claude_text": _RequestMembers(limit="max_tokens_to_sample"),
+    "alephalpha": _RequestMembers(limit="maximum_tokens", model="model"),
+    "ai21": _RequestMembers(limit="maxTokens"),
 }
 """dialect → its members, in the order in which a request of an unknown dialect is tried."""
 
@@ -85,7 +85,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     return with_extra(body, request.extra)
 
 
-def _settings(request: Request, members: _Members, dialect: str) -> Json:
+def _settings(request: Request, members: _RequestMembers, dialect: str) -> Json:
     is_tgi = dialect == "tgi"
     # Without `details`, TGI's reply has no stop reason. It refuses a temperature of 0, and samples
     # only with `do_sample`.

@@ -101,7 +101,7 @@ _BLOCK_REASONS: Final = (
 
 
 @dataclass(slots=True)
-class _StreamedCall:
+class _StreamedFunctionCall:
     """A client call. Vertex AI may send its arguments in pieces, each with its place.
 
     Attributes:
@@ -128,7 +128,7 @@ class GeminiReader:
         self._keep = keep
         self._id: str | None = None
         self._call_count = 0
-        self._open_call: _StreamedCall | None = None
+        self._open_call: _StreamedFunctionCall | None = None
         self._block_count = 0
         self._is_thinking: bool | None = None  # of the last block, if words may be added to it
 
@@ -235,7 +235,7 @@ class GeminiReader:
             self._block_count += 1
             self._is_thinking = None
             names = {"id": id_, "name": name} if id_ else {"name": name}
-            call = _StreamedCall(
+            call = _StreamedFunctionCall(
                 self._block_count,
                 id_ or mint_id(self._id, self._call_count, name),
                 name,
@@ -282,7 +282,7 @@ come."""
 _JSON_PATH: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
 
 
-def _arguments(call: _StreamedCall) -> Json | None:
+def _arguments(call: _StreamedFunctionCall) -> Json | None:
     """Assemble a call's arguments; None if they are no object, or a piece of them has no path.
 
     Each piece has its path (`$.foo.bar[0]`) and one value. A text comes in several pieces,
@@ -378,7 +378,7 @@ def usage_of(figures: Any) -> Usage | None:
     return Usage(input_tokens, output, thoughts, cached)
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; None if there is none."""
     chunks = [
         chunk for chunk in (data if isinstance(data, list) else [data]) if isinstance(chunk, dict)
@@ -597,7 +597,7 @@ FORMAT: Final = Format(
     required_paths=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
     object_paths=("candidates[].content.parts[]",),
     accepts_list=True,
-    error_in=_failed,
+    error_in=_error_body,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

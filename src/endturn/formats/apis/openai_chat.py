@@ -24,6 +24,7 @@ from endturn.formats.next_request import unfinished_message
 from endturn.formats.partial import merge_pieces
 from endturn.formats.parts import (
     Block,
+    ContextWindow,
     End,
     ErrorPart,
     FinishedAnswers,
@@ -35,7 +36,6 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    Window,
     usage_in,
 )
 from endturn.formats.reading import (
@@ -374,7 +374,7 @@ def _chunk_parts(event: Json) -> Iterator[Part]:
         yield Tokens(usage)
     # LM Studio: the window that the model was loaded with.
     if "model_info" in event and (window := count(member(event["model_info"], "context_length"))):
-        yield Window(window)
+        yield ContextWindow(window)
     if any(map(event.get, _ERROR_MEMBERS)) and (error := _error_in(event)):
         yield ErrorPart(error)
 
@@ -397,7 +397,7 @@ def _error_in(event: Any) -> Any:
     )
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; None if there is none.
 
     Flat ones too: Cerebras', Mistral's, older vLLM's.
@@ -524,7 +524,7 @@ FORMAT: Final = Format(
     labels=("a chat completion", "a chunk of a chat stream"),
     required_paths=("choices",),
     object_paths=("choices[].delta", "choices[].message"),
-    error_in=_failed,
+    error_in=_error_body,
     blocks=_blocks,
     end_words=(*END_WORDS, b"base_resp"),
     reports_call_ends=False,
