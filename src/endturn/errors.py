@@ -92,7 +92,7 @@ class IllegalTransition(EndturnError):
     """
 
 
-def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
+def did_you_mean(name: str, allowed: Iterable[str], *, prefix: str = "") -> str:
     """Return the end of a message about an unknown name.
 
     The nearest known one, else all of them.
@@ -102,7 +102,7 @@ def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     """
     from difflib import get_close_matches
 
-    names = sorted(known)
+    names = sorted(allowed)
     endings = [one.removeprefix(prefix) for one in names]
     nearest = get_close_matches(name.removeprefix(prefix), endings, n=1)
     if nearest:

@@ -99,7 +99,7 @@ def test_every_call_but_the_first_needs_leave_from_a_limit() -> None:
         assert known(state).keys() == {Signal.UNDER_LIMITS, Signal.LIMIT_REACHED}
         assert known(state)[Signal.UNDER_LIMITS] in CALLING
         assert known(state)[Signal.LIMIT_REACHED] is State.ABORT_PARTIAL
-    ends = dict.fromkeys((Signal.FAILED, Signal.INTERRUPTED), State.ABORT_PARTIAL)
+    ends = dict.fromkeys((Signal.PROVIDER_ERROR, Signal.INTERRUPTED), State.ABORT_PARTIAL)
     for state in CALLING:
         own = {Signal.PREFILL_REFUSED: State.CONTINUE_PENDING} if state is State.REQUEST_CONTINUATION else {}
         assert known(state) == {Signal.RESPONSE: State.EVALUATE_STOP, **ends, **own}

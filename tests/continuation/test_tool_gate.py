@@ -12,7 +12,17 @@ from hypothesis import given, strategies as st
 
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.tool_gate import Answer, Fault, Malformed, Refused, Repair, Run, judge, parse, strict_object
+from endturn.continuation.tool_gate import (
+    Fault,
+    Malformed,
+    Refused,
+    Repair,
+    ReportErrors,
+    RunCalls,
+    judge,
+    parse,
+    strict_object,
+)
 from endturn.telemetry import schema
 from endturn.vocabulary.stop import StopReason
 from tests.support.turns import NOW, SEARCH, call, said
@@ -29,9 +39,9 @@ ROWS = [json.loads(line) for line in Path(__file__).with_name("gate.jsonl").read
 def judged(row: dict[str, Any]) -> str:
     """The gate's verdict in words: which calls run or are answered, and why not."""
     match judge(response(row["says"]), TOOLS, **row.get("policy", {})):
-        case Run(calls):
+        case RunCalls(calls):
             return " ".join(["run", *(each.id for each in calls)])
-        case Answer(errors, reason):
+        case ReportErrors(errors, reason):
             return " ".join(["answer", reason, *(each.id for each, _ in errors)])
         case Repair(issue, reason):
             return f"repair {reason} {issue}"
@@ -62,7 +72,7 @@ def test_the_reasons_and_issues_are_the_declared_ones() -> None:
 def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch: Dispatch, reason: StopReason) -> None:
     """Whatever its calls look like, a response that is not a tool call runs nothing."""
     calls = [call(arguments=text, id=str(index), closed=closed) for index, text in enumerate(texts)]
-    assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), Run)
+    assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), RunCalls)
 
 
 def test_a_tool_needs_a_declaration_and_a_function() -> None:

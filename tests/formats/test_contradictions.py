@@ -15,7 +15,7 @@ import pytest
 
 from endturn.continuation.controller import ContinuationController
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.tool_gate import Run, judge
+from endturn.continuation.tool_gate import RunCalls, judge
 from endturn.formats import FORMATS, Context, Event, ResponseSummary, format_of
 from endturn.vocabulary.messages import ChatResponse, Message, Request, Tool, ToolCall, Usage
 from endturn.vocabulary.stop import Stop, StopReason
@@ -138,7 +138,7 @@ def runs(name: str, response: ChatResponse) -> bool:
         policy=ContinuationPolicy(continuation_max_attempts=0, continuation_tool_repair_attempts=0, max_iterations=1),
     )
     controller.run(request)
-    is_run = isinstance(judge(response, {"pay": PAY}, runnable={"pay"}), Run)
+    is_run = isinstance(judge(response, {"pay": PAY}, runnable={"pay"}), RunCalls)
     assert is_run == bool(ran)
     return is_run
 

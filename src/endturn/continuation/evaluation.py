@@ -30,7 +30,7 @@ from endturn.continuation.phases import (
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.thinking import without_thinking
-from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
+from endturn.continuation.tool_gate import Refused, Repair, ReportErrors, RunCalls, Verdict, judge
 from endturn.continuation.turn_reports import count_response, report_calls
 from endturn.continuation.turn_state import TurnState, limited
 from endturn.formats import strict
@@ -115,7 +115,7 @@ def _next_phase(
             assert meaning.retry is not None
             return Retrying(latest, *meaning.retry)
         case Signal.TOOL_CALL | Signal.INVALID_CALLS:
-            assert isinstance(verdict, Run | Answer)
+            assert isinstance(verdict, RunCalls | ReportErrors)
             return Dispatching(latest, verdict)
         case Signal.MISSING | Signal.LIMIT_REACHED:
             resumption = resumption_after(state, latest)
@@ -126,7 +126,7 @@ def _next_phase(
         latest,
         outcome,
         finish=meaning.finish,
-        calls=verdict.calls if isinstance(verdict, Run) else (),
+        calls=verdict.calls if isinstance(verdict, RunCalls) else (),
         issue=verdict.issue if isinstance(verdict, Repair) else None,
         resumption=resumption,
     )
@@ -195,9 +195,9 @@ def classify(
     """
     reason = stop.reason
     match verdict:
-        case Run():
+        case RunCalls():
             return Signal.HAND_OVER if hand_over else Signal.TOOL_CALL
-        case Answer():
+        case ReportErrors():
             return Signal.INVALID_CALLS
         case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
             return Signal.GATE_REFUSED
@@ -219,9 +219,9 @@ def classify(
 def _recorded_calls(verdict: Verdict | None) -> tuple[ToolCall, ...]:
     """Return the calls that a response's record holds: those that are run or answered."""
     match verdict:
-        case Run():
+        case RunCalls():
             return verdict.calls
-        case Answer():
+        case ReportErrors():
             return tuple(call for call, _ in verdict.errors)
         case _:
             return ()
@@ -242,7 +242,7 @@ def _meaning(
         return _meaning_of_ended(state, latest, stall)
     if signal is Signal.MAX_TOKENS:
         return _meaning_of_truncated(state, latest.call.request, stall)
-    if signal is Signal.HAND_OVER and isinstance(verdict, Run):
+    if signal is Signal.HAND_OVER and isinstance(verdict, RunCalls):
         return _Meaning(signal, termination.first_finish(verdict.calls, state.terms.policy.mode))
     return _Meaning(signal)
 

@@ -60,7 +60,7 @@ class Signal(StrEnum):
     """The events of a turn."""
 
     RESPONSE = "provider_response"
-    FAILED = "provider_error"
+    PROVIDER_ERROR = "provider_error"
     INTERRUPTED = "interrupted"
     """The host gave up waiting: a cancelled task, a closed stream, an interrupt."""
 
@@ -141,7 +141,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = MappingProxyType(
         for state in dict.fromkeys((INITIAL, *_PENDING.values()))
         for signal, leads_to in (
             (Signal.RESPONSE, State.EVALUATE_STOP),
-            (Signal.FAILED, State.ABORT_PARTIAL),
+            (Signal.PROVIDER_ERROR, State.ABORT_PARTIAL),
             (Signal.INTERRUPTED, State.ABORT_PARTIAL),
         )
     }

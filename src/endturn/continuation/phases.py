@@ -24,7 +24,7 @@ from endturn.continuation.answer_text import IncomingResponse
 from endturn.continuation.machine import Signal, State
 from endturn.continuation.result import Resumption
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Run
+from endturn.continuation.tool_gate import ReportErrors, RunCalls
 from endturn.vocabulary import ChatResponse, Message, Request, ToolCall
 
 # --- Parts of phases ------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class Dispatching:
     """
 
     latest: Responded
-    verdict: Run | Answer
+    verdict: RunCalls | ReportErrors
     results: tuple[Message, ...] = ()
 
 

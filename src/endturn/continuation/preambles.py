@@ -103,7 +103,7 @@ _ALSO: Final = _phrases("|" + _GO_ON)
 _TO_FROM: Final = (*_PLACE, ())
 
 
-class _Place:
+class _PhrasePosition:
     """A position that one of some phrases takes, or none if one of them is empty.
 
     Phrases are indexed by their first words.
@@ -146,7 +146,7 @@ class _Place:
         )
 
 
-_place: Final = cache(_Place)  # most sentences share theirs
+_place: Final = cache(_PhrasePosition)  # most sentences share theirs
 
 
 class _Sentence:
@@ -254,7 +254,7 @@ def may_become_preamble(line: str) -> bool:
     )
 
 
-def _match_all(places: Iterable[_Place], words: Words) -> bool:
+def _match_all(places: Iterable[_PhrasePosition], words: Words) -> bool:
     """Return whether phrases from these places, in order, are all of the words."""
     positions = {0}
     for place in places:
@@ -264,7 +264,7 @@ def _match_all(places: Iterable[_Place], words: Words) -> bool:
     return len(words) in positions
 
 
-def _match_start(places: Iterable[_Place], words: Words) -> bool:
+def _match_start(places: Iterable[_PhrasePosition], words: Words) -> bool:
     """Return whether words begin such phrases; the last may be incomplete."""
     positions = {0}
     for place in places:

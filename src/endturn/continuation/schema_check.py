@@ -226,9 +226,9 @@ def _describe(error: ValidationError) -> str:
             return f"{path}: {_shorten(error.message)}"
         case None, _:  # a schema within is `false`, and the library does not say where
             return f"{path} must not be, or must not hold what it holds"
-        case keyword, wanted:
+        case keyword, value:
             return (
-                f"{path} does not fit {_shorten(json.dumps({keyword: wanted}, ensure_ascii=False))}"
+                f"{path} does not fit {_shorten(json.dumps({keyword: value}, ensure_ascii=False))}"
             )
 
 

@@ -22,14 +22,14 @@ from endturn.vocabulary import NO_GENERATION, ChatResponse, Json, Resume, StopRe
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCalls:
     """The calls may run. Each has its `arguments`."""
 
     calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReportErrors:
     """The calls are complete but wrong: none runs, each is answered with its error.
 
     Attributes:
@@ -64,7 +64,7 @@ class Refused:
     reason: str = "not_a_tool_call"
 
 
-Verdict = Run | Answer | Repair | Refused
+Verdict = RunCalls | ReportErrors | Repair | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def judge(
         (fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal"
     )
     if dispatch == "any_parsed" and (arrived := _arrived_calls(response, checked)):
-        return Run(unique_calls(arrived))
+        return RunCalls(unique_calls(arrived))
     match stop.reason:
         case StopReason.MAX_TOKENS:
             return Repair(issue, "truncated")
@@ -150,17 +150,17 @@ def judge(
         return Repair("incomplete_json", "invalid_json")
     if len({call.id for call in calls}) < len(calls):
         duplicate_message = "two calls of this response have the same id; none of them was run"
-        return Answer(
+        return ReportErrors(
             tuple((call, duplicate_message) for call in unique_calls(calls)), "duplicate_id"
         )
     if not faults:
-        return Run(parsed_calls)
+        return RunCalls(parsed_calls)
     message = "not run, because another call of the same response was not valid"
     errors = (
         (call, checked_call.message if isinstance(checked_call, Fault) else message)
         for call, checked_call in zip(calls, checked, strict=True)
     )
-    return Answer(tuple(errors), faults[0].issue)
+    return ReportErrors(tuple(errors), faults[0].issue)
 
 
 def _arrived_calls(

@@ -573,7 +573,7 @@ def _text(messages: Iterable[Message]) -> str:
 
 def _with_missing_results(messages: Iterable[Message]) -> list[Message]:
     """Return the messages with an error result for each call that has no result."""
-    answered: list[Message] = []
+    completed_messages: list[Message] = []
     pending_ids: list[str | None] = []
     for message in (*messages, None):
         if message is not None and message.role == "tool":
@@ -583,11 +583,11 @@ def _with_missing_results(messages: Iterable[Message]) -> list[Message]:
                 Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True)
                 for id_ in pending_ids
             )
-            answered.extend(results)
+            completed_messages.extend(results)
             pending_ids = [] if message is None else [call.id for call in message.tool_calls]
         if message is not None:
-            answered.append(message)
-    return answered
+            completed_messages.append(message)
+    return completed_messages
 
 
 def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:

@@ -47,7 +47,7 @@ from endturn.continuation.phases import (
     Retrying,
 )
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Run
+from endturn.continuation.tool_gate import ReportErrors, RunCalls
 from endturn.continuation.turn_reports import count_unevaluated, report_repair
 from endturn.continuation.turn_state import TurnState
 from endturn.errors import ProviderError
@@ -202,7 +202,7 @@ def _request(
         return Signal.PREFILL_REFUSED, cancel_prefill(state, call)
     if record.counters.calls == 1 and not latest.response.text:
         raise error
-    return Signal.FAILED, _failed(state, latest, Signal.FAILED, error)
+    return Signal.PROVIDER_ERROR, _end_after_failure(state, latest, Signal.PROVIDER_ERROR, error)
 
 
 def _receive(state: TurnState, receiving: Receiving, error: Exception | None = None) -> Responded:
@@ -216,7 +216,7 @@ def _receive(state: TurnState, receiving: Receiving, error: Exception | None = N
     )
 
 
-def _failed(
+def _end_after_failure(
     state: TurnState, latest: Responded, signal: Signal, error: BaseException | None
 ) -> Ended:
     """Return the end of a turn whose last call failed, with the usable part of its response."""
@@ -268,7 +268,7 @@ def _dispatch(
     """Run the calls that the gate passed, in order; answer refused calls with their errors."""
     yield from state.record.text.end_answer()
     verdict = dispatching.verdict
-    if isinstance(verdict, Answer):
+    if isinstance(verdict, ReportErrors):
         for call, error in verdict.errors:
             dispatching = _with_result(state, dispatching, call, error, is_error=True)
     else:
@@ -307,13 +307,13 @@ def _with_result(
 def _after_dispatch(state: TurnState, dispatching: Dispatching) -> Decision:
     """Return what follows when all calls of a response are answered."""
     latest, verdict, mode = dispatching.latest, dispatching.verdict, state.terms.policy.mode
-    failed = {message.tool_call_id for message in dispatching.results if message.is_error}
-    calls = verdict.calls if isinstance(verdict, Run) else ()
+    failed_ids = {message.tool_call_id for message in dispatching.results if message.is_error}
+    calls = verdict.calls if isinstance(verdict, RunCalls) else ()
     signal = Signal.FINISHED
-    finish = termination.first_finish((call for call in calls if call.id not in failed), mode)
+    finish = termination.first_finish((call for call in calls if call.id not in failed_ids), mode)
     # A model whose call of the tool that ends the turn failed learns why, and tries again: it is
     # not guarded.
-    names = [call.name for call in latest.response.tool_calls if call.id in failed]
+    names = [call.name for call in latest.response.tool_calls if call.id in failed_ids]
     if finish is None and not termination.is_offered(mode, names):
         signal, finish = Signal.IMPLICIT, _guarded(state, dispatching)
     following = _end_batch(state, dispatching, is_last=finish is not None)
@@ -402,7 +402,7 @@ def _interrupted(state: TurnState) -> Ended:
             receiving.incoming.close(None)
             latest = _receive(state, receiving)
             if latest.response.stop.reason is StopReason.MISSING:
-                return _failed(state, latest, Signal.INTERRUPTED, None)
+                return _end_after_failure(state, latest, Signal.INTERRUPTED, None)
             count_unevaluated(state, latest)
             # The answer had arrived; the consumer did not wait for its last piece.
             unrecorded = state.record.enter(latest.call.unrecorded, latest.response)
@@ -410,7 +410,7 @@ def _interrupted(state: TurnState) -> Ended:
         case Dispatching(latest=latest, verdict=verdict) as dispatching:
             errors = (
                 verdict.errors
-                if isinstance(verdict, Answer)
+                if isinstance(verdict, ReportErrors)
                 else [(call, _STOPPED) for call in verdict.calls]
             )
             answered_ids = {message.tool_call_id for message in dispatching.results}

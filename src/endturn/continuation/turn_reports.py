@@ -19,7 +19,7 @@ from endturn.continuation import result
 from endturn.continuation.limits import BUDGETED_STRATEGIES, measure_usage
 from endturn.continuation.machine import Signal
 from endturn.continuation.phases import Requesting, Responded
-from endturn.continuation.tool_gate import Run, Verdict
+from endturn.continuation.tool_gate import RunCalls, Verdict
 from endturn.continuation.turn_state import TurnState
 from endturn.vocabulary import ChatResponse, ToolCall, Usage
 
@@ -79,7 +79,7 @@ def report_calls(
         missing = Counter(call.repair_calls) - Counter(
             tool_call.name for tool_call in response.tool_calls
         )
-        if isinstance(verdict, Run) and missing:
+        if isinstance(verdict, RunCalls) and missing:
             record.repair_notice = result.NOT_ALL_CALLS
             names = (
                 ", ".join(name for name in missing if name in state.terms.tools) or "unknown tools"
@@ -89,12 +89,12 @@ def report_calls(
                 missing.total(),
                 names,
             )
-        succeeded = isinstance(verdict, Run) and not missing
+        succeeded = isinstance(verdict, RunCalls) and not missing
         report_repair(state, call.issue, call.repair_calls, attempted=True, succeeded=succeeded)
-    if isinstance(verdict, Run) and record.repair_notice == result.ANSWERED_IN_WORDS:
+    if isinstance(verdict, RunCalls) and record.repair_notice == result.ANSWERED_IN_WORDS:
         record.repair_notice = None
     blocked: Sequence[ToolCall] = response.tool_calls
-    if isinstance(verdict, Run):  # of a cut response those run that arrived; see `any_parsed`
+    if isinstance(verdict, RunCalls):  # of a cut response those run that arrived; see `any_parsed`
         run_ids = {tool_call.id for tool_call in verdict.calls}
         blocked, reason = (
             [tool_call for tool_call in response.tool_calls if tool_call.id not in run_ids],
