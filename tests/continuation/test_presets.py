@@ -59,7 +59,7 @@ def reply(says: ChatResponse) -> Reply:
         reasoning=says.reasoning,
         calls=says.tool_calls,
         stop="some_new_value" if reason is StopReason.UNKNOWN else reason,
-        ending=Ending.WHOLE if stop.terminal_seen else Ending.TIDY,
+        ending=Ending.COMPLETE if stop.terminal_seen else Ending.TIDY,
         usage=Usage(5, REQUEST.max_tokens) if stop.suspected else usage,
     )
 

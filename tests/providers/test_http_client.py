@@ -21,7 +21,7 @@ from endturn.calls.records import CallEnded, CallStarted, Record, TurnEnded
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, RequestRejected, UsageError
 from endturn.formats import format_of
 from endturn.providers.http_client import AsyncClient, Client
-from endturn.testing.scripted import ScriptedProvider, cut, fail, hang_up, say, truncate
+from endturn.testing.scripted import ScriptedProvider, break_off, fail, hang_up, say, truncate
 from endturn.vocabulary.messages import ChatResponse, Delta, Message, Request
 from endturn.vocabulary.providers import PROVIDERS
 from endturn.vocabulary.stop import StopReason
@@ -175,7 +175,7 @@ def test_a_request_that_cannot_be_sent_is_named(request_: Any, says: str) -> Non
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 def test_the_hosts_own_http_client(library: Any) -> None:
     """A client of httpx or httpx2 that the host made is used, its errors are ours, and it stays open."""
-    provider = ScriptedProvider([say("one"), hang_up(), cut("two")])
+    provider = ScriptedProvider([say("one"), hang_up(), break_off("two")])
     with library.Client(transport=provider.transport()) as http:
         with pytest.raises(UsageError, match="needs Client; this is AsyncClient"):
             AsyncClient("openai", api_key=KEY, http=http)

@@ -41,8 +41,8 @@ from endturn.providers.http_client import AsyncClient, Client
 from endturn.testing.scripted import (
     Reply,
     ScriptedProvider,
+    break_off,
     call,
-    cut,
     empty,
     fail,
     hang_up,
@@ -305,10 +305,10 @@ SITUATIONS = {
         FIRST, "provider_error", WHOLE, {"max_tokens": 1, "error": 1, "end_turn": 1},
     ),
     "a stream that ends early": Situation(
-        [cut(FIRST, after=3, tidy=True), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True
+        [break_off(FIRST, after=3, tidy=True), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True
     ),
     "a stream that breaks": Situation(
-        [cut(FIRST, after=3), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True, "connection"
+        [break_off(FIRST, after=3), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True, "connection"
     ),
     "an error within a stream": Situation(
         [fail(503, text=FIRST), say(REST)], FIRST, "provider_error", WHOLE, {"error": 1, "end_turn": 1}, True
@@ -623,7 +623,7 @@ async def test_a_body_that_is_cut_or_lost(way: Way, case: str) -> None:
     """Half a JSON text is a DecodeError, a lost connection none; where boto3 is silent about either, it is one too."""
     silent, tidy = way.sdk is SDKS["boto3"], case == "half a body"
     kind = DecodeError if tidy or silent else ProviderUnavailable
-    async with way.asking(ScriptedProvider([CUT, cut(FIRST, tidy=tidy)])) as client:
+    async with way.asking(ScriptedProvider([CUT, break_off(FIRST, tidy=tidy)])) as client:
         result = await way.turn(client, way.request())
     assert (result.text, result.outcome, type(result.error)) == (FIRST, "provider_error", kind)
     assert way.is_ours or re.search("was cut on its way" if silent else "its SDK cannot read|failed", str(result.error))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from endturn.scan import scan
-from endturn.testing.scripted import Reply, ScriptedProvider, call, cut, fail, say, truncate
+from endturn.testing.scripted import Reply, ScriptedProvider, break_off, call, fail, say, truncate
 from endturn.vocabulary import Request
 from tests.sdks.build import envs
 
@@ -129,7 +129,7 @@ def test_a_session_has_what_the_provider_sent(agent: Agent, tmp_path: Path) -> N
     replies = {
         "tool_call": call(name, dict(arguments)),
         "error": fail(500),
-        "half a text": cut("one two three four", after=2),
+        "half a text": break_off("one two three four", after=2),
         "max_tokens": truncate("one two three four", after=2),
         "end_turn": say("all of it"),
     }

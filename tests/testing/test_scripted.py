@@ -22,8 +22,8 @@ from endturn.testing.scripted import (
     Reply,
     ScriptedProvider,
     block,
+    break_off,
     by_conversation,
-    cut,
     essay,
     fail,
     hang_up,
@@ -211,8 +211,8 @@ async def test_the_four_kinds_of_provider_function(format: str) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_function_fails_as_a_client_does(format: str) -> None:
     """Failures, lost connections and half bodies raise what a client would raise; a cut stream ends as `missing`."""
-    replies = [fail(429, retry_after_s=3), hang_up(), cut("One two"), cut("One two", tidy=True), fail(401)]
-    provider = ScriptedProvider([*replies, cut("One two")], format=format)
+    replies = [fail(429, retry_after_s=3), hang_up(), break_off("One two"), break_off("One two", tidy=True), fail(401)]
+    provider = ScriptedProvider([*replies, break_off("One two")], format=format)
     for kind in (ProviderUnavailable, ProviderUnavailable, ProviderUnavailable, DecodeError, RequestRejected):
         with pytest.raises(kind):
             provider.complete(request())
@@ -225,7 +225,7 @@ def test_endings_can_be_set_on_any_reply() -> None:
     """A call whose connection is lost midway has so many tokens, is not closed, and its stop is `missing`."""
     reply = partial_call("write", {"path": "a.txt"}, after=1).but(ending=Ending.BROKEN)
     arrived = tokens('{"path": "a.txt"}')[0]
-    for whole in (reply.but(ending=Ending.WHOLE), partial_call("write", {"path": "a.txt"})):
+    for whole in (reply.but(ending=Ending.COMPLETE), partial_call("write", {"path": "a.txt"})):
         said = ScriptedProvider([whole]).complete(request(max_tokens=1))  # where the script does not say, that ends it
         assert [made.arguments_raw for made in said.tool_calls] == [arrived]
     for format in FORMATS:

@@ -54,7 +54,7 @@ class LoopbackReply:
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: tuple[bytes, ...] = ()
     length: int | None = None
-    ending: Ending = Ending.WHOLE
+    ending: Ending = Ending.COMPLETE
     delay_s: float = 0.0
     pace_s: float = 0.0
 

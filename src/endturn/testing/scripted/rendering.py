@@ -87,7 +87,7 @@ class Rendering:
         content = json.dumps(body, separators=(",", ":")).encode()
         # A body that breaks off announces its complete length; one that is cut tidily announces the
         # length that it has.
-        chunk = content if reply.ending is Ending.WHOLE else content[: len(content) // 2]
+        chunk = content if reply.ending is Ending.COMPLETE else content[: len(content) // 2]
         return LoopbackReply(
             chunks=(chunk,), length=len(chunk if reply.ending is Ending.TIDY else content)
         )
@@ -164,7 +164,7 @@ class Rendering:
 
     def _stop(self) -> Stop:
         value = self.reply.stop
-        if self.reply.ending is not Ending.WHOLE or self.reply.failure is not None:
+        if self.reply.ending is not Ending.COMPLETE or self.reply.failure is not None:
             return Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
         if value is None:
             return Stop(StopReason.MISSING, incomplete=True)
