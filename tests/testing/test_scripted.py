@@ -136,7 +136,7 @@ def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, st
         try:
             response = finished(list(provider.stream(request())))[1] if streamed else provider.complete(request())
         except UsageError as error:
-            assert f"no word for {stop.value!r}, only" in str(error) or (streamed and dialect == "ai21")  # noqa: PT017
+            assert f"no value for {stop.value!r}, only" in str(error) or (streamed and dialect == "ai21")  # noqa: PT017
         else:
             assert (response.stop_reason, response.text) == (stop, text)
 
@@ -144,9 +144,9 @@ def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, st
 @pytest.mark.parametrize(
     ("format", "reply", "message"),
     [
-        ("anthropic", block(), "the anthropic format has no word for .*, only for end_turn, .* reason"),
-        ("openai_chat", pause(), "the openai_chat format has no word for .*, only for end_turn, .* reason"),
-        ("openai_chat", reason(StopReason.CONTEXT_WINDOW_EXCEEDED), "has no word for 'context_window_exceeded'"),
+        ("anthropic", block(), "the anthropic format has no value for .*, only for end_turn, .* reason"),
+        ("openai_chat", pause(), "the openai_chat format has no value for .*, only for end_turn, .* reason"),
+        ("openai_chat", reason(StopReason.CONTEXT_WINDOW_EXCEEDED), "has no value for 'context_window_exceeded'"),
         ("gemini", reason(StopReason.TOOL_CALL), r"only content that implies it: use call\('…'\)"),
         ("openai_chat", reason(StopReason.REFUSED), r"only content that implies it: use refuse\('…'\)"),
     ],

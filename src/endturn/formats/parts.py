@@ -96,7 +96,7 @@ class Approval(NamedTuple):
 
 
 class ServerCall(NamedTuple):
-    """A call that looked like the client's, and which a later part shows to be the server's."""
+    """A call that looked like a client call until a later part showed that it is the server's."""
 
     key: Hashable
 
@@ -161,7 +161,7 @@ class InFormat(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Data in no known format, which may be no text at all, such as an embedding."""
+    """Data in no known format; perhaps not text at all, such as an embedding."""
 
 
 class Token(NamedTuple):
@@ -172,11 +172,10 @@ class Token(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A choice's stop reason in the provider's own word.
+    """A choice's stop reason as the provider wrote it.
 
-    None counts as a choice without a reason.
-
-    `own`: the choice's own reason, if a gateway's word counts in its place.
+    None counts as a choice without a reason. `own`: the choice's own reason, if a gateway's value
+    replaces it.
     """
 
     raw: object
@@ -193,7 +192,7 @@ class Unfinished(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The server's word for a running response, which counts if no reason follows.
+    """The server's status of a running response, which counts if no reason follows.
 
     None: it no longer runs.
     """
@@ -231,7 +230,7 @@ _Path = Sequence[str]
 def _figures() -> Mapping[str, Sequence[tuple[str, Sequence[Sequence[_Path]]]]]:
     """Return, by format, the paths of the figures of each field of Usage.
 
-    A field has a figure in one of several places; in each it is the sum of the values at the paths.
+    A field's figure is in one of several places; in each it is the sum of the values at the paths.
     """
     figures: dict[str, list[tuple[str, list[list[_Path]]]]] = {}
     for _, (format_, name, members) in lines(shipped(), "usage_members.tsv", range(3, 4)):

@@ -1,9 +1,9 @@
-"""Facts of whole bodies of the usual shape, without a look at their text.
+"""Read the facts of whole response bodies of the usual shape, without their text.
 
-The readers of `endturn.formats.apis` take whatever a server may send, and read each part of it. Who
-reads millions of bodies of batches needs the reason, the usage and the ids alone, and nearly all
-bodies have the same few members. A body with any other gets None here, and is for `summarize`,
-which is the source of truth: for the bodies that both read, they give the same facts.
+The readers of `endturn.formats.apis` accept whatever a server may send, and read each part of it. A
+scan of millions of batch results needs only the reason, the usage and the ids, and nearly all
+bodies have the same few members. A body with any other member gets None here; `summarize` reads it,
+and is the source of truth: for bodies that both read, they return the same facts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from endturn.vocabulary import NO_GENERATION, Row, Usage, find_stop
 
 
 class PlainFacts(NamedTuple):
-    """What a plain body says.
+    """The facts of a plain body.
 
     Attributes:
         response: as in the summary of the body, without the number of its characters.
@@ -124,7 +124,7 @@ def _chat_members(body: Mapping[str, Any]) -> _BodyMembers | None:
 
 
 def _chat_calls(tool_calls: Any) -> Sequence[RequestedCall]:
-    """Return the calls of a message; nothing if one of them is not plain."""
+    """Return the calls of a message; none of them if one is not plain."""
     if tool_calls.__class__ is not list:
         return ()
     for call in tool_calls:
@@ -222,7 +222,7 @@ def _gemini_members(body: Mapping[str, Any]) -> _BodyMembers | None:
 
 
 def _gemini_calls(functions: Sequence[Any], response_id: str) -> Sequence[RequestedCall]:
-    """Return the calls of a candidate; nothing if one of them is not plain."""
+    """Return the calls of a candidate; none of them if one is not plain."""
     for call in functions:
         if call.__class__ is not dict or not call.keys() <= _CALL:
             return ()

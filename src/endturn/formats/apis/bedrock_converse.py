@@ -120,7 +120,7 @@ class ConverseReader:
             offset += len(run)
 
     def _blocks(self, blocks: Sequence[Any], first_index: int) -> Iterator[Part]:
-        """Whole blocks; the place of the first."""
+        """Yield the parts of whole blocks, from the position of the first."""
         for index, block in enumerate(blocks, first_index):
             block_text = as_text(member(block, "text"))
             if (citations := member(block, "citationsContent")) is not None:
@@ -135,11 +135,12 @@ class ConverseReader:
             yield from self._start(index, block, is_closed=True)
 
     def _start(self, index: int, block: Any, *, is_closed: bool) -> Iterator[Part]:
-        """A block begins, or is there: an object with one member, named after its kind."""
+        """Yield the start of a block, or a whole block: an object whose only member is its kind."""
         tool_use = call_in(block)
         self._client_blocks[index] = tool_use is not None
         if tool_use is not None:
-            # A call without an id gets one, in its block too: the tool result has to name it.
+            # A call without an id gets one, also in its block, because the tool result has to name
+            # it.
             id_, name = id_text(tool_use.get("toolUseId")), text(tool_use.get("name"))
             tool_use = {**tool_use, "toolUseId": id_ or mint_id(name, index)}
             call_input = as_arguments(tool_use.get("input", {}))
@@ -155,7 +156,7 @@ class ConverseReader:
             yield Block(index, block)
 
     def _delta(self, index: int, delta: Any) -> Iterator[Part]:
-        """A piece of a block. Text and reasoning begin without a start."""
+        """Yield a piece of a block. Text and reasoning blocks have no start event."""
         for kind, content in delta.items() if isinstance(delta, dict) else ():
             piece = content
             match kind:
@@ -166,7 +167,7 @@ class ConverseReader:
                     yield Reasoning(as_text(member(content, "text")))
                 case "toolUse":
                     if index not in self._client_blocks:
-                        return  # a call whose start is missing: it has no name
+                        return  # the start of this call is missing, so it has no name
                     call_input = as_arguments(member(content, "input"))
                     piece = {
                         "input": json.dumps(call_input)
@@ -185,7 +186,7 @@ class ConverseReader:
 
 
 def _kind(block: Any) -> str:
-    """Return the name of a block's one member; nothing where it has several."""
+    """Return the name of a block's only member; "" if it has several."""
     return next(iter(block)) if isinstance(block, dict) and len(block) == 1 else ""
 
 
@@ -227,7 +228,7 @@ def error_event(name: str, payload: Any) -> Json | None:
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
-    """The content blocks as a body has them, from their pieces; bytes in base64."""
+    """Yield the content blocks in the shape of a body, from their pieces; bytes in base64."""
     for block in fold.blocks.values():
         match block:
             case {"citations": citations, **rest}:
@@ -291,7 +292,7 @@ def _tool(tool: Tool) -> Json:
 
 
 def _tool_choice(choice: str) -> Json | None:
-    """Return the API's form of a tool choice; it has no word for "none"."""
+    """Return the API's form of a tool choice; the API has none for "none"."""
     match choice:
         case "auto" | "none":
             return None
@@ -302,7 +303,7 @@ def _tool_choice(choice: str) -> Json | None:
 
 
 def _output_config(format_: Json | None) -> Json | None:
-    """A JSON Schema as text; the API has no word for any JSON."""
+    """Return a JSON Schema as text; the API cannot request JSON without one."""
     if not format_ or format_ == ANY_JSON:
         return None
     structure = {"jsonSchema": {"schema": json.dumps(format_)}}
@@ -310,7 +311,7 @@ def _output_config(format_: Json | None) -> Json | None:
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
-    """The conversation without system messages.
+    """Return the conversation without system messages.
 
     Messages of one role that follow each other are one.
     """
@@ -340,7 +341,7 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Iterable[Json] | None) -> list[Json]:
-    """The blocks of an assistant's message.
+    """Return the blocks of an assistant message.
 
     Some models add a type to a call, which the API refuses.
     """
@@ -379,7 +380,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as the API would: a body, or the events of its stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     stop = scripted_reason(NAME, response.stop, dialect)
     if stream:

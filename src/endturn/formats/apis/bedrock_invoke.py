@@ -78,7 +78,7 @@ _MODELS: Final = tuple(
 _NO_TEXT: Final = "none"
 """The family of models that embed, rank, or generate images or speech: none has a stop reason."""
 
-# An inference profile's id begins with where it routes to; an ARN ends with the id.
+# The id of an inference profile begins with its region; an ARN ends with the id.
 _REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
 
 _NON_TEXT_MEMBERS: Final = frozenset(
@@ -148,7 +148,7 @@ _ROWS: Final = with_fallback(NAME, REASONS[""])
 
 
 def _family_name(model: str) -> str | None:
-    """The family of a model's id, also of an inference profile's and an ARN.
+    """Return the family for the id of a model or an inference profile, or for an ARN.
 
     The name of a dialect is returned as it is. None for an unknown model.
     """
@@ -267,7 +267,7 @@ class InvokeReader:
             and _ENVELOPE_MEMBERS.isdisjoint(payload)
             and "chunk" in event
         ):
-            return self._reader(payload)  # nearly all chunks have the family's members alone
+            return self._reader(payload)  # nearly all chunks have only the family's members
         return self._with_envelope(event, payload)
 
     def _with_envelope(self, event: Any, payload: Any) -> Iterator[Part]:
@@ -331,7 +331,7 @@ def _payload_of(event: Any) -> Any:
             if isinstance(encoded, bytes)
             else base64.b64decode(text(encoded), validate=True)
         )
-    except (DecodeError, ValueError):  # base64's is one, too
+    except (DecodeError, ValueError):  # binascii.Error is one, too
         return None
 
 
@@ -353,8 +353,8 @@ def _with_guardrail(rows: Mapping[str, Row]) -> Mapping[str, Row]:
 def _with_reasons(reply: Json) -> Json:
     """Return a reply of OpenAI's format with `stop_reason` of its choices as `finish_reason`.
 
-    Mistral's chat and DeepSeek-R1 say `stop_reason` on Bedrock (user guide, "Mistral AI chat
-    completion", "DeepSeek models").
+    Mistral's chat and DeepSeek-R1 call the member `stop_reason` on Bedrock (user guide, "Mistral AI
+    chat completion", "DeepSeek models").
     """
     return {**reply, "choices": [_with_reason(choice) for choice in items(reply.get("choices"))]}
 
@@ -403,8 +403,8 @@ def _error_body(data: Any) -> Any:
 # --- Requests -------------------------------------------------------------------------------------
 
 _OPENAI: Final = re.compile(r"openai\.")
-"""Its models know the chat format's newer name of the limit; the others know the older one
-alone."""
+"""Its models accept the chat format's newer name of the limit; the others accept only the older
+one."""
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -470,7 +470,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     A model of an unknown family answers in the chat format.
 
     Raises:
-        UsageError: the family does not stream, or has no word for the reason.
+        UsageError: the family does not stream, or has no raw value for the reason.
     """
     family = _family_of(dialect or response.model or "") or _CHAT
     reply = family.inner.reply(response, stream=stream, dialect=family.dialect)

@@ -1,11 +1,11 @@
 """Cohere's chat API: v2, of our client and of scripted servers.
 
-V1's requests, bodies and events too.
+Also the requests, bodies and events of v1.
 
 A v2 reply is a message of content (text, thinking), a plan and calls; v1's holds a text and calls.
 Events hold them in pieces. Over HTTP, v1 streams lines of JSON, v2 server-sent events;
-Bedrock's Command R speaks v1 within AWS's messages. Whoever has v1's events, each as an object,
-reads them here: the dialect "v1" is its words.
+Bedrock's Command R speaks v1 within AWS's messages. Events of v1, each as an object, are read here
+too: the dialect "v1" has its stop reasons.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _as_list(value: Any) -> Iterable[Any]:
 
 
 def _first_entry(value: Any) -> Any:
-    """Return the one value that an event holds; some servers write a list of one."""
+    """Return the value that an event holds; some servers send it in a list."""
     return next(iter(_as_list(value)), None)
 
 
@@ -325,7 +325,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as v2 of the API would: a body, or the events of its stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     stop = scripted_reason(NAME, response.stop, dialect)
     if stream:

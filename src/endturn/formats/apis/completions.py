@@ -1,9 +1,9 @@
 """Formats that continue a text prompt.
 
-OpenAI's legacy completions, and a dialect for every service with its own.
+OpenAI's legacy completions, and one dialect for each service with another shape.
 
-A reply is an answer, or lists several: each with a text, and a reason once it stops. Beside them
-are figures of usage, or an error. An event of a stream is read like a body. `SHAPES` has the
+A reply is an answer, or a list of answers: each with a text, and with a stop reason at its end. The
+reply also has usage figures or an error. A stream's event is read like a body. `SHAPES` lists the
 members of each service.
 """
 
@@ -58,7 +58,7 @@ class Shape:
         return _has(reply, self.markers)
 
     def answers_in(self, reply: Any) -> Any:
-        """Return the answers of a reply or an event: a list's, those that it lists, or itself."""
+        """Return the answers of a reply or an event: its entries, its listed answers, or itself."""
         answers = reply if isinstance(reply, list) else member(reply, self.answers)
         return (reply,) if answers is None else items(answers)
 
@@ -72,8 +72,8 @@ def _has(holder: Any, names: Iterable[str]) -> bool:
 
 
 SHAPES: Final[Mapping[str, Shape]] = {
-    "": Shape(  # OpenAI's, and who took it over
-        # Writer's streams hold nothing but a text, as their `value`: see `_text`.
+    "": Shape(  # OpenAI, and servers with the same shape
+        # The events of Writer's streams hold only a text, in `value`: see `_text`.
         markers=("choices", "value"),
         answers="choices",
         index="index",
@@ -193,9 +193,9 @@ def _text(answer: Any) -> Any:
 
 
 def _tgi_text(answer: Any) -> Any:
-    """Return a body's whole text, or an event's token.
+    """Return a body's complete text, or an event's token.
 
-    Special ones, such as the end's, are no part of the text.
+    Special tokens, such as the end token, are not part of the text.
     """
     token = member(answer, "token")
     if token is None:
@@ -204,10 +204,10 @@ def _tgi_text(answer: Any) -> Any:
 
 
 def _llamacpp_reason(answer: Any) -> str | None:
-    """`stop_type`, or the older servers' three booleans, once `stop` is true.
+    """Return `stop_type`, or the three booleans of older servers, once `stop` is true.
 
-    `truncated` says that the window was full: of two limits, that one counts (context shift is off
-    by default).
+    `truncated` reports a full context window, which takes precedence over the token limit (context
+    shift is off by default).
     """
     if member(answer, "stop") is not True:
         return None
@@ -245,7 +245,7 @@ def shape_of(reply: Any, dialect: str) -> str | None:
 
 @cache
 def _rows(shape: str, dialect: str) -> Mapping[str, Row]:
-    """Return the table of a reply: a shape has words of its own, whichever service uses it."""
+    """Return the stop reasons for a reply: each shape has its own, whichever service uses it."""
     own = tables(NAME)[shape]
     return {**own, **rows_of(NAME, dialect), **own}
 
@@ -262,8 +262,8 @@ class CompletionsReader:
         self._usage_figures: dict[str, Any] = {}
         self._is_named = False
         self._started_answers: set[int] = set()
-        # The end and the length of the text so far, which each event of SGLang repeats. With
-        # `--stream-output` it sends pieces in the same shape: then nothing is repeated.
+        # The end and the length of the text so far. Each event of SGLang repeats that text, unless
+        # `--stream-output` is set: then it sends pieces in the same shape.
         self._tail, self._char_count, self._is_incremental = "", 0, False
 
     def _set_dialect(self, dialect: str) -> None:
@@ -321,7 +321,7 @@ class CompletionsReader:
         return Reason(raw, index, text_or_none(read_match(answer)))
 
     def _new_text(self, answer_text: str) -> str:
-        """Return what a text adds to the text so far, if events repeat it from the beginning."""
+        """Return the new part of a text, if events repeat the text from its beginning."""
         tail_start = self._char_count - len(self._tail)
         if not self._is_incremental and answer_text.startswith(self._tail, tail_start):
             addition = answer_text[self._char_count :]
@@ -349,7 +349,7 @@ class CompletionsReader:
 def error_in(reply: Any) -> Any:
     """Return the error that a reply or an event reports; None if it reports none.
 
-    An object, a text, or the first of a list (watsonx).
+    The error is an object, a text, or the first entry of a list (watsonx).
     """
     errors = member(reply, "errors")
     return member(reply, "error") or (errors and next(iter(items(errors)), None))
@@ -369,7 +369,7 @@ def _error_body(data: Any) -> Any:
 # --- Declaration ----------------------------------------------------------------------------------
 
 _PATHS: Final[Mapping[str, str | None]] = {
-    **dict.fromkeys(BEDROCK),  # only `bedrock_invoke` reaches them
+    **dict.fromkeys(BEDROCK),  # only `bedrock_invoke` uses them
     "": "/completions",
     "tgi": "/[generate|generate_stream]",
     "sglang": "/generate",

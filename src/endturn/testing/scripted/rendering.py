@@ -177,7 +177,7 @@ class Rendering:
         )
         if value not in available:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only for "
+                f"the {name} format has no value for {value.value!r}, only for "
                 f"{reason_names(available)}; use reason('a raw value') or fail(status)"
             )
         shown_by = {
@@ -187,7 +187,7 @@ class Rendering:
         function, is_shown = shown_by.get(value, ("", True))
         if value in words and not is_shown:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only content that "
+                f"the {name} format has no value for {value.value!r}, only content that "
                 f"implies it: use {function}('…')"
             )
         return Stop(value, words.get(value))
