@@ -176,7 +176,7 @@ class ContinuationPolicy(BaseModel):
     @field_validator("continuation_strategies", mode="before")
     @classmethod
     def _split_names(cls, value: object) -> object:
-        """A variable of the environment holds them with commas between."""
+        """Split a list of names that an environment variable holds as text with commas."""
         return (
             [name.strip() for name in value.split(",") if name.strip()]
             if isinstance(value, str)

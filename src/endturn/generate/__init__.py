@@ -1,7 +1,4 @@
-"""Files that are generated from the schema and committed.
-
-Dashboards, rules and their tests, reference documents.
-"""
+"""Generate the committed files: dashboards, rules and their tests, reference documents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The one configuration of rules and dashboards.
+"""The configuration of rules and dashboards.
 
-Objective, thresholds, services apart, addresses; read from TOML.
+Objective, thresholds, settings of single services, addresses; read from TOML.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TICKET, FAST_TICKET = 2, 4
 """Multiples that open a ticket, over 3 d and over 1 h."""
 T = TypeVar("T", bound=BaseModel)
 ANY: Final = "*"
-"""In `services`: every service that is not named."""
+"""In `services`: every service that is not listed."""
 POLICY: Final = "agent"
-"""The table of the same file that is the continuation policy's, and is not read here."""
+"""The table of the same file with the continuation policy, which is not read here."""
 
 
 def _seconds(value: object) -> object:
@@ -63,7 +63,7 @@ class _Table(BaseModel):
 class AlertLimits(_Table):
     """Alert limits of a service.
 
-    Each number of events is that below which an alert stays quiet.
+    Each number of events is the minimum for an alert to fire.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -98,9 +98,9 @@ class AlertLimits(_Table):
 
     @property
     def values(self) -> dict[str, str]:
-        """The limits by name, as alerts' expressions and texts show them.
+        """The limits by name, as used in alerts' expressions and texts.
 
-        Shares also as `<name>_percent`.
+        Shares are also there as `<name>_percent`.
         """
         numbers = {name: value for name, value in self if not isinstance(value, bool)}
         burns = {
@@ -115,21 +115,24 @@ class AlertLimits(_Table):
 
 
 class Service(_Table):
-    """Alert limits of one service that differ; its environments may differ from it once more."""
+    """Alert limits that differ for one service, and again for its environments."""
 
     limits: Mapping[str, Any] = {}
     environments: Mapping[str, Mapping[str, Any]] = {}
 
 
 class RuleConfig(_Table):
-    """Everything that rules and dashboards are generated from. Durations are whole seconds."""
+    """The configuration that rules and dashboards are generated from.
+
+    Durations are whole seconds.
+    """
 
     limits: AlertLimits = Field(default_factory=lambda: AlertLimits(), alias="alerts")
     services: Mapping[str, Service] = Field({}, description="limits of single services")
     period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
-        # Helm's DaemonSet is `<release>-opentelemetry-collector-agent`; what the OpenTelemetry
-        # Operator makes of a Collector `otel` is `otel-collector-monitoring`.
+        # Helm's DaemonSet is `<release>-opentelemetry-collector-agent`; for a Collector `otel`, the
+        # OpenTelemetry Operator creates `otel-collector-monitoring`.
         "(.+/)?((.+-)?(endturn|otel|opentelemetry)-)?collector(-agent|-monitoring)?",
         description='`job` of the Collector, a regular expression; "" without one',
     )
@@ -141,7 +144,7 @@ class RuleConfig(_Table):
     @field_validator("services", mode="before")
     @classmethod
     def _split(cls, services: object) -> object:
-        """A service's table holds its limits, and by `environments` those of its environments."""
+        """Split a service's table into its limits and those of its `environments`."""
         if not isinstance(services, dict):
             return services
         tables = {}
@@ -169,8 +172,8 @@ class RuleConfig(_Table):
     @field_validator("collector")
     @classmethod
     def _pattern(cls, text: str) -> str:
-        # One that means the same to Python and to RE2, and needs no escapes in PromQL, YAML or
-        # templates.
+        # A regular expression that Python and RE2 read alike, and that needs no escapes in PromQL,
+        # YAML or templates.
         try:
             re.compile(text)
         except re.error as error:
@@ -196,9 +199,9 @@ class RuleConfig(_Table):
         return self
 
     def cells(self) -> Iterator[Cell]:
-        """The services in groups that are asked the same, no two of which share a series.
+        """Group the services with equal limits, such that no two groups share a series.
 
-        All others come first.
+        The group of all other services comes first.
         """
         own = self.limits.model_dump()
         named = {name: service for name, service in sorted(self.services.items()) if name != ANY}
@@ -219,9 +222,10 @@ class RuleConfig(_Table):
 
 
 class Cell(NamedTuple):
-    """Services that are asked the same.
+    """Services with equal limits.
 
-    Whose they are ("" for all that are not named), which series, what is asked.
+    Its fields are the name ("" for services that are not listed), the matchers of the series, and
+    the limits.
     """
 
     who: str
@@ -235,16 +239,16 @@ class Cell(NamedTuple):
 
 
 def _matchers(label: str, name: str, others: Sequence[str]) -> tuple[Matcher, ...]:
-    """Match the label's value; without one, every value but the others."""
+    """Match the label's value; if it is empty, every value except the others."""
     if name:
         return (Matcher(label, "=", name),)
     return (Matcher(label, "!~", "|".join(map(_exact, others))),) if others else ()
 
 
 def _named(name: str, table: object, path: str) -> dict[str, Any]:
-    """The table of a service or environment.
+    """Return the table of a service or environment, after checking its name.
 
-    Its name has to stand in PromQL, YAML and templates as it is.
+    The name must be valid in PromQL, YAML and templates without escapes.
     """
     if (
         re.search(
@@ -265,16 +269,15 @@ def _named(name: str, table: object, path: str) -> dict[str, Any]:
 
 
 def _exact(name: str) -> str:
-    """A name as a regular expression that matches it alone, without backslashes."""
+    """Return a regular expression that matches only this name, without backslashes."""
     return re.sub(r"[.+*?()|\[\]{}$]", r"[\g<0>]", name)
 
 
 def read(file: Path) -> RuleConfig:
-    """The configuration that a file describes; what it leaves out stays as it is by default.
+    """Read a configuration from a file; missing keys keep their defaults.
 
-    Raises:
-        UsageError: it cannot be read, is no TOML, has a key that there is not (the nearest is
-            named), or a value that cannot be.
+    Raises: UsageError: the file cannot be read, is not TOML, or has an unknown key or an invalid
+    value.
     """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -288,7 +291,7 @@ def read(file: Path) -> RuleConfig:
 
 
 def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
-    """The model of this content; raises ValueError with one line for everything that is wrong."""
+    """Validate content as this model; raise ValueError with all problems in one line."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -307,7 +310,7 @@ def _problem(model: type[BaseModel], error: Any, path: str) -> str:
         )
         return f"unknown key {name!r}; {did_you_mean(str(error['loc'][-1]), known_keys)}"
     says = error["msg"].removeprefix("Value error, ")
-    # which has said itself where
+    # this error names its place itself
     if error["type"] == "value_error" and error["loc"] in {("services",), ()}:
         return str(says)
     return f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"

@@ -1,9 +1,7 @@
 """The generated documents.
 
 The telemetry reference, the states of the controllers, one runbook page for each alert, and others.
-
-Their words and tables stand in `pages/*.md`, which are templates of Jinja over what the tree
-declares.
+They are rendered from the Jinja templates `pages/*.md` and from the declarations in the code.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ SENT_AS: Final = {auth: f"`{auth.value}`" for auth in Auth} | {
 
 
 def files(config: RuleConfig) -> dict[str, str]:
-    """The documents, by path from the root."""
+    """Return the documents, by path from the root."""
     rules_of: dict[str, list[AlertRule]] = {}
     for rule in alert_rules(config):
         rules_of.setdefault(rule.alert.name, []).append(rule)
@@ -57,7 +55,7 @@ def files(config: RuleConfig) -> dict[str, str]:
 
 
 def configuration() -> str:
-    """Every key of the file that rules and dashboards are generated from."""
+    """Return the page on every key of the configuration file."""
     keys = [
         (f"{prefix}{name}", _default(name, field.default), field.description)
         for model, prefix in ((RuleConfig, ""), (AlertLimits, "alerts."))
@@ -84,5 +82,5 @@ def providers() -> str:
 
 
 def stop_reasons() -> str:
-    """The vocabulary, and every value of every API that is translated into it."""
+    """Return the page on the stop reasons, and on every API's values for them."""
     return page("stop-reasons", reasons=lookup, truncated=TRUNCATED)

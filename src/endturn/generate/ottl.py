@@ -1,8 +1,6 @@
-"""Values for the templates of the Collector's statements.
+"""Values for the templates of the Collector's statements: stop reasons as OTTL patterns.
 
-The tables of stop reasons, as patterns of OTTL.
-
-The statements that give every span its stop reason in our words stand in
+The statements that set the normalised stop reason of every span are in
 `otelcol/parts/statements.ottl`.
 """
 
@@ -32,14 +30,14 @@ HAS_PARAMETERS_LIMIT: Final = (
     f"IsString({_PARAMETERS}) and IsMatch({_PARAMETERS}, {_LIMIT_PATTERN})"
 )
 _LONGEST: Final = 128
-"""Characters of a name that becomes a label."""
+"""The maximum length of a name that becomes a label."""
 _CANCELLED: Final = ("AbortError", "CancelledError")
-"""Classes of what a caller raises into a call that it gives up: JavaScript's, and asyncio's."""
+"""Exception classes that cancel a call: JavaScript's, and asyncio's."""
 _STATES: Final = ("completed", "failed", "in_progress", "cancelled", "queued", "incomplete")
 
 
 def attribute(of: Attribute | str) -> str:
-    """An attribute of a span."""
+    """Return the OTTL expression for an attribute of a span."""
     return f'span.attributes["{of.key if isinstance(of, Attribute) else of}"]'
 
 
@@ -48,18 +46,18 @@ FINISH: Final = attribute(schema.FINISH_REASONS)
 STATUS: Final = attribute("gen_ai.response.status")
 _OPERATION: Final = attribute(schema.OPERATION)
 FETCHED: Final = f'IsMatch({_OPERATION}, "(?i)^fetch_response$")'
-"""The operation repeats the reason of an answer which was counted when it was made."""
+"""Condition of a span that repeats the reason of an answer that was counted before."""
 NOT_OWN: Final = (
     f'scope.name != "{schema.SCOPE}" or {attribute(schema.ATTRIBUTE_COUNT)} != Len(span.attributes)'
 )
-"""A span may hold what its host or another instrumentation put there: it has to be searched."""
+"""Condition of a span that may have attributes from its host or another instrumentation."""
 HAS_URLS: Final = " or ".join(f"{attribute(name)} != nil" for name in names_of("urls"))
 
 
 def condition() -> str:
-    """Return the condition of spans that are given a reason.
+    """Return the condition of spans that get a reason.
 
-    Those of a model's answer that tell one, or failed, and have none of ours yet.
+    These are spans of a model's answer that have a reason or failed, and no reason of ours yet.
     """
     inference = matches(_OPERATION, INFERENCE, flags="(?i)")
     attributes = [
@@ -84,7 +82,7 @@ def is_present(source: AttributeSource) -> str:
 
 
 def truncation_statement(name: str) -> str:
-    """The statement that cuts a name, by characters: half of one would be no text."""
+    """Return the statement that truncates a name by characters, since half of one is invalid."""
     head = f'ExtractPatterns({name}, "(?s)^(?P<head>.{{{_LONGEST}}})")["head"]'
     return (
         f"set({name}, {head}) where IsString({name}) and IsMatch({name}, "
@@ -95,7 +93,7 @@ def truncation_statement(name: str) -> str:
 def unmapped() -> str:
     """Return the condition for a reason that has no row.
 
-    It does not hold for a reason whose row says that it tells nothing.
+    It does not hold for a reason whose row marks it as empty.
     """
     silent = {
         entry.raw.lower() for entry in lookup.table() if entry.row.reason is StopReason.UNKNOWN
@@ -108,17 +106,17 @@ def unmapped() -> str:
 
 
 def first_of(*names: str) -> str:
-    """The value of the first of these attributes that is there."""
+    """Return the value of the first of these attributes that is present."""
     return f"Coalesce([{', '.join(map(attribute, names))}])"
 
 
-# --- What a value means ---------------------------------------------------------------------------
+# --- Meaning of a value ---------------------------------------------------------------------------
 
 
 def judged(raw: str, provider: str = "") -> StopReason:
     """Return the reason that the Collector gives a value.
 
-    What the library makes of a span, and the words of frameworks besides.
+    It is the library's for a span, and also covers the values of frameworks.
     """
     stop = frameworks.otel([raw], provider=provider or None)
     rows = (find_row(raw, frameworks.REASONS[name]) for name in ("vercel.v4", "langchain"))
@@ -130,7 +128,7 @@ def judged(raw: str, provider: str = "") -> StopReason:
 def _universe() -> frozenset[str]:
     """Return every raw value of every table.
 
-    Included are the parts of composite values that frameworks hand on alone.
+    This includes parts of composite values that frameworks pass on alone.
     """
     raws = {entry.raw for entry in lookup.table()}
     return frozenset({*raws, *(raw.removeprefix("incomplete:") for raw in raws)} - {""})
@@ -181,7 +179,7 @@ def states() -> Mapping[str, str | None]:
 
 
 def aliases() -> Mapping[str, set[str]]:
-    """The other names of providers that have some, by their own."""
+    """Return the other names of providers that have some, by provider."""
     aliases_by_name = {name: PROVIDERS[name].aliases for name in sorted(PROVIDERS)}
     return {
         name: {*others, *(alias.replace("_", "-") for alias in others)}
@@ -203,7 +201,7 @@ def matches(value: str, words: Iterable[str], *, template: str = "{}", flags: st
 
 
 def _escaped(text: str) -> str:
-    """The text as a regular expression of Go's that means it.
+    """Return a Go regular expression that matches the text literally.
 
     `re.escape` escapes more than RE2 allows.
     """
@@ -211,7 +209,7 @@ def _escaped(text: str) -> str:
 
 
 def scalar(text: str) -> str:
-    """The text as YAML in one line, quoted where it must be."""
+    """Return the text as YAML in one line, quoted if necessary."""
     return (
         yaml.safe_dump(text, width=10**6, allow_unicode=True)
         .removesuffix("\n")

@@ -27,7 +27,7 @@ COMPOSE_GATEWAYS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """Declaration of an input: what it counts, its unit and the values that it may have."""
+    """Declaration of an input: its meaning, unit and allowed values."""
 
     meaning: str
     unit: str = ""
@@ -37,7 +37,7 @@ class PlanInput:
     is_whole: bool = False
 
     def problem(self, value: Number) -> str | None:
-        """Return what is wrong with a value, or None."""
+        """Return the problem with a value, or None."""
         if not (math.isfinite(value) and self.at_least <= value <= self.at_most):
             upper = "" if self.at_most == math.inf else f" and at most {self.at_most}"
             return f"must be at least {self.at_least}{upper}"

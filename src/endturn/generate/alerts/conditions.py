@@ -55,8 +55,7 @@ class AnyOf:
 class PrometheusOnly:
     """A PromQL condition about series that the local page does not store.
 
-    Attributes:
-        needs: What those series are, as a noun phrase.
+    Attributes: needs: Those series, as a noun phrase.
     """
 
     expression: str
@@ -97,7 +96,7 @@ def to_promql(condition: Condition, services: Sequence[Matcher] = ()) -> str:
 
     Args:
         condition: The condition.
-        services: Matchers of the services that it is about; all services without any.
+        services: Matchers of the services that it is about; empty for all services.
     """
     if isinstance(condition, PrometheusOnly):
         return condition.expression

@@ -91,8 +91,8 @@ def _kafka_deleting(settings: AlertSettings) -> Condition:
 
 
 UNALIGNED: Final = timedelta(seconds=16)
-"""An interval with which no sample is at the edge of a window: there, Prometheus 3 counts
-differently from Prometheus 2."""
+"""An interval that puts no sample on the edge of a window, where Prometheus 3 counts differently
+from Prometheus 2."""
 
 
 def _sent_spans(values: str, exporter: str = "kafka/turns", suffix: str = "") -> SampleSeries:
