@@ -187,7 +187,7 @@ class Format:
     reply: _Scripting
     reply_error: _ErrorScripting
 
-    # --- Requests ---
+    # --- Requests ---------------------------------------------------------------------------------
 
     def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
         """Return the method and path of a request.
@@ -234,7 +234,7 @@ class Format:
             else self.own_summary(kwargs)
         )
 
-    # --- Responses ---
+    # --- Responses --------------------------------------------------------------------------------
 
     @property
     def reasons(self) -> Mapping[str, Mapping[str, Row]]:
@@ -326,7 +326,7 @@ class Format:
         return None
 
 
-# --- Errors in bodies and events -----------------------------------------------------------------
+# --- Errors in bodies and events ------------------------------------------------------------------
 
 
 def error_without(*members: str) -> Callable[[Any], Any]:

@@ -222,8 +222,7 @@ def _without(extra: dict[str, Any], path: str) -> dict[str, Any]:
     return extra if below else {key: value for key, value in extra.items() if key != name}
 
 
-# --- Blocks that an API accepts back
-# ----------------------------------------------------------------
+# --- Blocks that an API accepts back --------------------------------------------------------------
 
 _SIGNATURE_MEMBERS: Final = (
     "signature",

@@ -86,7 +86,8 @@ def scripted_blocks(response: ChatResponse) -> list[ScriptedBlock]:
 def scripted_events(data: Iterable[Any], name: str = "") -> list[Event]:
     """Make events from their data.
 
-    Args: name: the member of the data that is also the event's name, where events have names.
+    Args:
+        name: the member of the data that is also the event's name, where events have names.
     """
     return [Event(member(entry, name) if name else None, entry) for entry in data]
 

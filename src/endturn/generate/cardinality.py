@@ -49,9 +49,10 @@ class Bound:
     """The largest number of series of one metric in one process.
 
     Attributes:
-        formula: the formula of its sets, as text. sets: the maximum number of its attribute sets.
-            series: the number of series of one set in Prometheus: for a histogram its buckets, the
-            last bucket, the sum and the count.
+        formula: the formula of its sets, as text.
+        sets: the maximum number of its attribute sets.
+        series: the number of series of one set in Prometheus: for a histogram its buckets, the last
+            bucket, the sum and the count.
     """
 
     metric: Metric
@@ -91,7 +92,8 @@ def bound(metric: Metric) -> Bound:
 def bounds(generation: str = "default") -> Sequence[Bound]:
     """Return the bounds of all metrics that a process records.
 
-    Args: generation: of the conventions' names, as in `schema.SEMCONV`.
+    Args:
+        generation: of the conventions' names, as in `schema.SEMCONV`.
     """
     emitted = schema.SEMCONV[generation]
     return [bound(metric) for metric in schema.METRICS if _is_of(metric, emitted)]

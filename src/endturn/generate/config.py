@@ -276,8 +276,8 @@ def _exact(name: str) -> str:
 def read(file: Path) -> RuleConfig:
     """Read a configuration from a file; missing keys keep their defaults.
 
-    Raises: UsageError: the file cannot be read, is not TOML, or has an unknown key or an invalid
-    value.
+    Raises:
+        UsageError: the file cannot be read, is not TOML, or has an unknown key or an invalid value.
     """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))

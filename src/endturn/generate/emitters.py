@@ -23,8 +23,8 @@ class AttributeSource:
     """A span attribute with a stop reason, besides `gen_ai.response.finish_reasons`.
 
     Attributes:
-        provider: the provider of these reasons, if only one writes the attribute. span: the only
-            span that it is read from, if its name is too generic.
+        provider: the provider of these reasons, if only one writes the attribute.
+        span: the only span that it is read from, if its name is too generic.
     """
 
     attribute: str

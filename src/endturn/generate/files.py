@@ -80,8 +80,9 @@ def run(
 ) -> list[FileChange]:
     """Write every generated file; with `check`, only report those that are not current.
 
-    Args: own: the root is a checkout of endturn. Elsewhere only the files that users deploy are
-    written.
+    Args:
+        own: the root is a checkout of endturn. Elsewhere only the files that users deploy are
+            written.
 
     Returns:
         The changes that were made, or that are needed. Orphans are reported, never deleted.

@@ -86,7 +86,7 @@ class ScannedFile:
         self._lines: Iterator[tuple[int, bytes]] = iter(())
         self.head = self._read_head()
 
-    # --- Reading, for sources ---
+    # --- Reading, for sources ---------------------------------------------------------------------
 
     def records(self, *needles: bytes) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield the JSON objects of the lines, each with the offset of its line in bytes.
@@ -239,7 +239,7 @@ class ScannedFile:
             with archive:
                 yield stream, archive
 
-    # --- Recognition ---
+    # --- Recognition ------------------------------------------------------------------------------
 
     @property
     def unsupported_form(self) -> str:
@@ -296,7 +296,7 @@ class ScannedFile:
         with self._archive() as (_, archive):
             return [] if archive is None else archive.namelist()
 
-    # --- Bytes ---
+    # --- Bytes ------------------------------------------------------------------------------------
 
     def _beginning(self) -> bytes:
         """Return the first BLOCK bytes, or all where there are fewer."""

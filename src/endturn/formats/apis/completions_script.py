@@ -316,8 +316,7 @@ def _ai21_body(response: ChatResponse, stop: str | None) -> Json:
     return {"id": 1, "prompt": {"text": "", "tokens": []}, "completions": [completion]}
 
 
-# --- Writers by service
-# -------------------------------------------------------------------------------
+# --- Writers by service ---------------------------------------------------------------------------
 
 
 def _body_of(piece: _Piece) -> _Body:

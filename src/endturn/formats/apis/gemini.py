@@ -391,7 +391,7 @@ def _error_body(data: Any) -> Any:
     )
 
 
-# --- Paths ---
+# --- Paths ----------------------------------------------------------------------------------------
 
 _PATH: Final = (
     rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?:models/)?(?P<model>(?:(?<=/models/)|tunedModels/"
@@ -406,7 +406,7 @@ def _in_path(model: str) -> str:
     return quote(model) if _TYPED_MODEL.match(model) else f"models/{quote(model, safe='')}"
 
 
-# --- Reading requests ---
+# --- Reading requests -----------------------------------------------------------------------------
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -435,7 +435,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     )
 
 
-# --- Writing requests ---
+# --- Writing requests -----------------------------------------------------------------------------
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:

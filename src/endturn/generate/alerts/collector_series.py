@@ -37,7 +37,8 @@ def collector_counters(counters: MetricFamily, collector: str, *matchers: Matche
     """Return the selector of a family of the Collectors' counters.
 
     Args:
-        collector: The `job` of the Collectors, a regular expression. matchers: Additional matchers.
+        collector: The `job` of the Collectors, a regular expression.
+        matchers: Additional matchers.
     """
     return counters.select(*matchers, _of_collectors(collector))
 

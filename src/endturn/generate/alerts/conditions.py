@@ -55,7 +55,8 @@ class AnyOf:
 class PrometheusOnly:
     """A PromQL condition about series that the local page does not store.
 
-    Attributes: needs: Those series, as a noun phrase.
+    Attributes:
+        needs: Those series, as a noun phrase.
     """
 
     expression: str

@@ -17,8 +17,7 @@ from endturn.telemetry import Metric, schema
 SERVICE_AND_MODEL: Final[Labels] = (*SERVICE, *CALL)
 """Labels of alerts about one model of a service."""
 
-# --- Templates of notifications, rendered by Prometheus and Grafana
-# ---------------------------------
+# --- Templates of notifications, rendered by Prometheus and Grafana -------------------------------
 
 PERCENT: Final = "{{ $value | humanizePercentage }}"
 """The alert's value as a percentage."""
@@ -183,7 +182,8 @@ class Runbook:
     """The text of an alert's runbook page, in Markdown.
 
     Attributes:
-        meaning: The failure. impact: The effect on users.
+        meaning: The failure.
+        impact: The effect on users.
         diagnosis: Steps that find the cause.
         actions: Steps that remove it.
         recovery: How to see that it is fixed.
@@ -203,8 +203,8 @@ class Alert:
     Attributes:
         enabled: Returns whether the configuration enables the alert.
         condition: Returns when it is true.
-        hold: How long the condition must hold before the alert fires. keep_firing: How long the
-            alert keeps firing after the condition ends.
+        hold: How long the condition must hold before the alert fires.
+        keep_firing: How long the alert keeps firing after the condition ends.
         dashboard: The uid of the dashboard that it links to.
         dashboard_labels: Labels of the alert that select values of the dashboard's variables.
         summary: One line for a notification; may use the alert's labels and value.

@@ -320,8 +320,8 @@ def verdict_stat(
     Its query must return a zero only if there were `ENOUGH_EVENTS`.
 
     Args:
-        events: The events that the indicator counts, in the plural. short: The same, for narrow
-            panels. Defaults to `events`.
+        events: The events that the indicator counts, in the plural.
+        short: The same, for narrow panels. Defaults to `events`.
     """
     scope = f"Zero is shown from {ENOUGH_EVENTS} {events}. In the time range"
     return (

@@ -177,7 +177,7 @@ class _ClaudeSession:
             if turn.has_record:
                 yield turn
 
-    # --- Lines ---
+    # --- Lines ------------------------------------------------------------------------------------
 
     def _add_user(self, line: Mapping[str, Any], offset: int) -> None:
         stream = self._stream(line)
@@ -370,7 +370,7 @@ class _ClaudeSession:
             self._roots[uuid] = key
         return self._streams.setdefault(key, _Stream())
 
-    # --- After the last line ---
+    # --- After the last line ----------------------------------------------------------------------
 
     def _finish(self, response: _ClaudeResponse, rows: Mapping[str, Any]) -> None:
         call, usage = response.call, response.usage

@@ -128,7 +128,7 @@ class _CodexSession:
         tasks = {id(turn) for turn in self._tasks if turn.has_user_message}
         yield from (turn for turn in self.turns if turn.calls or id(turn) in tasks)
 
-    # --- Lines ---
+    # --- Lines ------------------------------------------------------------------------------------
 
     def _add_item(self, item: Mapping[str, Any], at_ns: int | None, offset: int) -> None:
         kind = text(item.get("type"))
@@ -289,7 +289,7 @@ class _CodexSession:
             self._tasks.append(self._turn)
         self._turn = self._open = self._last = None
 
-    # --- After the last line ---
+    # --- After the last line ----------------------------------------------------------------------
 
     def _finish(self, response: _CodexResponse) -> None:
         call = response.call
