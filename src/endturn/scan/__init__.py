@@ -1,4 +1,4 @@
-"""Reads the sessions and logs that agents already wrote, and says which answers were cut off.
+"""Read the sessions and logs that agents already wrote, and report which answers were truncated.
 
 Each kind of file is a source: one module in `endturn.scan.sources`. `docs/scan.md` says how to add
 one.

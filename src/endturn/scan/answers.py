@@ -1,4 +1,4 @@
-"""Reads the text of one past message again, from its file, when somebody looks at it."""
+"""Read the text of one past message from its file, on demand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 
 LONGEST: Final = 256 * 1024
-"""Characters of a text that are returned at most."""
+"""The maximum number of characters of a returned text."""
 CHANGED: Final = "(The file has changed since the scan. Scan it again.)"
-"""Stands for the text of a record that is not in its place any more."""
+"""The placeholder for the text of a record that is no longer at its offset."""
 
 _TextReader = Callable[[Iterable[Mapping[str, Any]], str], str]
 
@@ -25,8 +25,8 @@ def text_of(turn: PastTurn, call: PastCall) -> str:
     """Return the text of a response.
 
     Returns:
-        "" where its file is gone, or never had it; CHANGED where the file has another record in the
-        place of this one.
+        "" if its file is gone or never had the text; CHANGED if the file has another record at this
+        offset.
     """
     source = _source_of(turn)
     if source is None:
@@ -35,10 +35,10 @@ def text_of(turn: PastTurn, call: PastCall) -> str:
 
 
 def question_of(turn: PastTurn, *, is_quick: bool = False) -> str:
-    """Return the text of the user's message that began a turn; "" and CHANGED as above.
+    """Return the text of the user's message that began a turn; "" and CHANGED as in `text_of`.
 
     Args:
-        is_quick: "" also of a file that has to be read from its beginning, as a compressed one.
+        is_quick: return "" if the file must be read from its beginning, such as a compressed one.
     """
     source = _source_of(turn)
     if source is None or source.question is None:

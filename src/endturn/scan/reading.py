@@ -1,4 +1,4 @@
-"""Reads one file: recognises its source, and collects its turns and its damage."""
+"""Read one file: recognise its source, and collect its turns and its damage."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ STDIN_NAME = "standard input"
 
 @dataclass(slots=True)
 class FileResult:
-    """What one file, or one member of an archive, gave.
+    """The result of reading one file, or one member of an archive.
 
     Attributes:
         name: the file as it is shown; source: the name of its source, None for an unknown file.
-        turns: as the file has them, copies included.
+        turns: the file's turns, including copies.
         size: bytes on the disk.
         is_companion: it belongs to a source, and holds no calls.
-        unreadable: why it could not be opened; "" where it could.
+        unreadable: why it could not be opened; "" if it could.
     """
 
     name: str
@@ -44,11 +44,11 @@ class FileResult:
 
 
 def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
-    """Read one file, or each member of an archive that no source reads as a whole.
+    """Read one file, or each member of an archive that no source reads itself.
 
     Args:
         path: the file; `-` is standard input.
-        forced: the name of the source that reads it, whatever it looks like.
+        forced: the name of the source that reads it, without recognition.
     """
     if path == STDIN:
         if sys.stdin is None:  # such as after `<&-`
@@ -76,12 +76,12 @@ def _results(
         if file.head.shape is FileShape.ARCHIVE and not _reads_archives(source):
             return list(_members(file, forced))
         return [_read_with(file, source)]
-    except UsageError as error:  # what decompresses it is not installed
+    except UsageError as error:  # the package that decompresses it is not installed
         return [FileResult(name, unreadable=str(error))]
 
 
 def _member_result(data: bytes, name: str, forced: str | None) -> FileResult:
-    """Read a member of an archive; another archive in it only if a source reads that."""
+    """Read a member of an archive; an inner archive only if a source reads it."""
     try:
         file = ScannedFile(io.BytesIO(data), name)
         if file.unsupported_form:
@@ -123,7 +123,7 @@ def _read_with(file: ScannedFile, name: str | None) -> FileResult:
         for turn in source.read(file):
             turn.path = file.name
             result.turns.append(turn)
-    # a mistake in one source, about one file, must not end the scan of all others
+    # a bug in one source must not end the scan of all other files
     except Exception as error:
         file.damage.problem = f"{source.title} failed to read it ({type(error).__name__})"
     for turn in result.turns:

@@ -1,4 +1,4 @@
-"""The sources by name, and the one that a file is of."""
+"""The sources by name, and the recognition of a file's source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES: Final = (
 reads it, so a source that is strict stands before one that takes many files."""
 
 _BESIDE_DATABASE: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\x18\xe2\x2d\x00")
-"""How the files begin that SQLite keeps beside a database in WAL mode: the log, and its index."""
+"""The first bytes of SQLite's files next to a database in WAL mode: the log and its index."""
 
 
 @cache
@@ -46,7 +46,7 @@ def recognise(head: FileHead) -> Source | None:
     shapes = {head.shape}
     if head.shape is FileShape.LINES and len(head.records) == 1:
         shapes.add(FileShape.VALUE)
-    if head.is_list:  # of what would else be lines
+    if head.is_list:  # only for files that would otherwise be read as lines
         shapes.add(FileShape.LINES)
     return next(
         (

@@ -1,7 +1,7 @@
-"""Results of a message batch of Anthropic's: JSON lines, in any order.
+"""Results of Anthropic's message batches: JSON lines, in any order.
 
 Each line is `{custom_id, result: {type, message}}`, where the type is `succeeded`, `errored`,
-`canceled` or `expired`. A request is a turn of its own.
+`canceled` or `expired`. Each request is a separate turn.
 
 Source of the facts: Anthropic's documentation of the Message Batches API.
 """
@@ -73,7 +73,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     message = mapping(mapping(next(iter(records), {}).get("result")).get("message"))
     return "".join(text(block.get("text")) for block in objects(message.get("content")))
 

@@ -1,8 +1,8 @@
-"""Invocation logs of Amazon Bedrock, as it writes them to S3: JSON lines, mostly in gzip.
+"""Invocation logs that Amazon Bedrock writes to S3: JSON lines, mostly in gzip.
 
-Each record holds the body of a request and that of its answer; of a stream, the answer's body is a
-list of its events. A body that is large, or of another kind than text, is in a file of its own or
-not there at all: then nothing is known of the answer. Each record is a turn of its own.
+Each record holds the body of a request and that of its answer; for a stream, the latter is a list
+of its events. A body that is large, or not text, is in a separate file or missing: then the answer
+is unknown. Each record is a turn of its own.
 
 Source of the facts: AWS's documentation of model invocation logging.
 """
@@ -27,11 +27,11 @@ PROVIDER: Final = "aws.bedrock"
 SCHEMA: Final = "ModelInvocationLog"
 NEEDLES: Final = (SCHEMA.encode(),)
 _NO_CHAT: Final = ("embed", "rerank", "stable-", "image", "canvas", "reel", "sonic")
-"""Parts of the names of models that give no text."""
+"""Parts of the names of models that do not generate text."""
 
 
 def recognises(head: FileHead) -> bool:
-    """Return whether the records are those of invocations."""
+    """Return whether the records are invocation logs."""
     return any(record.get("schemaType") == SCHEMA for record in head.records)
 
 
@@ -87,7 +87,7 @@ def _call_of(record: Mapping[str, Any], model: str) -> PastCall:
 def _add_counts(
     call: PastCall, input_record: Mapping[str, Any], output_record: Mapping[str, Any]
 ) -> None:
-    """Take the counts of the record where the body has none."""
+    """Use the counts of the record if the body has none."""
     usage = call.response.usage
     if usage is None or usage.output_tokens is None:
         counted = Usage(
@@ -98,7 +98,7 @@ def _add_counts(
 
 
 def _parsed(body: Any) -> Any:
-    """Return a body, which may be JSON in a text."""
+    """Return a body, which may be JSON text in a JSON string."""
     if not isinstance(body, str):
         return body
     try:

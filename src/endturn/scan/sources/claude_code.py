@@ -2,8 +2,8 @@
 
 Each content block of a response is a line of its own with the response's `message.id`. Versions
 differ in where they write the stop reason: on each line (2.1.97 on), on the last line of a response
-(up to 2.0.50, and 2.1.76) or nowhere (2.1.15 to 2.1.50). Where it is null, a later line may say how
-the response ended: the error that replaces a cut answer, or the text of an interruption.
+(up to 2.0.50, and 2.1.76) or nowhere (2.1.15 to 2.1.50). If it is null, a later line may show how
+the response ended: the error that replaces a truncated answer, or the text of an interruption.
 
 Source of the facts: session files that versions 1.0.60 to 2.1.332 wrote.
 """
@@ -40,16 +40,16 @@ NEEDLES: Final = (b'"assistant"', b'"user"', b'"system"', b'"api-request"')
 SYNTHETIC: Final = "<synthetic>"
 CONTINUATION: Final = "Output token limit hit"
 ANEW: Final = "Your caller does not receive an answer in pieces"
-"""A sub-agent is asked for its whole answer again."""
+"""Text of the prompt that requests a sub-agent's complete answer again."""
 INTERRUPTED: Final = ("[Request interrupted by user]", "[Request interrupted by user for tool use]")
-"""The whole text of the lines that stand for an interruption; a user may quote it in a message."""
+"""The complete text of lines that mark an interruption; a user may quote it in a message."""
 OUTPUT_LIMIT: Final = re.compile(r"exceeded the (\d+) output token maximum")
 API_ERROR: Final = "API Error"
-"""How the line begins that stands for an attempt that failed."""
+"""The beginning of a line that marks a failed attempt."""
 UNPARSED: Final = "__unparsedToolInput"
 _OF_AGENTS: Final = ("sdk", "repl", "agent:")
-"""How `querySource` begins of requests whose answers are in the session; of others, such as those
-for a title, none is."""
+"""Beginnings of `querySource` for requests whose answers are in the session; those of other
+requests, such as for a title, are not."""
 _TYPES: Final = frozenset(
     {"user", "assistant", "system", "summary", "progress", "attachment", "queue-operation"}
 )
@@ -65,11 +65,11 @@ def _is_own(record: Mapping[str, Any]) -> bool:
         return "leafUuid" in record
     if record.get("type") == "queue-operation":
         return "sessionId" in record and "operation" in record
-    if record.get("type") == "file-history-snapshot":  # a session may begin with many
+    if record.get("type") == "file-history-snapshot":  # a session may begin with many such lines
         return "messageId" in record and "snapshot" in record
     if text(record.get("type")) not in _TYPES or "sessionId" not in record or "uuid" not in record:
         return False
-    # others have taken over the lines, with messages of another form
+    # other tools use the same lines, with messages in another form
     return "parentUuid" in record and "parts" not in mapping(record.get("message"))
 
 
@@ -100,7 +100,7 @@ class _ClaudeRequest:
 
 @dataclass(slots=True, eq=False)
 class _ClaudeResponse:
-    """The lines of one response, and what the lines after it say of it."""
+    """The lines of one response, and facts on it from later lines."""
 
     call: PastCall
     model: str = ""
@@ -117,7 +117,7 @@ class _ClaudeResponse:
     is_interrupted: bool = False
     request_strategy: Strategy | None = None
     results: dict[str, bool] = field(default_factory=dict)
-    """The tool calls that have a result, and if that is no error."""
+    """The tool calls with a result, and whether it is a success."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,8 +125,8 @@ class _Stream:
     """The lines of one agent in order: the session's own, or a sub-agent's.
 
     Attributes:
-        pending: the latest request, as long as no line says what became of it.
-        tool_owners: the responses that asked for a tool call, by its id.
+        pending: the latest request, until a line has its response.
+        tool_owners: the responses that requested a tool call, by its id.
     """
 
     turn: PastTurn | None = None
@@ -165,7 +165,7 @@ class _ClaudeSession:
                 self._add_request(line, offset)
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns, once all lines were read; a prompt that asked no model is none."""
+        """Yield the turns after all lines were read; a prompt without a model call is no turn."""
         for stream in self._streams.values():
             self._abandon_request(stream)
         rows = rows_of("anthropic", "")
@@ -207,7 +207,7 @@ class _ClaudeSession:
 
     def _add_result(self, stream: _Stream, block: Mapping[str, Any]) -> None:
         call_id = text(block.get("tool_use_id"))
-        # lines of the next response may come before it
+        # lines of the next response may precede it
         if (response := stream.tool_owners.get(call_id)) is not None:
             response.results[call_id] = block.get("is_error") is not True
 
@@ -253,7 +253,7 @@ class _ClaudeSession:
                 is_copy="requestSessionId" in line,
             )  # fmt: skip
             turn = self._turn(stream, line, key)
-            turn.error = None  # the turn went on
+            turn.error = None  # the turn continued
             response = self._new_response(turn, call)
         stream.last, stream.pending = response, None
         response.call.ended_ns = at_ns or response.call.ended_ns
@@ -273,7 +273,7 @@ class _ClaudeSession:
                 response.has_unparsed_input |= UNPARSED in mapping(block.get("input"))
 
     def _add_error(self, line: Mapping[str, Any], message: Mapping[str, Any], offset: int) -> None:
-        """Read a line that stands for an answer and is none."""
+        """Read a line that replaces an answer."""
         if not line.get("isApiErrorMessage"):
             return  # such as "No response requested."
         stream = self._stream(line)
@@ -288,12 +288,12 @@ class _ClaudeSession:
             return
         last = stream.last
         if last is not None and not last.results and last.reason and not _cuts(last.reason):
-            # the line before has another reason of its own, which counts
+            # the previous line has another reason, which counts
             if stream.turn is not None:
                 stream.turn.error = "max_output_tokens"
             return
         if last is None or last.results:
-            # the answer that was cut has left no line of its own
+            # the truncated answer has no line
             key = text(line.get("uuid"))
             call = PastCall(
                 key=key, version=text(line.get("version")), offset=offset,
@@ -330,7 +330,7 @@ class _ClaudeSession:
             return
         stream = self._stream(line)
         if (before := stream.pending) is not None and stream.turn is not None:
-            # it was sent again: what came in between has left no line
+            # it was sent again: there is no line about the attempt in between
             call = PastCall(
                 key=f"request {before.id}", response=ResponseFacts(stop=FAILED_STOP),
                 error="no_answer", evidence=Evidence.OTHER_RECORD,
@@ -341,7 +341,7 @@ class _ClaudeSession:
         stream.pending = request
 
     def _abandon_request(self, stream: _Stream) -> _ClaudeResponse | None:
-        """Return the response to a request that no line answers; None if there is no such request.
+        """Return the missing response to a request; None if there is no such request.
 
         Its agent was killed or interrupted before the answer, or still waits for it.
         """
@@ -364,7 +364,7 @@ class _ClaudeSession:
     def _stream(self, line: Mapping[str, Any]) -> _Stream:
         key = text(line.get("agentId"))
         if not key and line.get("isSidechain") is True:
-            # early versions wrote sub-agents into the session's own file, without a name
+            # early versions wrote sub-agents into the session's file, without a name
             uuid = text(line.get("uuid"))
             key = self._roots.get(text(line.get("parentUuid")), uuid)
             self._roots[uuid] = key
@@ -380,7 +380,7 @@ class _ClaudeSession:
             call.started_ns = request.at_ns
         model = response.requested_model or (request.model if request else "") or response.model
         call.request = RequestFacts(model=model, max_tokens=limit)
-        # without a reason, the count may be of the response's beginning
+        # without a reason, the count may be that of the response's beginning
         output = usage.get("output_tokens") if response.reason else None
         stop, call.evidence = _stop_of(response, rows, limit, output)
         prompt = [usage.get(name) for name in _PROMPT if name in usage]
@@ -450,13 +450,13 @@ def _strategy_after(before: _ClaudeResponse) -> Strategy | None:
     if not before.call.truncated:
         return None
     if not before.results:
-        # the client asks for the rest, in most versions without a line that says so
+        # the client requests the rest, in most versions without a line about it
         return Strategy.PROMPT
     return None if before.call.ran_cut_tool_call else Strategy.REPAIR
 
 
 def _parent_tool_call(path: Path | None) -> str | None:
-    """Return the tool call that started a sub-agent, from the file beside its session."""
+    """Return the tool call that started a sub-agent, from the file next to its session."""
     if path is None or not path.name.startswith("agent-"):
         return None
     description_path = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
@@ -476,7 +476,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says; its lines may have others between them."""
+    """Return the text of a response, whose lines may have others between them."""
     pieces, identity = [], None
     for line in islice(records, 200):
         message = mapping(line.get("message"))

@@ -1,7 +1,7 @@
 """Tasks of Cline, Roo Code and early Kilo Code: `ui_messages.json` of a task's folder.
 
-Nothing says why an answer ended. Each request is noted with its tokens, and with what ended it
-before its time: the user, or a broken stream.
+No record has the stop reason of an answer. Each request is recorded with its tokens, and with the
+cause if it ended early: the user, or a broken stream.
 
 Source of the facts: ExtensionMessage.ts of cline/cline.
 """
@@ -37,7 +37,7 @@ _EXTENSIONS: Final = {
     "rooveterinaryinc.roo-cline": "Roo Code",
     "kilocode.kilo-code": "Kilo Code",
 }
-"""The folders of the extensions below an editor's `globalStorage`, and whose they are."""
+"""The folders of the extensions below an editor's `globalStorage`, and the extensions' names."""
 _EDITORS: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -52,14 +52,14 @@ def recognises(head: FileHead) -> bool:
 
 
 def is_companion(head: FileHead) -> bool:
-    """Return whether a file is another one of a task's folder."""
+    """Return whether a file is another file of a task's folder."""
     path = head.path
     is_other = head.shape is FileShape.VALUE and path is not None and path.name != MESSAGES
     return is_other and path is not None and (path.parent / MESSAGES).exists()
 
 
 def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
-    """Yield the folders of tasks, of each editor."""
+    """Yield each editor's folder of tasks."""
     for settings in (home / ".config", home / "Library" / "Application Support"):
         for editor in _EDITORS:
             for extension in _EXTENSIONS:

@@ -1,8 +1,8 @@
 """Sessions of OpenAI's Codex: JSON lines below `~/.codex/sessions`.
 
-Each line is `{timestamp, type, payload}`. The items of one response stand before the record of its
-tokens, or before the tools' outputs. Up to 0.146 nothing says how a response ended; 0.171 writes a
-`status` into each message, and the reason of a cut answer into `task_complete.error`.
+Each line is `{timestamp, type, payload}`. The items of one response precede the record of its
+tokens, or the tools' outputs. Up to 0.146 there is no stop reason; 0.171 writes a `status` into
+each message, and the reason of a truncated answer into `task_complete.error`.
 
 Source of the facts: session files that versions 0.60.1 to 0.171.0 wrote, and codex-rs/rollout.
 """
@@ -34,10 +34,10 @@ INCOMPLETE: Final = re.compile(r"Incomplete response returned, reason: (\w+)")
 _ANSWERS: Final = frozenset({"message", "reasoning"})
 _TOOL_CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 _ITEMS_WITH_STATUS: Final = frozenset({"custom_tool_call", "local_shell_call"})
-"""Items of which versions that write no status of a response write their own."""
+"""Items that have a status even in versions that write none for the response."""
 _OWN_TYPES: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg"})
 _NO_PROMPT: Final = ("<", "# AGENTS.md instructions")
-"""How messages in the user's name begin that the client wrote."""
+"""Beginnings of messages in the user's name that the client wrote."""
 
 
 def recognises(head: FileHead) -> bool:
@@ -63,7 +63,7 @@ class _CodexResponse:
     content: Any = field(default_factory=lambda: blake2b(digest_size=16))
     status: str = ""
     item_status: str = ""
-    """The status of an item that says less of its response."""
+    """The status of an item that is weaker evidence on its response."""
     item_id: str = ""
     tools: list[str] = field(default_factory=list)
     has_output: bool = False
@@ -89,9 +89,9 @@ class _CodexSession:
         self._responses: list[_CodexResponse] = []
         self._total: Any = None
         self._tasks: list[PastTurn] = []
-        """The turns of which an event says that they began, or ended."""
+        """The turns with an event of their start or end."""
         self._without_message: list[PastTurn] = []
-        """The turns that are over without a last message of the agent, and without an error."""
+        """The turns that ended without a last message of the agent, and without an error."""
         self._chain = ""
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -100,7 +100,8 @@ class _CodexSession:
         at_ns = time_ns(line.get("timestamp"))
         match line.get("type"):
             case "session_meta":
-                # a fork begins with its own, and goes on with those of the sessions that it copies
+                # a fork begins with its own metadata, followed by those of the sessions that it
+                # copies
                 self._meta = self._meta or payload
                 if not self._responses:
                     self._seed = text(payload.get("id"))
@@ -115,9 +116,9 @@ class _CodexSession:
                 self._add_event(payload, at_ns, offset)
 
     def finish(self) -> Iterator[PastTurn]:
-        """Yield the turns, once all lines were read.
+        """Yield the turns after all lines were read.
 
-        A message that got no answer is a turn if the file says that the agent began it: it was
+        A message without an answer is a turn if the file shows that the agent began it: it was
         killed, still works, or ended without an answer.
         """
         for response in self._responses:
@@ -143,7 +144,7 @@ class _CodexSession:
                 self._remember(kind, text(item.get("call_id")))
             return
         response = self._open
-        if response is None or response.status == "incomplete":  # nothing comes after half an item
+        if response is None or response.status == "incomplete":  # nothing follows half an item
             response = self._begin(at_ns, offset)
         response.call.ended_ns = at_ns or response.call.ended_ns
         call_id = text(item.get("call_id"))
@@ -200,7 +201,7 @@ class _CodexSession:
         parent = mapping(source.get("thread_spawn")).get("parent_thread_id")
         session = text(self._meta.get("id"))
         self._turn = PastTurn(
-            # of a copy, all that came before is the same
+            # in a copy, everything before is the same
             id=turn_id or f"{self._seed} {len(self.turns)} {self._history.hexdigest()}",
             source=TITLE,
             session=session,
@@ -232,12 +233,12 @@ class _CodexSession:
         return self._open
 
     def _add_usage(self, record: Mapping[str, Any], at_ns: int | None, offset: int) -> None:
-        """Read the tokens of one response, which this record tells apart from the next."""
+        """Read the tokens of one response, which this record separates from the next."""
         response = self._open
         if response is None:
             is_late = self._last is not None and not self._last.response_id
             response = self._last if is_late else None
-        # without items, the response was cut before it said anything
+        # without items, the response was truncated before any output
         response = response or self._begin(at_ns, offset)
         response.response_id = text(record.get("response_id"))
         response.usage = _usage(mapping(record.get("usage")))
@@ -250,7 +251,7 @@ class _CodexSession:
                 self._open = None  # the headers of the next response
             return
         self._total = total
-        # only what stands right before it: some versions write the items after the count
+        # only the items right before it: some versions write the items after the count
         response = self._open
         last = mapping(info.get("last_token_usage"))
         if response is not None and response.usage is None and count(last.get("total_tokens")):
@@ -263,7 +264,7 @@ class _CodexSession:
             reason = INCOMPLETE.search(text(error.get("message")))
             if reason is not None:
                 last = self._last
-                if last is None or last.has_output:  # it was cut before it said anything
+                if last is None or last.has_output:  # it was truncated before any output
                     last = self._begin(at_ns, offset)
                 last.incomplete_reason = reason[1]
             else:
@@ -293,7 +294,7 @@ class _CodexSession:
 
     def _finish(self, response: _CodexResponse) -> None:
         call = response.call
-        # of a copy all that came before is the same, from the session on that it was copied from
+        # in a copy, everything before is the same as in the session that was copied
         content = response.content.hexdigest()
         self._chain = blake2b(f"{self._chain} {content}".encode(), digest_size=16).hexdigest()
         call.key = response.item_id or response.response_id or f"{self._seed} {self._chain}"
@@ -310,7 +311,7 @@ def _stop_of(response: _CodexResponse) -> tuple[Stop, Evidence]:
         raw = f"incomplete:{response.incomplete_reason}"
         return find_stop(raw, rows), Evidence.OTHER_RECORD
     if response.status == "incomplete":
-        # what cut it is in no record
+        # no record has the cause of the truncation
         return Stop(StopReason.UNKNOWN, "incomplete", incomplete=True), Evidence.RECORDED
     # the versions that record each response's id have no other status either
     status = response.status or (response.item_status if response.response_id else "")
@@ -348,7 +349,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says, up to the record of its tokens or the next message."""
+    """Return the text of a response, up to the record of its tokens or the next message."""
     pieces: list[str] = []
     for line in islice(records, 50):
         item = mapping(line.get("payload"))

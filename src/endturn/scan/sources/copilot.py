@@ -103,7 +103,7 @@ def _call_of(
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     return text(mapping(next(iter(records), {}).get("data")).get("content"))
 
 

@@ -1,8 +1,8 @@
-"""HTTP archives (HAR), as browsers and proxies save them: the calls of model APIs in them.
+"""Calls of model APIs in HTTP archives (HAR), which browsers and proxies save.
 
-A request is a model call if its path is one of a format's. The body of its answer is read as live
-instrumentation reads it; a stream that has no end in the archive broke off. Headers and queries,
-where keys are, are not looked at.
+A request is a model call if its path is that of a format. The body of its answer is read as in live
+instrumentation; a stream without an end in the archive broke off. Headers and queries, which hold
+keys, are not read.
 
 Source of the facts: the HAR 1.2 specification.
 """
@@ -44,7 +44,7 @@ def recognises(head: FileHead) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _HarRequest:
-    """A request of a model API: its format, its provider, and its body with what the path says."""
+    """A request of a model API: its format, provider, and body, with the facts from its path."""
 
     format_name: str
     provider: str
@@ -64,7 +64,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         moment = f"{entry.get('startedDateTime')} {request.host}"
         at_once[moment] += 1
         call = _call_of(entry, request, f"{moment} {at_once[moment]}")
-        # a request that repeats a turn's messages goes on with it if it brings a tool's results
+        # a request that repeats a turn's messages belongs to it if it contains tool results
         identity = turn_id(request.host, request.body.get("messages"))
         turn = waiting.get(identity or "")
         if turn is None or not turn.calls[-1].tool_calls:
@@ -93,7 +93,7 @@ def _request_of(request: Mapping[str, Any]) -> _HarRequest | None:
                 if routed.model:
                     body["model"] = routed.model
                 return _HarRequest(name, provider_at(host, port), host, body)
-        # a gateway may put a path of its own before the format's
+        # a gateway may prefix the format's path
         path = path[path.find("/", 1) :] if path.find("/", 1) > 0 else ""
     return None
 
@@ -125,7 +125,7 @@ def _call_of(entry: Mapping[str, Any], request: _HarRequest, key: str) -> PastCa
 
 
 def _body_of(content: Mapping[str, Any], format_name: str) -> tuple[Any, bool]:
-    """Return the body of an answer, or the events of a stream; and if it is a stream."""
+    """Return the body of an answer, or the events of a stream, and whether it is a stream."""
     data = text(content.get("text")).encode("utf-8", "replace")
     if content.get("encoding") == "base64":
         try:
@@ -147,7 +147,7 @@ def _body_of(content: Mapping[str, Any], format_name: str) -> tuple[Any, bool]:
         events.extend(event.data for event in reading.feed(data))
         events.extend(event.data for event in reading.close())
     except DecodeError:
-        pass  # what stands before the damage counts
+        pass  # events before the damage count
     return events, True
 
 

@@ -1,8 +1,8 @@
 """Sessions of hermes-agent: the tables `sessions` and `messages` of its SQLite database.
 
 Each row of the assistant is one response, with a finish reason in the words of the chat format. A
-row in the user's name that begins with `[System: ` was written by the client: it asks for the rest
-of a cut answer, or for another one.
+row in the user's name that begins with `[System: ` was written by the client: it requests the rest
+of a truncated answer, or another answer.
 
 Source of the facts: hermes_state_common.py of NousResearch/hermes-agent.
 """
@@ -29,7 +29,7 @@ from endturn.vocabulary import Row, canonical, find_stop, rows_of
 TITLE: Final = "hermes"
 _TABLES: Final = frozenset({"sessions", "messages", "schema_version"})
 _OWN_TABLES: Final = frozenset({"state_meta", "messages_fts"})
-"""Tables of which other agents with the same three have none."""
+"""Tables that other agents with the same three tables lack."""
 _COLUMNS: Final = frozenset({"session_id", "role", "content", "finish_reason", "timestamp"})
 _BY_CLIENT: Final = "[System: "
 _CONTINUATIONS: Final = {
@@ -37,14 +37,14 @@ _CONTINUATIONS: Final = {
     "[System: The previous response was cut off by a network error": Strategy.PROMPT,
     "[System: Your previous tool call ": Strategy.REPAIR,
 }
-"""How the client asks for the rest of an answer, and what it asks for."""
+"""Beginnings of the client's continuation requests, and their strategies."""
 _NEW_SESSIONS: Final = ("_branched_from", "_reset_from")
-"""Marks of sessions that a user began from an earlier one."""
+"""Marks of sessions that a user started from an earlier one."""
 _ENDED: Final = frozenset({
     "compression", "branched", "session_reset", "session_switch", "idle", "daily", "suspended",
     "resume_pending_expired", "new_session",
 })  # fmt: skip
-"""Ends of a session after which another one with it as its parent is no sub-agent's."""
+"""Ends of a session after which its child sessions are no sub-agents."""
 
 
 def recognises(head: FileHead) -> bool:
@@ -59,7 +59,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 @dataclass(slots=True)
 class _HermesPlace:
-    """Where the rows of a session stand."""
+    """The position of a session's rows."""
 
     turn: PastTurn | None = None
     last: PastCall | None = None
@@ -80,7 +80,7 @@ class _HermesDatabase:
         self.turns: list[PastTurn] = []
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Read one row of the messages; those of a session come in their order."""
+        """Read one row of the messages; those of a session arrive in order."""
         session_id = str(row.get("session_id"))
         place = self._places.setdefault(session_id, _HermesPlace())
         match row.get("role"):
@@ -118,7 +118,7 @@ class _HermesDatabase:
         return place.turn
 
     def _parent_of(self, session: Mapping[str, Any]) -> str | None:
-        """Return the session whose sub-agent this one is of; None where it is a user's."""
+        """Return the session that started this sub-agent's session; None for a user's session."""
         parent_id = text(session.get("parent_session_id"))
         config = _parsed(session.get("model_config"))
         if not parent_id or any(mapping(config).get(mark) for mark in _NEW_SESSIONS):
@@ -160,7 +160,7 @@ class _HermesDatabase:
 
 
 def _identity(row: Mapping[str, Any]) -> str:
-    """Return what copies of a row in other sessions have too."""
+    """Return the identity of a row, which copies in other sessions share."""
     digest = blake2b(digest_size=12)
     for name in ("role", "content", "tool_calls"):
         digest.update(str(row.get(name)).encode("utf-8", "replace") + b"\0")

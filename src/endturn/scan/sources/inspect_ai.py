@@ -31,7 +31,7 @@ ROWS: Final = {
     "content_filter": Row(StopReason.SAFETY_BLOCKED, incomplete=True),
     "unknown": Row(StopReason.UNKNOWN),
 }
-"""The words of `stop_reason`, and what they mean."""
+"""The values of `stop_reason` and their meanings."""
 _HEADERS: Final = ("_journal/start.json", "header.json")
 _LIMITS: Final = {
     "token": TurnOutcome.TOKEN_BUDGET,
@@ -147,7 +147,7 @@ def _outcome(sample: Mapping[str, Any]) -> TurnOutcome | None:
 def _turns_of(value: Mapping[str, Any]) -> Iterator[PastTurn]:
     sample, events = _Sample(value), objects(value.get("events"))
     if not events:
-        # logged without its events, a sample still holds its last response
+        # a sample that was logged without its events still has its last response
         output = mapping(value.get("output"))
         if objects(output.get("choices")):
             events = [{"event": "model", "output": output, "model": output.get("model")}]
@@ -200,7 +200,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     output, total = count(usage.get("output_tokens")), count(usage.get("total_tokens"))
     prompt = count(usage.get("input_tokens"))
     if total is not None and output is not None and total >= output:
-        prompt = total - output  # the tokens from a cache included
+        prompt = total - output  # including the tokens from a cache
     return Usage(
         input_tokens=prompt,
         output_tokens=output,

@@ -95,7 +95,7 @@ def _call_of(run: Mapping[str, Any]) -> PastCall:
 
 
 def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | None) -> None:
-    """Take what LangChain says of a response."""
+    """Read LangChain's facts on a response."""
     first = next(iter(items(outputs.get("generations"))), None)
     generation = mapping(next(iter(items(first)), None) if isinstance(first, list) else first)
     message = mapping(generation.get("message"))
@@ -124,7 +124,7 @@ def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | Non
 
 
 def _utc_ns(value: Any) -> int | None:
-    """Return a moment; LangSmith writes UTC without saying so."""
+    """Return a time; LangSmith writes UTC without a zone."""
     moment_ns = time_ns(value)
     return time_ns(f"{value}+00:00") if moment_ns is None and isinstance(value, str) else moment_ns
 

@@ -1,7 +1,7 @@
-"""Calls that LiteLLM logged: its standard payload as JSON, one to a file or to a line.
+"""Calls that LiteLLM logged: its standard payload as JSON, one per file or per line.
 
 LiteLLM writes it to S3, to GCS and to other places. It holds the provider's response in OpenAI's
-words, unless messages are not logged. Rows of its table of spend logs are read too; their response
+format, unless messages are not logged. Rows of its table of spend logs are read too; their response
 is empty unless the proxy was told to store it.
 
 Source of the facts: LiteLLM's documentation and types of StandardLoggingPayload.
@@ -29,7 +29,7 @@ _NO_CHAT: Final = (
     "embedding", "image", "moderation", "speech", "transcription", "rerank", "file", "batch",
     "assistant", "thread", "search", "ocr", "video", "vector_store",
 )  # fmt: skip
-"""Parts of call types that ask no model for an answer."""
+"""Parts of call types that do not request a model's answer."""
 
 
 def recognises(head: FileHead) -> bool:
@@ -48,7 +48,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     turns: dict[str, PastTurn] = {}
     for offset, record in _records(file):
         call_type = text(record.get("call_type"))
-        # an answer from LiteLLM's own cache is a copy of an earlier one
+        # an answer from LiteLLM's cache is a copy of an earlier one
         is_cached = record.get("cache_hit") in (True, "True")
         if not _is_own(record) or is_cached or any(word in call_type for word in _NO_CHAT):
             continue
@@ -114,7 +114,7 @@ def _body(response: Any) -> Mapping[str, Any]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     body = _body(next(iter(records), {}).get("response"))
     choice = next(iter(objects(body.get("choices"))), {})
     blocks = objects(body.get("content"))

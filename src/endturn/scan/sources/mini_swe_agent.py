@@ -1,7 +1,7 @@
 """Trajectories of mini-swe-agent: one JSON value, with the provider's responses in its messages.
 
-An answer that could not be used has no message of the assistant: its response is in the message
-that asks for another one, with `interrupt_type: "FormatError"`.
+An answer that could not be used has no assistant message: its response is in the message that
+requests another one, with `interrupt_type: "FormatError"`.
 
 Source of the facts: a trajectory of format 1.1, and minisweagent/models of SWE-agent.
 """
@@ -28,7 +28,7 @@ _OUTCOMES: Final = {
     "UserInterruption": TurnOutcome.CANCELLED,
     "KeyboardInterrupt": TurnOutcome.CANCELLED,
 }
-"""The words of `exit_status` that say more of a turn's end than its last response."""
+"""The values of `exit_status` that are more specific on a turn's end than its last response."""
 
 
 def recognises(head: FileHead) -> bool:

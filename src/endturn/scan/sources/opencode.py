@@ -1,10 +1,10 @@
 """Sessions of opencode, and of Kilo, which has the same tables.
 
-Since 1.2 they are in a SQLite database, before in a folder of JSON files: one for each session,
-beside folders with one for each message and each part. The files stay when the database comes.
+Since 1.2 they are in a SQLite database, before that in a folder of JSON files: one for each
+session, and folders with one for each message and each part. The files stay after the upgrade.
 
 Each assistant message is one call, with the finish reason as Vercel's AI SDK gives it. An `error`
-of a message counts before its finish reason, which may be left from before the error.
+of a message takes precedence over its finish reason, which may be from before the error.
 
 Source of the facts: a database that opencode 1.18.33 wrote, and packages/opencode/src/session.
 """
@@ -43,7 +43,7 @@ _STEPS: Final = ("step-start", "step-finish")
 _OUTPUT_LENGTH_ERROR: Final = "MessageOutputLengthError"
 _ID: Final = re.compile(r"\w+")
 INVALID_TOOL: Final = "invalid"
-"""The tool that stands for a call whose arguments could not be parsed."""
+"""The tool name for a call whose arguments could not be parsed."""
 
 
 def recognises(head: FileHead) -> bool:
@@ -102,7 +102,7 @@ class _OpencodeDatabase:
         self._last: dict[str, _OpencodeResponse] = {}
 
     def add(self, identity: str, session_id: str, data: Mapping[str, Any]) -> None:
-        """Read one message; they come in the order of time."""
+        """Read one message; messages arrive in order of time."""
         if data.get("role") == "user":
             turn = self._turn(identity, session_id)
             turn.has_user_message = True
@@ -221,7 +221,7 @@ def _strategy_after(before: _OpencodeResponse, data: Mapping[str, Any]) -> Strat
     return None if before.call.ran_cut_tool_call else Strategy.REPAIR
 
 
-# --- Where the rows are from ----------------------------------------------------------------------
+# --- Sources of the rows ----------------------------------------------------------------------
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
@@ -326,9 +326,9 @@ def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -
 
 
 def _files_in(file: ScannedFile, folder: Path, identity: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of the files in the folder of an id, in the order of their names."""
+    """Yield the JSON objects of the files in the folder of an id, sorted by name."""
     if not _ID.fullmatch(identity):
-        return  # a file must not lead out of its folder
+        return  # an id must not lead out of the folder
     for path in sorted((folder / identity).glob("*.json")):
         try:
             content = _parsed(path.read_bytes())
@@ -349,7 +349,7 @@ def _parsed(data: Any) -> dict[str, Any] | None:
 
 
 def stored_text(file: ScannedFile, key: str) -> str:
-    """Return what the message of an id says."""
+    """Return the text of the message with an id."""
     if file.head.shape is FileShape.DATABASE:
         with file.database() as connection:
             if connection is None:
@@ -368,7 +368,7 @@ def stored_text(file: ScannedFile, key: str) -> str:
 
 
 def _text_in(parts: Iterable[Mapping[str, Any] | None]) -> str:
-    """Return the text of a message's parts; what the client added to them is not the model's."""
+    """Return the text of a message's parts, without text that the client added."""
     return "".join(
         text(part.get("text"))
         for part in parts

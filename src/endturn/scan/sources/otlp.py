@@ -1,6 +1,6 @@
 """OTLP as JSON lines, such as the Collector's file exporter writes: one export request to a line.
 
-Spans of endturn say of each call how it stopped; spans of other instrumentations are read by the
+Spans of endturn have the stop of each call; spans of other instrumentations are read by the
 conventions that they follow, as live ones are. Metrics hold no calls, and of the logs only the
 events of continuations are read.
 """
@@ -37,12 +37,12 @@ def recognises(head: FileHead) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """A call, its place in its turn, and how it continues an earlier one, if it does.
+    """A call, its position in its turn, and its continuation of an earlier call, if any.
 
     Attributes:
-        iteration: its number within the turn; 0 where that is not known.
-        continuation: its number among the turn's continuations; 0 for a call of its own.
-        links: keys of the spans that its span links to: the one that it continues among them.
+        iteration: its number within the turn; 0 if unknown.
+        continuation: its number among the turn's continuations; 0 for an ordinary call.
+        links: keys of the spans that its span links to, including the one that it continues.
     """
 
     call: PastCall
@@ -88,7 +88,7 @@ class _Spans:
                     before = [earlier.call.key for earlier in calls[:number]]
                     linked_keys = (key for key in before if key in entry.links)
                     entry.call.continues = next(linked_keys, before[-1])
-                    # how it asked for the rest is in an event, which may be in another file
+                    # the strategy is in an event, which may be in another file
                     entry.call.strategy = self._strategies.get(
                         (turn_id, entry.continuation), Strategy.PROMPT
                     )
@@ -144,7 +144,7 @@ class _Spans:
 
 
 def _own_call(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> PastCall:
-    """Return the call of a span that endturn made, or added its attributes to."""
+    """Return the call of a span that endturn created, or added its attributes to."""
     word = text(attributes[schema.REASON.key])
     reason = _REASONS.get(word, StopReason.UNKNOWN)
     stop = Stop(
@@ -257,7 +257,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a span says of an answer, if the instrumentation recorded it."""
+    """Return the text of an answer from its span, if the instrumentation recorded it."""
     for resource in objects(next(iter(records), {}).get("resourceSpans")):
         for scope in objects(resource.get("scopeSpans")):
             for span in objects(scope.get("spans")):
@@ -267,7 +267,7 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
 
 
 def _recorded_text(attributes: Mapping[str, Any]) -> str:
-    """Return the text of an answer from its span's attributes, as the conventions have them."""
+    """Return the text of an answer from its span's attributes, as in the conventions."""
     messages = attributes.get(schema.OUTPUT_MESSAGES.key)
     if isinstance(messages, str):
         try:
@@ -290,7 +290,7 @@ _TEXTS: Final = (
 
 
 def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a file, each with its offset: one to a line, or one in all."""
+    """Yield the JSON objects of a file, each with its offset: one per line, or one for the file."""
     yield from file.records()
 
 

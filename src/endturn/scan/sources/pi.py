@@ -1,6 +1,6 @@
 """Sessions of pi, and of openclaw, which writes the same lines.
 
-The lines are a tree by `id` and `parentId`: a branch that the user left holds answers too. Each
+The lines are a tree by `id` and `parentId`: abandoned branches hold answers too. Each
 assistant message has its `stopReason`. A tool call that the limit cut is run, with the arguments
 that were completed for it.
 
@@ -31,7 +31,7 @@ ROWS: Final = {
     "error": Row(StopReason.ERROR, incomplete=True),
     "aborted": Row(StopReason.CANCELLED, incomplete=True),
 }
-"""The words of `stopReason`, and what they mean."""
+"""The values of `stopReason` and their meanings."""
 _ROLES: Final = frozenset({"user", "assistant", "toolResult"})
 _OPENCLAW: Final = frozenset({".openclaw", ".clawdbot"})
 
@@ -60,12 +60,12 @@ class _PiResponse:
     call: PastCall
     last_block_is_tool: bool = False
     results: dict[str, bool] = field(default_factory=dict)
-    """The tool calls that have a result, and if that is no error."""
+    """The tool calls with a result, and whether it is a success."""
 
 
 @dataclass(slots=True, eq=False)
 class _PiPlace:
-    """Where an entry of the tree stands: its turn, and the response before it in that turn."""
+    """The position of an entry in the tree: its turn, and the previous response in that turn."""
 
     turn: PastTurn | None = None
     last: _PiResponse | None = None
@@ -138,7 +138,7 @@ class _PiSession:
         self._responses.append(response)
 
     def finish(self) -> Iterator[PastTurn]:
-        """Yield the turns that have a call, once all lines were read."""
+        """Yield the turns that have a call, after all lines were read."""
         for response in self._responses:
             response.call.ran_cut_tool_call = response.call.truncated and _ran(response)
         yield from (turn for turn in self.turns if turn.calls)
@@ -187,7 +187,7 @@ _PROMPT: Final = ("input", "cacheRead", "cacheWrite")
 
 
 def _strategy_after(before: _PiResponse) -> Strategy | None:
-    """Return how a response continues the one before it, to which no message of a user belongs."""
+    """Return how a response continues the previous one, without a user's message in between."""
     if not before.call.truncated:
         return None
     if not before.results:
@@ -210,7 +210,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     message = mapping(next(iter(records), {}).get("message"))
     return "".join(text(block.get("text")) for block in objects(message.get("content")))
 

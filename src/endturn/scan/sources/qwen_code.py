@@ -1,7 +1,6 @@
 """Sessions of Qwen Code: JSON lines below `~/.qwen/projects`, a tree like Claude Code's.
 
-Nothing says why an answer ended, and answers that the program continued by itself stand as lines
-one after the other.
+There are no stop reasons, and answers that the program continued by itself are consecutive lines.
 
 Source of the facts: chatRecordingService.ts of QwenLM/qwen-code, and sessions of 0.15.10.
 """
@@ -42,7 +41,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
-    """Yield the turns of a session; a sub-agent's lines are turns of their own."""
+    """Yield the turns of a session; a sub-agent's lines are separate turns."""
     turns: list[PastTurn] = []
     latest: dict[str, PastTurn] = {}
     for offset, line in file.records(*NEEDLES):
@@ -102,7 +101,7 @@ def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     message = mapping(next(iter(records), {}).get("message"))
     parts = objects(message.get("parts"))
     return "".join(text(part.get("text")) for part in parts if not part.get("thought"))
