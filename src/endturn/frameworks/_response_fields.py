@@ -1,4 +1,4 @@
-"""Read fields of frameworks' responses in place, and reject values that are no such response."""
+"""Read fields of frameworks' responses in place, and reject other values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-r"""Repairs half surrogate pairs, which servers leave that split text in UTF-16.
+r"""Repair half surrogate pairs, which servers produce that split text in UTF-16.
 
 JSON can hold half a pair (`"\ud83d"`); Python accepts it, and raises when the text is encoded. Two
-halves are joined if both come; one alone becomes U+FFFD, as a decoder of bytes does.
+halves are joined if both arrive; a single one becomes U+FFFD, as in decoders of bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 HALF: Final = "\N{REPLACEMENT CHARACTER}"
-"""The replacement for half a character that a limit has cut."""
+"""The replacement for half a character, such as a limit leaves."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 

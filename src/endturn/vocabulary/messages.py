@@ -53,7 +53,7 @@ class Usage:
         reasoning_tokens: the part of the output that was thinking.
         cache_read_tokens, cache_write_tokens: the parts of the input that came from, or went into,
             a prompt cache.
-        estimated: True where a figure was estimated because the provider gave none.
+        estimated: True if a figure was estimated because the provider sent none.
     """
 
     input_tokens: int | None = None
@@ -171,7 +171,7 @@ class Message(_FrozenModel):
 
 
 def _message_list(value: Any) -> Any:
-    """Refuse a text, whose characters are no messages."""
+    """Reject a text: its characters are not messages."""
     if isinstance(value, str | bytes | Message):
         raise ValueError(
             "messages must be a list of messages, such as"
@@ -216,7 +216,7 @@ def _stops() -> TypeAdapter[Stop]:
 def _stop(value: Any) -> Stop:
     """Return a Stop, also from its JSON or from a StopReason.
 
-    A raw value is refused: its meaning depends on the provider's table.
+    A raw value is rejected, since its meaning depends on the provider's table.
     """
     if isinstance(value, Stop | dict):
         return _stops().validate_python(value)
