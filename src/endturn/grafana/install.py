@@ -1,7 +1,4 @@
-"""The installation of our dashboards, and optionally alert rules, into a running Grafana.
-
-Repeated runs give the same result.
-"""
+"""Install our dashboards, and optionally alert rules, into a running Grafana; idempotent."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from endturn.grafana.assets import PREFIX, Uids, rebound
 
 TAG: Final = "endturn"
 WRITES: Final = frozenset({"created", "updated", "removed"})
-"""Results that are printed in a dry run only."""
+"""Results that a dry run prints as "would be"."""
 MESSAGE: Final = "endturn dashboards install "
 """Prefix of our versions' messages in a dashboard's history; the message ends with the content's
 digest."""
@@ -37,7 +34,7 @@ def command(
     folder: str,
     source_options: Sequence[str],
 ) -> int:
-    """`endturn dashboards install`: the status is 1 where Grafana refuses something."""
+    """Run `endturn dashboards install`: the status is 1 if Grafana rejects something."""
     if not (token := (token or os.environ.get("GRAFANA_TOKEN") or "").strip()):
         raise UsageError(
             "no token: create a service account in Grafana, and set GRAFANA_TOKEN to "
@@ -81,21 +78,21 @@ def install(
     folder: str,
     sources: Mapping[str, str],
 ) -> Iterator[Done]:
-    """Make a Grafana hold exactly these dashboards and rule groups of ours, in a folder.
+    """Install exactly these dashboards and rule groups of ours in a folder.
 
-    A dashboard is told by its uid and written only where its content differs or somebody has
-    changed it. Dashboards and rules of ours that are no more are removed, unless somebody has
-    changed the dashboard since. A rule is compared field by field; whether it is paused, where it
-    notifies, and rules of others in the same group stay as they are.
+    A dashboard is identified by its uid and written only if its content differs or somebody has
+    changed it. Our dashboards and rules that no longer exist are removed, unless somebody has
+    changed the dashboard since. A rule is compared field by field; its pause, its notification
+    settings, and other rules in the same group are not changed.
 
     Args:
-        folder: the folder's uid; created where it is missing.
-        sources: data source type → the name or uid of the one to begin with; otherwise Grafana's
+        folder: the folder's uid; created if it is missing.
+        sources: data source type → the name or uid of the initial data source; otherwise Grafana's
             default.
 
     Raises:
-        UsageError: Grafana cannot be reached or refuses altogether, the folder's uid is none, or a
-            data source that is asked for or that the rules need is not known.
+        UsageError: Grafana cannot be reached or rejects all requests, the folder's uid is invalid,
+            or a requested or required data source is unknown.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", folder):
         raise UsageError(
@@ -119,9 +116,9 @@ def install(
 def _sources(
     grafana: Grafana, requested: Mapping[str, str], used: set[str]
 ) -> tuple[dict[str, str], list[Done]]:
-    """Return the data sources to use, type → uid: those asked for, else the default or only one."""
+    """Return the data sources to use, type → uid: the requested ones, else the default."""
     available = grafana.get("/api/datasources", absent=403)
-    if available is None:  # without datasources:read; a uid needs no looking up
+    if available is None:  # without datasources:read; a uid needs no lookup
         return dict(requested), [
             Done("unknown", "source", uid, "the token may not look it up")
             for uid in requested.values()
@@ -156,13 +153,13 @@ def _sources(
 
 
 def _source_variables(board: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the variable that lets people choose a data source at the top of a dashboard."""
+    """Return the variable for choosing a data source at the top of a dashboard."""
     variables = board.get("templating", {}).get("list", [])
     return [variable for variable in variables if variable["type"] == "datasource"]
 
 
 def _bound(board: dict[str, Any], uids: Uids) -> dict[str, Any]:
-    """Return a dashboard whose data source variables and fixed references are these."""
+    """Return a dashboard with these data source variables and fixed references."""
     result: dict[str, Any] = rebound(board, uids)
     for variable in _source_variables(result):
         if uid := uids.get(variable["query"]):
@@ -180,7 +177,8 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done
                 "refused", "dashboard", uid, "it is provisioned from a file, which alone changes it"
             )
         last = _last_message(grafana, uid)
-        # Compared by what we left in its history: Grafana adds to and reorders what it stores.
+        # Compared by our message in its history, since Grafana adds to and reorders the stored
+        # content.
         if (
             last.startswith(MESSAGE)
             and last.endswith(digest)
@@ -196,7 +194,7 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done
     body = {
         "dashboard": board | {"id": None},
         "folderUid": folder,
-        # Where it is new, nothing may be overwritten.
+        # A new dashboard must not overwrite anything.
         "overwrite": result.what == "updated",
         "message": f"{MESSAGE}{__version__} {digest}",
     }

@@ -1,7 +1,4 @@
-"""Alert rules of ours in a running Grafana.
-
-Compared field by field, and written where they differ.
-"""
+"""Our alert rules in a running Grafana: compared field by field, and written if they differ."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ RENAMED: Final = {
 }
 """Name of a rule's field in a file → in the API."""
 YOUNG: Final = frozenset({"keep_firing_for", "missingSeriesEvalsToResolve"})
-"""Fields that an older Grafana does not keep: that one is missing is no change."""
+"""Fields that older versions of Grafana drop: a missing one is no difference."""
 THEIRS: Final = ("isPaused", "notification_settings")
-"""Fields of our rules that belong to whoever runs the Grafana: it is never changed where the rule
-exists."""
+"""Fields of our rules that belong to Grafana's operators: they are never changed in an existing
+rule."""
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 Rule = Mapping[str, Any]
@@ -33,7 +30,7 @@ Rule = Mapping[str, Any]
 def install(
     grafana: Grafana, groups: Sequence[dict[str, Any]], folder: str, uids: Uids
 ) -> Iterator[Done]:
-    """Make a folder hold these groups of rules, and no other rule of ours in a group of ours."""
+    """Install these groups of rules in a folder, and remove our other rules from our groups."""
     there: dict[str, Rule] = {
         rule["uid"]: rule for rule in grafana.get(f"{PROVISIONING}/alert-rules")
     }
@@ -66,7 +63,7 @@ def _install_group(
     foreign: Sequence[Rule],
     there: Mapping[str, Rule],
 ) -> Done:
-    """Write a group of rules where it differs; `there` are all rules of the Grafana by uid."""
+    """Write a group of rules if it differs; `there` are all rules of the Grafana by uid."""
     name = str(group["name"])
     path = f"{PROVISIONING}/folder/{folder}/rule-groups/{quote(name, safe='')}"
     interval = _seconds(str(group["interval"]))
@@ -95,16 +92,15 @@ def _theirs(rule: Rule) -> Rule:
 
 
 def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
-    """Return a rule of a provisioning file as the API takes it.
+    """Return a rule of a provisioning file in the API's form.
 
-    Links to the Grafana of `make up` lead to this one.
+    Links to the Grafana of `make up` are replaced by links to this one.
     """
     body: dict[str, Any] = rebound(
         {RENAMED.get(key, key): value for key, value in rule.items()}, uids
     )
     return {"orgID": 1} | body | {
-        # In files `$$` is how a label spells `$`: Grafana expands variables of its environment
-        # there.
+        # Labels in files escape `$` as `$$`, since Grafana expands environment variables there.
         "labels": {key: str(value).replace("$$", "$") for key, value in rule.get("labels",
                                                                                  {}).items()},
         "annotations": {
@@ -117,10 +113,10 @@ def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
 
 
 def _same_rule(ours: Rule, there: Rule) -> bool:
-    """Return True if a Grafana has our rule, in its own spelling.
+    """Return True if a Grafana has our rule, in its own notation.
 
-    Grafana adds fields and leaves out empty ones, and writes durations its own way. Labels and
-    annotations are compared whole: one that somebody added to ours is a change.
+    Grafana adds fields, leaves out empty ones, and formats durations differently. Labels and
+    annotations are compared completely: one that somebody added to ours is a difference.
     """
     if any(ours[key] != (there.get(key) or {}) for key in ("labels", "annotations")):
         return False
@@ -131,7 +127,7 @@ def _same_rule(ours: Rule, there: Rule) -> bool:
 
 
 def _covered(ours: Any, there: Any) -> bool:
-    """Return True if everything in ours is in the other."""
+    """Return True if the other value contains everything in ours."""
     match ours, there:
         case dict(), dict() | None:
             return all(_covered(value, (there or {}).get(key)) for key, value in ours.items())
