@@ -267,11 +267,11 @@ NOTICES: Final = {outcome: notice for outcome, (_, notice) in _OUTCOMES.items() 
 """Notices to the user. An outcome without a notice is a complete answer."""
 
 NOT_ALLOWED: Final = "The answer was cut off; continuing it is not allowed."
-RESUMING_NOT_ALLOWED: Final = "The provider paused the answer; taking it up again is not allowed."
-NO_CALLS: Final = "The model announced a tool call and sent none, when asked again too."
+RESUMING_NOT_ALLOWED: Final = "The provider paused the answer; resuming it is not allowed."
+NO_CALLS: Final = "The model announced a tool call but sent none, even when asked again."
 NOT_ALL_CALLS: Final = (
-    "Some tool calls were not made: they were cut off, and did not come when asked for again."
+    "Some tool calls were not made: they were truncated, and not sent again when requested."
 )
 ANSWERED_IN_WORDS: Final = (
-    "A tool call was not made: asked for it again, the model answered in words."
+    "A tool call was not made: when asked for it again, the model answered with text."
 )

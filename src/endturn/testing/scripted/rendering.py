@@ -85,8 +85,8 @@ class Rendering:
                 chunks=tuple(framing.frame(event, self._format.framing) for event in body)
             )
         content = json.dumps(body, separators=(",", ":")).encode()
-        # A body that breaks off announces its complete length; one that is cut tidily announces the
-        # length that it has.
+        # A body that breaks off announces its complete length; with Ending.TIDY it announces the
+        # length that is sent.
         chunk = content if reply.ending is Ending.COMPLETE else content[: len(content) // 2]
         return LoopbackReply(
             chunks=(chunk,), length=len(chunk if reply.ending is Ending.TIDY else content)

@@ -61,8 +61,8 @@ class Reply:
         text, reasoning, calls: the output.
         stop: a stop reason (sent in the format's spelling), a raw value (sent verbatim), or None
             for a null.
-        fit: cut the output to the request's max_tokens; if that cuts anything, the reply stops with
-            `max_tokens`.
+        fit: truncate the output to the request's max_tokens; if that removes anything, the reply
+            stops with `max_tokens`.
         ending: the connection's behaviour at the end.
         failure: an error instead of a reply; with text and a stream, an error event after that
             text.
@@ -99,7 +99,7 @@ class Reply:
         )
 
     def clipped(self, maximum: int | None) -> Reply:
-        """Return the reply cut to `maximum` tokens, if it is to fit.
+        """Return the reply truncated to `maximum` tokens, if `fit` is set.
 
         Reasoning first, then text, then calls.
         """
@@ -157,7 +157,7 @@ def _first_tokens(text: str, after: int | None) -> str:
 
 
 def say(text: str) -> Reply:
-    """Reply with the whole text and the end of the turn, whatever max_tokens says."""
+    """Reply with the whole text and the end of the turn, whatever the request's max_tokens."""
     return Reply(text=text)
 
 
