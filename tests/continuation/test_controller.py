@@ -93,7 +93,7 @@ class Unspeakable:
 @pytest.mark.parametrize(
     "answer", [object(), CIRCULAR, [{"a": object()}], [{"type": "text", "a": CIRCULAR}], Unspeakable(), b"\xff"]
 )
-def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> None:
+def test_a_result_without_json_form_becomes_an_error_for_the_model(answer: Any) -> None:
     """The call was run, and counts as run; the model reads one sentence, and nothing of the result."""
     provider = Played(calling(call()), said("Too bad."))
     with heard(ToolEnded) as ended:
@@ -113,7 +113,7 @@ def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> Non
         ({"at": date(2026, 11, 23)}, '{"at": "2026-11-23"}'),
     ],
 )
-async def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) -> None:
+async def test_a_tools_result_becomes_content(answer: Any, content: Any) -> None:
     """And the async controller awaits what can be awaited."""
 
     async def search(asked: ToolCall) -> str:
@@ -128,7 +128,7 @@ async def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) ->
 
 @pytest.mark.behaviour(24)
 @pytest.mark.parametrize("speaks", ["openai_chat", "anthropic", "gemini", "bedrock_converse", "ollama"])
-def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> None:
+def test_text_arguments_are_sent_back_as_they_were_run(speaks: str) -> None:
     """A provider function may give a call's arguments as text alone; the history holds what was run."""
     provider = Played(calling(call().but(arguments=None)), said("Done."))
     ContinuationController(provider, tools=[(SEARCH, lambda call: "found")], format=speaks).run(ask())
@@ -143,7 +143,7 @@ def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> N
 
 @pytest.mark.behaviour(18)
 @pytest.mark.parametrize(("at", "text"), [("provider", "Hello, "), ("stream", "Hello, wo"), ("tool", "Hello, wo")])
-async def test_a_cancelled_task_keeps_what_it_has(at: str, text: str) -> None:
+async def test_a_cancelled_task_keeps_its_partial_result(at: str, text: str) -> None:
     """The exception propagates with the partial turn, nothing stays open, and the turn can be taken up."""
     reached, provider = asyncio.Event(), Played(cut("Hello, "), calling(call(), text="wo"), said("rld."), chunk=2)
 

@@ -173,7 +173,7 @@ def test_a_truncated_turn_is_unfinished_or_complete(
 
 
 @given(script=SCRIPTS, policy=POLICIES)
-def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
+def test_calls_that_were_not_run_are_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
     """Every response with calls has all of them run or handed over, or says why it has not, once."""
     played, ran = provider(script, None), set[tuple[int, str]]()
 
@@ -208,7 +208,7 @@ class Stopped(BaseException):
     way=st.sampled_from(["plain", "async", "left"]),
     raised=st.sampled_from([Stopped, GeneratorExit]),
 )
-def test_a_turn_that_is_stopped_keeps_what_it_has(
+def test_a_stopped_turn_keeps_its_partial_result(
     script: list[Any], policy: ContinuationPolicy, asked: Asked, at: int, way: str, raised: type[BaseException]
 ) -> None:
     """Stopped at any act, or its stream left after so many items: no stream stays open, the turn ends once, its text is

@@ -91,7 +91,7 @@ def test_the_shape_of_the_table() -> None:
     assert leading(State.EXECUTE_TOOLS) == {(State.EVALUATE_STOP, signal) for signal in gated}
 
 
-def test_every_call_but_the_first_needs_leave_from_a_limit() -> None:
+def test_every_call_after_the_first_passes_a_limit_check() -> None:
     """A pending state knows leave and refusal; every answer is evaluated; only a continuation finds that its way of
     asking is not taken, and asks anew.
     """
@@ -106,7 +106,7 @@ def test_every_call_but_the_first_needs_leave_from_a_limit() -> None:
     assert {signal for _, signal in leading(*CALLING)} == LEAVE
 
 
-def test_without_leave_every_run_ends() -> None:
+def test_every_run_ends_without_a_permitted_call() -> None:
     """No state can be come back to but by leave from a limit: limits that end, end every turn."""
     rows = [(state, leads_to) for (state, signal), leads_to in TRANSITIONS.items() if signal not in LEAVE]
     for start in State:

@@ -64,7 +64,7 @@ def test_a_phase_does_not_change() -> None:
         (unrecorded("long", is_discarded=True), "  ", "long"),
     ],
 )
-def test_the_response_that_is_worth_most_is_kept(before: Unrecorded, text: str, expected: str) -> None:
+def test_the_most_complete_response_is_kept(before: Unrecorded, text: str, expected: str) -> None:
     """Of versions of one response the longest is superseded; of different answers the last that has text."""
     after = before.supersede(response(text))
     assert after.superseded is not None
@@ -80,12 +80,12 @@ def test_only_an_answer_with_text_is_discarded(text: str, is_discarded: bool) ->
     assert Unrecorded((NUDGE,)).discard() == Unrecorded((NUDGE,))
 
 
-def test_nudges_of_a_failed_call_go_and_the_superseded_response_stays() -> None:
+def test_nudges_of_a_failed_call_are_dropped_and_the_superseded_response_stays() -> None:
     """The nudge leaves no trace, and is not counted as written."""
     assert unrecorded("Because").without_nudges() == Unrecorded((), 0, Superseded(response("Because")))
 
 
-def test_the_first_call_of_a_resumed_turn_has_what_was_unrecorded() -> None:
+def test_the_first_call_of_a_resumed_turn_has_the_unrecorded_messages() -> None:
     """A repair that is resumed repairs the calls that it names."""
     start = Resumption(
         request=REQUEST,

@@ -203,7 +203,7 @@ def test_rejects_a_wrong_file(text: str, message: str, tmp_path: Path) -> None:
     assert "\n" not in str(loaded.value)
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     """One that is named and not there is an error; so is one that is no text."""
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(tmp_path / "none.toml")})
@@ -228,7 +228,7 @@ def test_code_wins_over_the_environment_over_the_file_over_the_preset(tmp_path: 
     assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(path)}).continuation_attempts_per == "answer"
 
 
-def test_a_wrong_value_that_is_overridden_is_not_looked_at() -> None:
+def test_an_overridden_value_is_not_validated() -> None:
     """Code is asked first, and said to be wrong where it is."""
     environ = {"ENDTURN_AGENT_MAX_ITERATIONS": "many"}
     assert ContinuationPolicy.load(environ=environ, max_iterations=3).max_iterations == 3
@@ -236,7 +236,7 @@ def test_a_wrong_value_that_is_overridden_is_not_looked_at() -> None:
         ContinuationPolicy.load(environ=environ, max_iterations=-1)
 
 
-def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_without_a_policy_uses_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that the environment names, and its preset, reach a turn."""
     monkeypatch.setenv("ENDTURN_CONFIG_FILE", str(written(tmp_path, "[agent]\npreset = 'forgeflare'")))
     monkeypatch.setenv("ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS", "1")
@@ -247,7 +247,7 @@ def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, mo
     assert (tmp_path / "turns of today.jsonl").stat().st_size
 
 
-def test_nothing_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever lies in the working directory."""
     for name in ("endturn.toml", "pyproject.toml", ".env"):
         (tmp_path / name).write_text("[agent]\nmax_iterations = 1\n")

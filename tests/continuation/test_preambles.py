@@ -128,7 +128,7 @@ suite
 
 @pytest.mark.behaviour(30)
 @pytest.mark.parametrize("line", ANNOUNCEMENTS)
-def test_an_announcement_goes(line: str) -> None:
+def test_a_preamble_is_removed(line: str) -> None:
     """With the empty line behind it; and each beginning of it may become one, so that it is held back."""
     assert is_preamble(line)
     assert all(may_become_preamble(line[:size]) for size in range(len(line)))
@@ -138,7 +138,7 @@ def test_an_announcement_goes(line: str) -> None:
 
 @pytest.mark.behaviour(30)
 @pytest.mark.parametrize("line", TEXTS)
-def test_a_line_of_the_answer_stays(line: str) -> None:
+def test_a_line_of_the_answer_is_no_preamble(line: str) -> None:
     """It brings something new, or may be meant as it is."""
     assert not is_preamble(line)
     assert stitch("First.\n", f"{line}\nSecond.") == f"First.\n{line}\nSecond."

@@ -46,7 +46,7 @@ def check(result: TurnResult, attempts: list[ContinuationAttempted], strategies:
 @pytest.mark.behaviour(14)
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("name", NOT_TAKEN_UP)
-def test_a_prefill_that_is_not_taken_up_falls_back_to_a_prompt(name: str, is_streamed: bool) -> None:
+def test_an_ignored_prefill_falls_back_to_a_prompt(name: str, is_streamed: bool) -> None:
     """It spends no attempt and leaves no text; later turns of any controller ask by a prompt at once."""
     policy = ContinuationPolicy(continuation_max_attempts=1)
     for strategies in (["prefill", "prompt"], ["prompt"]):
@@ -82,7 +82,7 @@ def test_a_repeated_prefill_is_used_and_remembered(again: str) -> None:
 
 
 @pytest.mark.behaviour(14)
-def test_a_prefill_that_is_taken_up_stays_the_way() -> None:
+def test_an_accepted_prefill_stays_the_strategy() -> None:
     """Turn after turn, also where its first words were written before, and where the end of the answer was the end."""
     for rest in (" Paris, on the Seine.", " Paris, on the Seine."):
         provider = ScriptedProvider([CUT, say(rest)], dialect="vllm")
@@ -109,7 +109,7 @@ def test_both_calls_are_counted_and_one_turn_is_finished() -> None:
 
 
 @pytest.mark.behaviour(14)
-def test_without_another_way_to_ask_nothing_is_remembered() -> None:
+def test_a_refused_prefill_without_an_alternative_is_not_remembered() -> None:
     """A policy that allows prefills alone ends the turn as before, and tries again in the next."""
     policy = ContinuationPolicy(continuation_strategies=("prefill",))
     for _ in range(2):
@@ -138,7 +138,7 @@ def test_it_is_remembered_by_endpoint_and_model() -> None:
         assert strategies(first, "glm") == ["prefill", "prompt"]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_memory_of_refused_prefills_is_bounded() -> None:
     """The oldest is forgotten."""
     for number in range(refused_prefills.MAX_TARGETS + 10):
         refused_prefills.remember(("openai_chat", str(number)))

@@ -113,7 +113,7 @@ def test_a_preset_does_what_its_source_does(row: Row) -> None:
                 assert (over, play(row, over, stream=stream)) == (over, played)
 
 
-def test_every_source_is_asked_about_every_scenario() -> None:
+def test_every_source_design_covers_every_scenario() -> None:
     cells = [(row.scenario, row.preset) for row in ROWS]
     assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in presets())
 
@@ -130,7 +130,7 @@ def test_the_limits_of_a_preset_are_its_designs(name: str, keys: dict[str, Any])
 
 
 @pytest.mark.parametrize("name", presets())
-def test_a_preset_is_had_by_its_name(name: str) -> None:
+def test_a_preset_is_found_by_its_name(name: str) -> None:
     """From code, from a variable and as a key it is the same, and every key of its table is in it."""
     policy = ContinuationPolicy.preset(name)
     assert ContinuationPolicy.load(environ={"ENDTURN_AGENT_PRESET": name}) == policy
@@ -140,6 +140,6 @@ def test_a_preset_is_had_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "ZeroClaw", "", 3, ["wave"]])
-def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
+def test_an_unknown_name_is_rejected_with_the_allowed_names(name: object) -> None:
     with pytest.raises(UsageError, match="the presets are: anthropic, botnexus, forgeflare, wave, zeroclaw"):
         ContinuationPolicy.preset(name)  # type: ignore[arg-type]

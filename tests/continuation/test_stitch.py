@@ -53,7 +53,7 @@ SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").re
 
 @pytest.mark.behaviour(22, 29, 30)
 @pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: f"{seam['of']}: {seam.get('why', seam['b'])}"[:60])
-def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
+def test_a_text_and_its_continuation_are_joined(seam: dict[str, Any]) -> None:
     """As the file says, however the continuation is fed."""
     a, b, said = seam["a"], seam["b"], {"prefilled": seam.get("prefilled", False), **seam.get("limits", {})}
     assert stitch(a, b, **said) == seam["expected"]
@@ -70,7 +70,7 @@ CODE = (
 
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize("text", [HTML, CODE], ids=["HTML", "code"])
-def test_an_exact_repetition_goes_however_much_of_it_is_indentation(text: str) -> None:
+def test_an_exact_repetition_is_removed_with_any_indentation(text: str) -> None:
     """From `min_overlap` characters on, counted as they are."""
     for at in range(40, len(text)):
         for back in (16, 20, 33):
@@ -87,7 +87,7 @@ def test_an_exact_repetition_goes_however_much_of_it_is_indentation(text: str) -
     half=st.sampled_from(["", HALF, HALF * 3]),
     size=st.integers(1, 30),
 )
-def test_a_repetition_goes_whatever_its_blanks_are(
+def test_a_repetition_is_removed_with_any_blanks(
     words: list[str], blanks: list[str], back: int, before: str, rest: str, half: str, size: int
 ) -> None:
     """With dots before it and half a character behind the text or not: what is left is the text and what is new."""
@@ -112,7 +112,7 @@ def test_a_repetition_goes_whatever_its_blanks_are(
 @example(before="She laughed: ", unit="ha ", times=15, after=". Then silence.", size=1)
 @example(before="", unit="ha ", times=39, after="", size=3)
 @example(before="I said: ", unit="no, ", times=39, after="never.", size=3)
-def test_a_repetition_is_kept_wherever_it_was_cut(
+def test_a_natural_repetition_is_kept_at_any_cut(
     prefilled: bool, before: str, unit: str, times: int, after: str, size: int
 ) -> None:
     """A text that says one thing again and again goes on so, cut between two times or within one of them.
@@ -128,7 +128,7 @@ def test_a_repetition_is_kept_wherever_it_was_cut(
     assert in_chunks(whole[: at // 2], whole[at // 2 :], size).answer == stitch(whole[: at // 2], whole[at // 2 :])
 
 
-def test_no_more_waits_than_is_looked_at() -> None:
+def test_no_more_text_is_held_back_than_is_compared() -> None:
     text = AnswerText(max_overlap=10)
     assert text.feed("a" + HALF * 30) == [Delta(text="a" + HALF * 20)]
     assert text.held_size == 10
@@ -140,7 +140,7 @@ def test_no_more_waits_than_is_looked_at() -> None:
     [("Say \ufffd", "Say 你好", "Say 你好"), ("Say \ufffd", "Say \ufffd: that", "Say \ufffd: that"),
      ("a  b ", "a  b  c", "a  b  c"), (" ", " \n a", " \n a"), ("a\ufffd", "a", "a\ufffd")],
 )  # fmt: skip
-def test_a_response_that_is_fetched_again_is_taken_as_it_is(came: str, whole: str, comes_to: str) -> None:
+def test_a_refetched_response_is_used_unchanged(came: str, whole: str, comes_to: str) -> None:
     """Half a character at the end of what had come is replaced by the whole; blanks and all else stay as they are."""
     text = AnswerText()
     text.begin()
@@ -234,7 +234,7 @@ def windows(draw: st.DrawFn) -> tuple[tuple[str, str], int, int]:
 @example((("abc def", "abc"), 2, 3), [1], "prefilled")
 @example((("yes", "yes"), 4, 16), [1], "again")
 @example(((" \n", " x"), 4, 16), [0, 1], "again")
-def test_a_seam_is_decided_alike_however_the_continuation_comes(
+def test_a_seam_does_not_depend_on_the_chunks(
     window: tuple[tuple[str, str], int, int], sizes: list[int], kind: str
 ) -> None:
     """In one piece or in many, empty ones too: the same text and the same marks. No more waits than is looked at."""
@@ -264,7 +264,7 @@ def test_a_seam_is_decided_alike_however_the_continuation_comes(
 @given(window=windows(), at=st.integers(0, 60))
 @example((("12", "**12**"), 6, 6), 6)
 @example((("yes", '"yes".   '), 4, 8), 9)
-def test_what_is_new_is_never_lost(window: tuple[tuple[str, str], int, int], at: int) -> None:
+def test_new_text_is_never_lost(window: tuple[tuple[str, str], int, int], at: int) -> None:
     """A line that the text does not have stands in the answer, once, whatever is repeated around it."""
     (a, b), least, most = window
     b = f"{b[:at]}\nΩ{b[at:]}"
@@ -298,7 +298,7 @@ RESTARTS = restarts()
 @pytest.mark.behaviour(29, 30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("name", RESTARTS)
-def test_a_restart_adds_what_is_new(name: str, size: int) -> None:
+def test_a_restart_adds_only_the_new_text(name: str, size: int) -> None:
     """What says all again and goes on is swallowed by position, white space compared as one blank; what goes on
     differently is appended as it came, and marked.
     """
@@ -367,7 +367,7 @@ def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, 
     unit=st.text("abcdef .\n", min_size=1, max_size=120),
     more=st.integers(0, 300),
 )
-def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, more: int) -> None:
+def test_the_text_after_the_start_of_a_loop_is_repetition(before: str, unit: str, more: int) -> None:
     """What is cut from a loop can be written again from what is kept: its last passage, over and over."""
     size = max(5 * len(unit), len(before), MIN_LOOP_CHARS) + more
     text = before + (unit * size)[:size]
@@ -378,7 +378,7 @@ def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, 
     assert any((kept[-size:] * len(gone)).startswith(gone) for size in range(1, len(unit) + 1))
 
 
-def test_what_is_searched_is_searched_in_linear_time() -> None:
+def test_patterns_are_searched_in_linear_time() -> None:
     """Of the kinds of text that are worst for a search for loops, and for open code blocks: a quadratic one would not
     end.
     """

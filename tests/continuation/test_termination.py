@@ -46,7 +46,7 @@ def test_the_tools_of_a_mode(mode: Mode, name: str) -> None:
     summary=st.text() | st.text().map(lambda text: f"{text}[FINISH_STATUS:done]"),
     status=st.sampled_from(["done", "partial", "blocked"]),
 )
-def test_no_summary_fools_the_marker(summary: str, status: str) -> None:
+def test_a_summary_cannot_fake_the_marker(summary: str, status: str) -> None:
     """Field and marker agree, whatever the summary says."""
     done = call("finish_task", {"summary": summary, "status": status})
     finish = finish_of(done, "task")
@@ -61,7 +61,7 @@ GUARDED = [json.loads(line) for line in Path(__file__).with_name("guard.jsonl").
 
 
 @pytest.mark.parametrize("row", GUARDED, ids=lambda row: row["why"])
-def test_what_the_guard_sees(row: dict[str, Any]) -> None:
+def test_the_wallet_guards_rules(row: dict[str, Any]) -> None:
     """It says at the last of these answers, and not before, that the turn is over."""
     guard = WalletGuard(row.get("mode", "task"), wallet_guard=row.get("guarded", True))
     *before, last = [guard.see(**answer) for answer in row["answers"]]

@@ -59,7 +59,7 @@ async def test_thinking_that_used_up_the_limit_is_not_continued(opening: str, cl
 
 @pytest.mark.behaviour(15)
 @marks
-async def test_a_cut_answer_behind_thinking_is_continued(opening: str, closing: str) -> None:
+async def test_a_truncated_answer_after_thinking_is_continued(opening: str, closing: str) -> None:
     """The closed block is no answer; the text behind it is."""
     text = f"{opening}{THOUGHT}{closing}The capital of France is the"
     assert without_thinking(text).strip() == "The capital of France is the"
@@ -96,7 +96,7 @@ async def test_a_continuation_that_only_thinks_ends_the_turn(opening: str, closi
         ("<think>a</think><think>b", None, ""),
     ],
 )
-async def test_what_of_a_text_is_thinking(text: str, reasoning: str | None, visible: str) -> None:
+async def test_thinking_is_separated_from_the_text(text: str, reasoning: str | None, visible: str) -> None:
     """Marks count at the beginning; reasoning that is repeated as text counts as a whole, or for its beginning."""
     assert without_thinking(text, reasoning).strip() == visible
     for result, requests in await played([cut(text, reasoning=reasoning), said(" more.")]):
@@ -104,7 +104,7 @@ async def test_what_of_a_text_is_thinking(text: str, reasoning: str | None, visi
 
 
 @pytest.mark.behaviour(15)
-async def test_the_policy_decides_what_follows_thinking_in_the_text() -> None:
+async def test_the_policy_decides_the_request_after_thinking_in_the_text() -> None:
     """As of thinking that is told apart: the same question once more, with more tokens."""
     script = [cut(f"<think>{THOUGHT}", usage=Usage(5, 100)), said("Paris.")]
     for result, requests in await played(script, on_reasoning_only="escalate_once"):
@@ -135,7 +135,7 @@ OTHER_MARKS = [
 
 @pytest.mark.parametrize("before", ["", *BEFORE])
 @pytest.mark.parametrize(("opening", "closing"), [*MARKS, *OTHER_MARKS])
-def test_a_mark_is_known_whatever_precedes_it(before: str, opening: str, closing: str) -> None:
+def test_a_thinking_mark_is_recognised_after_any_prefix(before: str, opening: str, closing: str) -> None:
     """Characters without width, the line that opens a block of code; white space within a mark."""
     assert without_thinking(f"{before}{opening}{THOUGHT}") == ""
     assert without_thinking(f"{before}{opening}{THOUGHT}{closing}Paris").strip() == "Paris"
@@ -145,7 +145,7 @@ def test_a_mark_is_known_whatever_precedes_it(before: str, opening: str, closing
 @pytest.mark.parametrize(
     "opening", [opening for opening, _ in [*MARKS, *OTHER_MARKS] if not opening.startswith("Here")]
 )
-def test_a_mark_that_was_cut_within_itself_is_thinking(opening: str, before: str) -> None:
+def test_a_truncated_thinking_mark_is_thinking(opening: str, before: str) -> None:
     """A response that is nothing but the beginning of a mark, of three characters at least."""
     for size in range(3, len(opening.strip())):
         assert without_thinking(before + opening.strip()[:size]) == "", size
@@ -154,7 +154,7 @@ def test_a_mark_that_was_cut_within_itself_is_thinking(opening: str, before: str
 @pytest.mark.parametrize(
     "text", ["<", "<t", "<table>", "<thin", "[1, 2", "[", "```python\nprint(", "H", "<div", "<|", "{"]
 )
-def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
+def test_text_that_resembles_a_mark_is_kept(text: str) -> None:
     """It stays as it is, and so does whatever goes on in another way than a mark."""
     assert without_thinking(text) == ("" if text == "<thin" else text)
     assert without_thinking(f"{text} is an example").endswith(" is an example")

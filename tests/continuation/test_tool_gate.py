@@ -69,7 +69,9 @@ def test_the_reasons_and_issues_are_the_declared_ones() -> None:
     dispatch=st.sampled_from(["verified_terminal", "tool_call_only"]),
     reason=st.sampled_from([r for r in StopReason if r is not StopReason.TOOL_CALL]),
 )
-def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch: Dispatch, reason: StopReason) -> None:
+def test_no_truncated_call_is_ever_dispatched(
+    texts: list[str], closed: bool, dispatch: Dispatch, reason: StopReason
+) -> None:
     """Whatever its calls look like, a response that is not a tool call runs nothing."""
     calls = [call(arguments=text, id=str(index), closed=closed) for index, text in enumerate(texts)]
     assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), RunCalls)
@@ -84,7 +86,7 @@ def test_a_tool_needs_a_declaration_and_a_function() -> None:
     assert isinstance(parse(GOOD.but(arguments_raw='{"q": "ha'), TOOLS), Fault)  # the text counts
 
 
-def test_a_text_is_a_summary_for_our_own_tools_alone() -> None:
+def test_a_plain_text_is_a_summary_only_for_our_own_tools() -> None:
     """As they are declared: a host may declare one of its own by that name."""
     done = call("finish_task", " Done. ")
     assert parse(done, TOOLS) == done.but(arguments={"summary": "Done."})

@@ -140,7 +140,7 @@ def test_a_turn_is_read_back_and_played_again(script: Sequence[Any], path: Path)
 
 
 @pytest.mark.behaviour(43)
-def test_a_replay_that_asks_for_more_says_so(path: Path) -> None:
+def test_a_replay_with_another_call_raises_a_clear_error(path: Path) -> None:
     """Another policy may make another call, for which there is no response."""
     play(path, SCRIPTS["a limit"])
     result = ContinuationController(played(only(path)), **settings(None, continuation_max_attempts=4)).run(REQUEST)
@@ -148,7 +148,7 @@ def test_a_replay_that_asks_for_more_says_so(path: Path) -> None:
     assert "made no further call" in str(result.error)
 
 
-def test_a_line_is_one_json_object_that_says_what_it_is(path: Path) -> None:
+def test_a_line_is_one_json_object_with_its_kind(path: Path) -> None:
     """Version, turn, number, and one kind of content; an answer that entered as it came is not written twice."""
     play(path, SCRIPTS["a cut call"])
     lines = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
@@ -161,7 +161,7 @@ def test_a_line_is_one_json_object_that_says_what_it_is(path: Path) -> None:
     assert lines[-1]["ended"] == {"outcome": "completed"}
 
 
-def test_several_turns_of_one_file_are_told_apart(path: Path) -> None:
+def test_several_turns_of_one_file_are_separated(path: Path) -> None:
     """In the order in which they began; by id where asked; a repeated id is a turn of its own."""
     ids = iter(["a", "b", "a"])
     arguments = {**settings(path), "new_id": lambda: next(ids)}
@@ -180,9 +180,7 @@ def test_several_turns_of_one_file_are_told_apart(path: Path) -> None:
     "name", ["continued", "thinking and a call", "calls", "a cut call", "tools between the halves", "a pause",
              "blocks of another's shape"],
 )  # fmt: skip
-def test_a_turn_that_was_killed_goes_on_to_the_same_answer(
-    name: str, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_killed_turn_resumes_to_the_same_answer(name: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Wherever the file ends, it loses the last line at most, and a torn one is no news. Given the responses that had
     not arrived, the turn ends with the same text.
     """
@@ -210,7 +208,7 @@ def test_a_turn_that_was_killed_goes_on_to_the_same_answer(
     assert caplog.messages == []
 
 
-def test_who_starts_again_after_a_crash_does_not_lose_a_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restart_after_a_crash_loses_no_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A line is never appended to a torn one; the torn one is reported by its number, and nothing of what it holds."""
     play(path, SCRIPTS["continued"])
     whole = path.read_bytes()
@@ -238,7 +236,7 @@ JUNK = """
 
 
 @pytest.mark.parametrize("junk", [*map(str.strip, JUNK.strip().splitlines()), "[" * 100_000], ids=range(9))
-def test_what_follows_a_damaged_line_is_not_trusted(junk: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_after_a_damaged_one_are_ignored(junk: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The history ends before the hole; how the turn ended is known still; nothing takes such a turn up."""
     play(path, SCRIPTS["a limit"])
     lines = path.read_bytes().splitlines(keepends=True)
@@ -265,7 +263,7 @@ def test_what_cannot_be_read_is_reported(path: Path, caplog: pytest.LogCaptureFi
 # --- Taking up again ----------------------------------------------------------------------------------------------
 
 
-def test_limits_go_on_after_a_crash_and_begin_anew_after_a_limit(path: Path) -> None:
+def test_limits_continue_after_a_crash_and_reset_after_a_limit(path: Path) -> None:
     """A crash gives no attempt back; who takes a turn up after its limit wants more."""
     limited = play(path, SCRIPTS["a limit"])
     assert only(path).resume().counters == limited.resume().counters
@@ -306,7 +304,9 @@ def interrupted(controller: ContinuationController, start: Any) -> TurnResult:
                          ids=["interrupted", "failed", "lost", "killed"])  # fmt: skip
 @pytest.mark.parametrize("chunk", [None, 2], ids=["whole", "streamed"])
 @pytest.mark.parametrize("kind", [Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN])
-def test_a_pause_is_taken_up_as_the_live_turn_would(kind: Resume, chunk: int | None, end: Any, path: Path) -> None:
+def test_a_recovered_pause_is_resumed_as_in_the_live_turn(
+    kind: Resume, chunk: int | None, end: Any, path: Path
+) -> None:
     """However the call after it was lost, and again after that: the same id or token, the same text, one paid job."""
     path.touch()
     script: list[Any] = [
@@ -339,7 +339,7 @@ def test_a_pause_is_taken_up_as_the_live_turn_would(kind: Resume, chunk: int | N
 @pytest.mark.parametrize(
     ("kind", "strategy"), [(Resume.NATIVE_TOKEN, Strategy.PROMPT), (Resume.RETRIEVE_SAME_ID, Strategy.RETRIEVE)]
 )
-def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(kind: Resume, strategy: Strategy, path: Path) -> None:
+def test_the_received_part_of_a_lost_resumed_answer_is_kept(kind: Resume, strategy: Strategy, path: Path) -> None:
     """Its token is used up: the rest is asked for. Of one that is fetched, the whole comes again."""
     script = paused("a ", kind, id="job-1", token="t"), said("a longer", StopReason.MISSING)
     live = takes_up(path, *script).run(REQUEST)
@@ -379,7 +379,7 @@ def test_an_impossible_path_is_refused_at_once(name: str, why: str, tmp_path: Pa
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
-def test_a_full_disk_breaks_no_turn_and_is_said_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_breaks_no_turn_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Ten lines that cannot be written: the same result, one warning, nothing of what was said in it."""
     caplog.set_level(logging.DEBUG)
     path.symlink_to("/dev/full")
@@ -392,7 +392,7 @@ def test_a_full_disk_breaks_no_turn_and_is_said_once(path: Path, caplog: pytest.
     assert SECRET not in caplog.text
 
 
-def test_what_json_cannot_say_breaks_no_turn(
+def test_values_without_json_form_break_no_turn(
     path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
     """An object that the host put into a request costs its line, and the turn reads as one that did not begin."""
@@ -487,7 +487,7 @@ def recovered_by_loop(path: Path) -> tuple[list[Any], Played]:
 
 
 @EVERY
-def test_the_documented_loop_takes_up_what_any_kill_leaves(script: Sequence[Any], path: Path) -> None:
+def test_the_documented_loop_resumes_after_any_kill(script: Sequence[Any], path: Path) -> None:
     """The file ends at any byte: each turn is taken up once, ends, and leaves nothing for the next crash."""
     torn = path.with_name("torn.jsonl")
     whole_text = play(path, script).text

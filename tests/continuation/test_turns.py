@@ -22,7 +22,7 @@ def cases(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(("path", "case"), [each for path in files() for each in cases(path)])
-async def test_a_turn_goes_as_its_file_says(path: Path, case: dict[str, Any]) -> None:
+async def test_a_turn_matches_its_recorded_file(path: Path, case: dict[str, Any]) -> None:
     """What is sent, what runs, what is announced, how it ends."""
     as_it_is = case.get("whole") or any("deltas" in each for each in case["script"])
     for chunk, asynchronous in ((None, False), (None, True)) if as_it_is else ((None, False), (1, True), (3, False)):

@@ -153,7 +153,7 @@ def test_each_stream_runs_its_tool_where_nothing_contradicts() -> None:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_of_two_reasons_the_unfinished_one_counts(name: str) -> None:
+def test_the_incomplete_one_of_two_reasons_counts(name: str) -> None:
     """Whichever comes first, and however often: the answer is cut, its call open, and nothing runs."""
     stream, clean, cut = STREAMS[name]
     orders = [(clean, cut), (cut, clean), (clean, cut, clean), (clean, clean, cut)]
@@ -172,7 +172,7 @@ UNPARSABLE = (
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_call_whose_arguments_do_not_parse_is_no_clean_call(name: str) -> None:
+def test_a_call_with_invalid_arguments_is_not_clean(name: str) -> None:
     """With a reason of calls and without: suspected, never promoted, never closed, never run."""
     stream, clean, _ = STREAMS[name]
     words = {clean, {"openai_chat": "stop", "anthropic": "end_turn", "bedrock_converse": "end_turn"}.get(name, clean)}
@@ -185,7 +185,7 @@ def test_a_call_whose_arguments_do_not_parse_is_no_clean_call(name: str) -> None
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_what_parses_or_is_not_there_stays_closed(name: str) -> None:
+def test_calls_with_complete_or_no_arguments_stay_closed(name: str) -> None:
     """Servers send nothing, or white space, for a tool that needs nothing; parsers take NaN and repeated keys."""
     stream, clean, _ = STREAMS[name]
     as_text = ('{"to": "x", "to": "y"}', '{"to": NaN}', "", " ")  # to Gemini arguments are an object
@@ -212,7 +212,7 @@ def test_an_item_that_is_unfinished_makes_a_completed_response_suspected(kind: s
 
 
 @pytest.mark.parametrize("word", ["load", "unload"])
-def test_a_reason_that_says_that_nothing_was_generated_runs_nothing(word: str) -> None:
+def test_calls_beside_a_no_generation_reason_are_not_run(word: str) -> None:
     """Ollama's, where a model was put into memory or taken out of it."""
     response, seen = read("ollama", ollama(word))
     assert response.stop == seen.stop
@@ -256,7 +256,7 @@ def ended_response(kind: str, status: str | None, *, listed: bool) -> Events:
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("kind", ENDS)
 @pytest.mark.parametrize("status", ["completed", "incomplete", "failed", "cancelled", *RUNNING, None, "new"])
-def test_of_an_event_and_the_status_in_it_the_less_safe_counts(kind: str, status: str | None, listed: bool) -> None:
+def test_the_less_complete_of_event_and_status_counts(kind: str, status: str | None, listed: bool) -> None:
     """A call runs only where neither says that the response is cut, failed, still made, or something unknown."""
     response, seen = read("openai_responses", ended_response(kind, status, listed=listed))
     stop, event = response.stop, ENDS[kind]
@@ -297,7 +297,7 @@ def ended_interaction(*statuses: str) -> Events:
 
 
 @pytest.mark.parametrize(("clean", "other"), [*product(CLEAN, (*CUTS, *RUNNING, "new"))])
-def test_of_two_statuses_of_an_interaction_the_less_safe_counts(clean: str, other: str) -> None:
+def test_the_less_complete_of_two_statuses_counts(clean: str, other: str) -> None:
     """A clean one after a cut is not believed, nor one before it; one that runs is only what came before."""
     for usual in ([clean], ["in_progress", clean]):
         assert runs("gemini_interactions", read("gemini_interactions", ended_interaction(*usual))[0])
@@ -325,7 +325,7 @@ def numbered(value: Any) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "bedrock_invoke"])
-def test_a_number_in_the_place_of_text_is_text(name: str, stream: bool) -> None:
+def test_a_number_instead_of_text_is_text(name: str, stream: bool) -> None:
     """Text, ids and usage in another type than the format's mean what they mean in its own."""
     speaks = format_of(name)
     said = ChatResponse(text="7", usage=Usage(3, 1), id="12", model="m", stop=Stop(StopReason.END_TURN))

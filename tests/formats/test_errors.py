@@ -54,7 +54,7 @@ def reading(body: str) -> float:
 
 
 @pytest.mark.parametrize("what", SILENT)
-def test_an_error_without_a_sentence_costs_no_more_than_one_with_it(what: str) -> None:
+def test_an_error_without_a_sentence_costs_no_more_than_one_with_a_sentence(what: str) -> None:
     """A few times as much at most, where it was sixty times: benchmarks say how much."""
     reading(SENTENCE)  # what is read once is read now
     assert reading(SILENT[what]) < 6 * reading(SENTENCE)
@@ -101,7 +101,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("what", LONG)
-def test_what_a_long_body_is_made_of_does_not_count(what: str) -> None:
+def test_the_time_for_a_long_body_does_not_depend_on_its_content(what: str) -> None:
     """No more than a few times what a page of the same length costs; it was up to thirty times."""
     body = LONG[what].encode()
     assert len(body) <= MAX_ERROR_BYTES
@@ -121,7 +121,7 @@ WINDOW = "This model's maximum context length is 8192 tokens."
     ("before", "is_read"),
     [([], True), ([{"msg": "m" * 1_000}] * 2, True), ([{"msg": "m" * 2_500}] * 2, False), ([branching(2)], False)],
 )
-def test_a_sentence_is_looked_for_in_a_bounded_part_of_an_error(before: list[object], is_read: bool) -> None:
+def test_only_a_bounded_part_of_an_error_is_searched(before: list[object], is_read: bool) -> None:
     """So many characters, objects and lists, whatever an error is made of."""
     body = json.dumps({"detail": [*before, {"msg": WINDOW}]}).encode()
     stop = error_of(400, {}, body, ctx=CTX).stop
@@ -155,7 +155,7 @@ def test_an_error_body_is_read_up_to_its_limit() -> None:
     ],
     ids=["echo after it", "input after it", "text", "page"],
 )
-def test_what_a_long_body_says_first_is_read(body: str) -> None:
+def test_the_beginning_of_a_long_body_is_read(body: str) -> None:
     """Be it JSON that is cut where the reading ends."""
     stop = error_of(400, {}, body.encode(), ctx=CTX).stop
     assert stop is not None

@@ -57,7 +57,7 @@ def test_any_chunking_gives_the_same_events(recorded: Recorded, data: st.DataObj
 
 @each_format
 @given(data=st.data())
-def test_what_follows_the_last_event_says_nothing(recorded: Recorded, data: st.DataObject) -> None:
+def test_events_after_the_last_are_ignored(recorded: Recorded, data: st.DataObject) -> None:
     """A summarizer that says that a response is over knows why it stopped: only an error may add a detail."""
     events, ctx = a_stream(recorded, data)
     summarizer = recorded.format.summarizer(ctx)
@@ -189,7 +189,7 @@ def damaged_events(events: list[Event], kind: Framing, rng: random.Random) -> li
 
 @each_format
 @given(seed=st.integers(0, 2**32))
-def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
+def test_damaged_replies_are_tolerated(recorded: Recorded, seed: int) -> None:
     """Many of them: a response or a ProviderError each, read alike by client and telemetry, after every event too.
 
     None is an `end_turn` that nobody said.
@@ -220,7 +220,7 @@ def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
 
 
 @each_format
-def test_half_of_a_surrogate_pair_in_any_text_is_survived(recorded: Recorded) -> None:
+def test_half_of_a_surrogate_pair_in_any_text_is_tolerated(recorded: Recorded) -> None:
     """Python's strings hold it, where JSON escaped it; most parsers of text refuse it with a TypeError."""
     for name, body in recorded.bodies.items():
         ctx = recorded.contexts[name]
@@ -239,7 +239,7 @@ OTHERS: list[Any] = [["x"], {"x": []}, 7, "x"]
 
 @pytest.mark.slow
 @each_format
-def test_any_one_value_of_another_type_is_survived(recorded: Recorded) -> None:
+def test_any_value_of_a_wrong_type_is_tolerated(recorded: Recorded) -> None:
     """Each value of each reply, replaced by a list, an object, a number, a text: read alike, never raised over."""
     for name, ctx in recorded.contexts.items():
         events = recorded.streams.get(name) or [Event(None, recorded.bodies[name])]
@@ -290,7 +290,7 @@ BODIES = [
 
 
 @given(seed=st.integers(0, 2**32))
-def test_damaged_requests_are_survived(seed: int) -> None:
+def test_damaged_requests_are_tolerated(seed: int) -> None:
     """Many of them: a Request or a DecodeError each; telemetry sums up what it can."""
     rng = random.Random(seed)
     for _ in range(MANY):
@@ -304,7 +304,7 @@ def test_damaged_requests_are_survived(seed: int) -> None:
 
 @each_format
 @pytest.mark.parametrize("bad", [None, 3, "x", [], ["x"]], ids=repr)
-def test_what_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> None:
+def test_a_value_that_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> None:
     """A body or an event that is no object is the provider's fault, and is said so."""
     with pytest.raises(DecodeError):
         recorded.format.decode(bad, ctx=Context())

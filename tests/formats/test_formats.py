@@ -26,7 +26,7 @@ chat, completions = format_of("openai_chat"), format_of("completions")
         ("ollama", "tool-calls", {"created_at": "2026-10-01T09:31:00Z"}),
     ],
 )
-def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, another: Json) -> None:
+def test_a_minted_call_id_is_unique_to_its_response(name: str, shows: str, another: Json) -> None:
     """What is minted differs within a response and between responses, and stands in the block too."""
     body = RECORDED[name].bodies[shows]
     first, again = (format_of(name).decode(each, ctx=Context()) for each in (body, {**body, **another}))
@@ -49,13 +49,13 @@ def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, ano
         {"messages": iter([]), "max_tokens": True, "n": 0, "temperature": "hot", "response_format": SimpleNamespace()},
     ],
 )
-def test_sentinels_of_sdks_are_as_good_as_nothing(kwargs: Json) -> None:
+def test_sentinels_of_sdks_count_as_missing(kwargs: Json) -> None:
     """So are iterators and nonsense."""
     assert chat.request_summary(kwargs) == RequestSummary(stream_usage=False)
     assert format_of("cohere").request_summary(kwargs) == RequestSummary()
 
 
-def test_the_hosts_own_lists_are_not_grown() -> None:
+def test_the_hosts_lists_are_not_changed() -> None:
     """What a stream says of pictures is joined elsewhere."""
     images = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]
     delta = {"content": "", "images": images}
@@ -79,7 +79,7 @@ def test_encoding_leaves_the_hosts_messages_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", SHAPES, ids=lambda dialect: dialect or "openai")
-def test_nobody_need_say_whose_completion_it_is(dialect: str) -> None:
+def test_the_dialect_of_a_completion_is_recognised(dialect: str) -> None:
     """Without a dialect a reply is known by its members, and judged by its own service's words."""
     recorded = RECORDED["completions"]
     ours = {name: ctx for name, ctx in recorded.contexts.items() if ctx.dialect == dialect}
@@ -94,7 +94,7 @@ KEYS = yaml.safe_load(Path(__file__).with_name("keys.yaml").read_text())
 
 
 @pytest.mark.parametrize(("said", "secret"), KEYS, ids=lambda value: value[:12])
-def test_no_key_of_any_provider_gets_out(said: str, secret: str) -> None:
+def test_no_key_of_any_provider_leaks(said: str, secret: str) -> None:
     """Google's, AWS's, Azure's, Hugging Face's, Cohere's: as they are spelled, and wherever one is named as a key."""
     raised = error_of(401, {}, json.dumps({"error": {"message": said}}).encode(), ctx=Context())
     assert secret not in f"{raised} {raised.body} {safe_excerpt(said)}"

@@ -39,7 +39,7 @@ def test_events_of_bytes(row: Json) -> None:
     assert list(events(data[i : i + 1] for i in range(len(data)))) == expected
 
 
-def test_bad_json_is_a_decode_error_after_what_came_before() -> None:
+def test_bad_json_is_a_decode_error_after_the_events_before_it() -> None:
     """What came before a bad event is given first; the error keeps the data, without keys in it. Nesting and numbers
     beyond Python's limits are the provider's fault, too, and no crash.
     """
@@ -112,7 +112,7 @@ OTHER_TYPES = (
 )
 
 
-def test_headers_of_every_type_are_passed_over() -> None:
+def test_headers_of_every_type_are_skipped() -> None:
     """The text that matters is found among headers of all ten types, which botocore reads from the same bytes."""
     odd = b"".join(header(f"schlüssel {kind}", kind, value) for kind, value in OTHER_TYPES)
     data = built(odd + strings(event_type="messageStop", message_type="event"), b'{"stopReason":"end_turn"}')
@@ -162,7 +162,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("data", "says"), UNREADABLE.values(), ids=list(UNREADABLE))
-def test_what_does_not_add_up_is_the_providers_fault(data: bytes, says: str) -> None:
+def test_inconsistent_replies_are_the_providers_fault(data: bytes, says: str) -> None:
     """It is said so, and not waited for; the payload is kept, without keys in it."""
     with pytest.raises(DecodeError, match=says) as raised:
         read(data)

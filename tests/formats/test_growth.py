@@ -208,7 +208,7 @@ def test_reading_many_in_any_way_takes_time_in_proportion(recorded: Recorded) ->
 
 
 @each_format
-def test_what_is_many_is_read(recorded: Recorded) -> None:
+def test_many_items_are_read(recorded: Recorded) -> None:
     """The law is on work that is done: of what is made many, the reader says as many parts more."""
     api, n = recorded.format, 50
 

@@ -66,7 +66,7 @@ def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_reply_says_the_same_in_whichever_form_it_was_kept(format_: str) -> None:
+def test_a_reply_reads_the_same_in_every_stored_form(format_: str) -> None:
     """Parsed, as text, as bytes, in pieces; and that is what its file says."""
     read_so_far = 0
     for path, reply in kept(format_):
@@ -88,7 +88,7 @@ def answer(text: str, reason: str) -> Any:
     return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 16}}
 
 
-def test_what_was_asked_and_of_whom_tells_more() -> None:
+def test_request_and_provider_refine_the_reading() -> None:
     """A limit, of our request or of the JSON that was sent; whoever is named knows what compatible servers share.
 
     An SDK's object says the same as its JSON.
@@ -133,7 +133,7 @@ CHAT = '{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"lengt
     ],
     ids=["html", "text", "null", "gzip", "utf-16"],
 )  # fmt: skip
-def test_what_is_no_reply_is_no_cut_stream(reply: Any, format_: str) -> None:
+def test_a_value_that_is_no_reply_is_not_a_broken_stream(reply: Any, format_: str) -> None:
     """A gateway's page, something compressed, another encoding: none is an answer that broke off."""
     for kept_as in (reply, [reply]):
         with pytest.raises(DecodeError, match="neither JSON nor a stream"):
@@ -163,7 +163,7 @@ async def later() -> Any:
         (later(), UsageError, "collect"),
     ],
 )
-def test_what_cannot_be_read_is_said(reply: Any, kind: type[Exception], says: str) -> None:
+def test_unreadable_values_raise_a_clear_error(reply: Any, kind: type[Exception], says: str) -> None:
     """A damaged body, a damaged event, another format, no reply at all, pieces of two kinds, a stream to be awaited."""
     with pytest.raises(kind, match=says):
         read(reply, format="openai_chat")

@@ -132,7 +132,7 @@ ODD: tuple[Any, ...] = (
 """What may stand in the place of anything."""
 
 
-def test_what_is_read_in_one_step_is_read_as_if_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists of texts and of calls, with anything in the place of any member of one item, or nothing."""
     modules = [module for name, module in sys.modules.items() if name.startswith("endturn.formats.")]
     monkeypatch.setattr(reading, "ITEMS", 4)
@@ -166,7 +166,7 @@ def test_what_is_read_in_one_step_is_read_as_if_one_by_one(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("name", "data"), [pytest.param(name, data, id=f"{name}, {what}") for name, what, data in reading.error_bodies()]
 )
-def test_little_of_an_error_is_looked_at(monkeypatch: pytest.MonkeyPatch, name: str, data: bytes) -> None:
+def test_only_the_beginning_of_an_error_is_searched(monkeypatch: pytest.MonkeyPatch, name: str, data: bytes) -> None:
     """Of a long body the beginning is parsed, and less of it searched."""
     parsed, searched = [0], [0]
     holds_any, from_json = errors._holds_any, pydantic_core.from_json
@@ -214,7 +214,7 @@ OUTPUTS = (
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_a_call_without_an_id_gets_the_same_one_whatever_is_read_in_one_step(
+def test_a_minted_id_does_not_depend_on_the_fast_path(
     output: tuple[dict[str, Any], ...],
 ) -> None:
     speaks = format_of("openai_responses")

@@ -30,7 +30,7 @@ def named(path: Path) -> str:
 
 @pytest.mark.behaviour(3, 5, 6, 7, 9, 10, 11)
 @pytest.mark.parametrize("path", reply_files(), ids=named)
-def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
+def test_a_reply_matches_its_recorded_file(path: Path) -> None:
     """What client and telemetry make of it, whole and after each event, and each event's deltas."""
     content = json.loads(path.read_text())
     now = of_file(path, content)
@@ -40,7 +40,7 @@ def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
 
 @pytest.mark.behaviour(8)
 @pytest.mark.parametrize("path", request_files(), ids=named)
-def test_requests_and_error_answers_are_what_their_file_says(path: Path) -> None:
+def test_requests_and_error_answers_match_their_files(path: Path) -> None:
     """Bodies, summaries, routes, continuations and exceptions."""
     content = json.loads(path.read_text())
     check(path, content, of_file(path, content))

@@ -411,7 +411,7 @@ def test_no_sdk_knows_a_reason_without_a_row(format: str, dialect: str, declared
         assert sorted(rows - words - ALSO_SAID) == [], "the SDK no longer declares what stop_reasons.tsv still has"
 
 
-def test_what_is_read_by_name_is_declared() -> None:
+def test_members_that_are_read_by_name_are_declared() -> None:
     """Bedrock's events and the type of a call that its servers run; Ollama's reason, which may be any text."""
     model = _service()
     assert {name for name in model.shape_for("ConverseStreamOutput").members if not name.endswith("Exception")} == {

@@ -47,7 +47,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "complaint"), BROKEN)
-def test_what_is_wrong_is_named_without_promtool(
+def test_problems_are_reported_without_promtool(
     right: str, wrong: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Structure and expressions are looked at where promtool is not installed."""
@@ -79,7 +79,7 @@ def test_promtool_finds_more_but_nothing_in_the_shipped_files(
     assert all(line.endswith("promtool: ok") for line in lines)
 
 
-def test_the_command_line_says_what_is_wrong(
+def test_the_command_line_reports_invalid_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit status 1 and the rule's name for a bad file; 2 for none, no rule file, or a program that is not there."""

@@ -26,7 +26,7 @@ def read(text: str, folder: Path) -> RuleConfig:
     return config.read(file)
 
 
-def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+def test_an_empty_configuration_is_the_default(tmp_path: Path) -> None:
     """An empty file, empty sections, and the continuation policy's table beside them, change nothing."""
     assert read("", tmp_path) == RuleConfig()
     assert read("[alerts]\n[services]\n[agent]\nmax_tokens = 7\n", tmp_path) == RuleConfig()
@@ -65,7 +65,7 @@ def test_no_two_groups_of_services_overlap(tmp_path: Path) -> None:
     ]
 
 
-def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> None:
+def test_services_with_other_limits_have_their_own_rule(tmp_path: Path) -> None:
     """With its own limits alone in its text, and a label that says whose they are; others are one rule.
 
     Grafana, for which no two of a folder may be the same, tells them apart by title and uid; the overview's tile, which
@@ -100,7 +100,7 @@ def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
         assert re.findall(r'job(=|!~)"shop/a".*/ (0\.\d+) and', expr) == [("!~", "0.005"), ("=", "0.01")]
 
 
-def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
+def test_an_alert_that_is_disabled_everywhere_has_no_rule(tmp_path: Path) -> None:
     """One that no service is asked for is not written, and without a Collector nothing is asked of it.
 
     A slash at an address's end is not doubled.

@@ -85,7 +85,7 @@ PANELS = [panel for board in BY_NAME.values() for panel in drawn(board)]
 QUERIES = [(panel["title"], each) for panel in PANELS for each in targets(panel)]
 
 
-def test_there_are_six() -> None:
+def test_there_are_six_dashboards() -> None:
     """Each file has a uid of its own; the first one says everything on few panels; no fact stands on two."""
     assert {file.stem for file in (REPOSITORY / "dashboards").glob("*.json")} == set(NAMES)
     assert len({board["uid"] for board in BY_NAME.values()}) == len(NAMES) == 6
@@ -110,7 +110,7 @@ def _as(node: Any, held: Any) -> Any:
     return held
 
 
-def test_grafanas_types_hold_all_of_it(board: dict[str, Any]) -> None:
+def test_grafanas_types_accept_every_dashboard(board: dict[str, Any]) -> None:
     """Read and written by the Foundation SDK nothing is lost: no field is misspelt or unknown, as one would be here."""
     plugins.register_default_plugins()
     again = json.loads(JSONEncoder().encode(models.Dashboard.from_json(board | {"timezon": "utc"})))
@@ -134,7 +134,7 @@ def test_panels_have_an_id_and_a_place(board: dict[str, Any]) -> None:
         assert set(taken) == {(x, y) for x in range(24) for y in range(min(lines), max(lines) + 1)}
 
 
-def test_panels_say_what_they_show(board: dict[str, Any]) -> None:
+def test_panels_have_a_complete_description(board: dict[str, Any]) -> None:
     """A noun for a title, and a description: a question, its formula, what to do, and where the data come from."""
     for panel in drawn(board):
         says = panel["description"]
@@ -145,7 +145,7 @@ def test_panels_say_what_they_show(board: dict[str, Any]) -> None:
     assert not [panel["title"] for panel in (*board["panels"], *drawn(board)) if "?" in panel["title"]]
 
 
-def test_numbers_have_units_and_words_for_nothing(board: dict[str, Any]) -> None:
+def test_numbers_have_units_and_a_text_for_no_value(board: dict[str, Any]) -> None:
     """What is shown when there is nothing, a known unit, thresholds; bars say what they count, and in what."""
     for panel in drawn(board):
         if panel["type"] not in ("traces", "logs"):
@@ -171,7 +171,7 @@ def test_data_comes_from_the_chosen_source(board: dict[str, Any]) -> None:
     assert all(each["datasource"] == SOURCES["prometheus"] for each in (*queries, *board["annotations"]["list"]))
 
 
-def test_variables_offer_what_those_before_them_leave(board: dict[str, Any]) -> None:
+def test_variables_offer_the_values_that_earlier_ones_leave(board: dict[str, Any]) -> None:
     """Filters stand in order; all of one matches series that lack its label, too."""
     filters = [each for each in board["templating"]["list"] if each["name"] in VARIABLES]
     assert [each["name"] for each in filters] == [*VARIABLES][: len(filters)]
@@ -228,7 +228,7 @@ def test_recorded_series_are_read_by_the_budget_alone_and_exemplars_are_of_bucke
     assert ["_bucket{" in expr for expr in shown] == [True, True]
 
 
-def test_what_the_collector_fills_says_so() -> None:
+def test_panels_with_data_from_the_collector_name_it() -> None:
     """Only what reads nothing else of ours than responses, suspected truncations and unmapped reasons may claim it."""
     filled = {each.prometheus for each in schema.OF_SPANS}
     claims = set()
@@ -254,7 +254,7 @@ def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.stack
-def test_traces_that_ended_with_a_gateway_are_told_when_it_is_back_within_a_day(tmp_path: Path) -> None:
+def test_traces_lost_with_a_gateway_are_shown_if_it_is_back_within_a_day(tmp_path: Path) -> None:
     """Once, in the step in which it is back."""
     [panel] = [each for each in PANELS if each["title"] == "Traces that ended with a gateway"]
     expr = panel["targets"][0]["expr"].replace("$__interval", "10m")
@@ -391,7 +391,7 @@ def colors_of_nothing(panel: Panel) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_what_has_no_value_is_no_verdict(panel: Panel) -> None:
+def test_a_missing_value_has_no_verdict_color(panel: Panel) -> None:
     """Neither green nor orange nor red, in the panel and in each column; a tile's words for nothing are grey."""
     assert set(colors_of_nothing(panel)) <= NEUTRAL
     if panel["type"] == "stat":
@@ -451,7 +451,7 @@ def test_a_zero_of_few_turns_is_not_shown(tmp_path: Path, title: str) -> None:
         evaluate(folder, series, [(expr, "4m", {} if value is None else {"{}": value})])
 
 
-def test_numbers_of_things_have_one_style() -> None:
+def test_counts_have_one_style() -> None:
     """1.39 K, not 1,390 beside it; exact is what somebody types: a limit."""
     plain = {panel["title"] for panel in PANELS if panel["fieldConfig"]["defaults"].get("unit") == "none"}
     assert plain - {panel["title"] for panel in PANELS if not targets(panel)} == {
@@ -485,12 +485,12 @@ def test_links_resolve(board: dict[str, Any]) -> None:
 # --- The code that builds them ------------------------------------------------------------------------------------
 
 
-def test_the_committed_files_are_what_the_code_builds() -> None:
+def test_the_committed_files_are_current() -> None:
     assert {f"dashboards/{name}.json": json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
             for name, board in BY_NAME.items()} == dashboards.files(RuleConfig())  # fmt: skip
 
 
-def test_importing_them_warns_of_nothing() -> None:
+def test_importing_the_dashboards_emits_no_warning() -> None:
     """The SDK's first import warns, which `-W error` would make fatal."""
     code = "import endturn.generate.dashboards"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=REPOSITORY)
@@ -536,7 +536,7 @@ def test_without_the_sdk_the_shipped_dashboards_are_exported(tmp_path: Path) -> 
     ],
     ids=["equal ids", "too wide", "no share"],
 )  # fmt: skip
-def test_refuses_what_grafana_would_not_draw(build: Callable[[], str], message: str) -> None:
+def test_rejects_panels_that_grafana_cannot_draw(build: Callable[[], str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
 

@@ -35,7 +35,7 @@ BOARDS = {json.loads(file.read_text())["uid"] for file in (REPOSITORY / "dashboa
 NODE = ("refId", "type", "expr", "expression")
 
 
-def test_the_prometheus_rule_is_what_the_operator_takes() -> None:
+def test_the_prometheus_rule_has_the_operators_form() -> None:
     """The rule file in the shape of its own definition; what it would drop without a word is refused here."""
     manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
     assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")

@@ -231,7 +231,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_rejects_what_the_schema_does_not_declare(name: str) -> None:
+def test_rejects_names_that_the_schema_does_not_declare(name: str) -> None:
     build, message = MISTAKES[name]
     with pytest.raises(ValueError, match=message):
         build()

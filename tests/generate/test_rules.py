@@ -70,7 +70,7 @@ def test_six_counts_are_recorded_and_alerts_are_few() -> None:
 
 
 @pytest.mark.parametrize("expr", [*RECORDED.values(), *(rule.expression for rule in ALERT_RULES)])
-def test_rules_read_what_exists(expr: str) -> None:
+def test_rules_read_existing_series(expr: str) -> None:
     """Each reads metrics of the schema or recorded counts, by labels that they have and values that there are."""
     metrics = {metric.prometheus: metric.attributes for metric in schema.METRICS}
     for name, matchers in selectors(expr):
@@ -94,7 +94,7 @@ def test_alerts_lead_somewhere(rule: AlertRule) -> None:
     assert rule.dashboard_url.startswith(f"{CONFIG.grafana}/d/{rule.alert.dashboard}")
 
 
-def test_runbooks_name_panels_that_there_are() -> None:
+def test_runbooks_name_existing_panels() -> None:
     """What a runbook sets in italics is the beginning of a panel's title, or a dashboard's name."""
     titles = [panel["title"] for panel in PANELS]
     titles += [board["title"].removeprefix("endturn / ") for board in BY_NAME.values()]
@@ -232,7 +232,7 @@ def test_promtool_accepts_and_runs_the_committed_rules(which: str) -> None:
     promtool.run("test", "rules", *sorted(tests), cwd=RULES / "tests", program=program)
 
 
-def test_rule_tests_are_of_the_rules_that_are_shipped() -> None:
+def test_rule_tests_test_the_shipped_rules() -> None:
     """Each tested rule is a shipped one, word for word, and the rules that it reads are with it."""
     shipped = [
         rule for group in yaml.safe_load((RULES / "endturn.yaml").read_text())["groups"] for rule in group["rules"]

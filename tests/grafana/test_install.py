@@ -72,7 +72,9 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 # What is installed
 
 
-def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_dashboards_are_installed_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All dashboards and rules arrive, below a path too, as they are; the second time nothing is written.
 
     A dashboard is one version with our message. A rule asks the default Prometheus, and its links lead to this Grafana.
@@ -194,7 +196,9 @@ AGAIN = [
 
 
 @pytest.mark.parametrize("case", AGAIN)
-def test_the_second_time(grafana: State, folder: Path, capsys: pytest.CaptureFixture[str], case: Again) -> None:
+def test_a_second_installation_restores_our_objects(
+    grafana: State, folder: Path, capsys: pytest.CaptureFixture[str], case: Again
+) -> None:
     """What differs becomes ours again, what is no more goes, somebody else's stays; a third time writes nothing."""
     arguments = ("--from", folder, "--alerts")
     run(grafana, *arguments)
@@ -228,7 +232,7 @@ def test_a_dry_run_only_reads(grafana: State, folder: Path, capsys: pytest.Captu
 # Data sources and alert rules
 
 
-def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: State, folder: Path) -> None:
+def test_installed_dashboards_use_the_named_data_sources(grafana: State, folder: Path) -> None:
     """A name is looked up; the variable starts with its uid, fixed references and alerts follow it, and others stay.
 
     A file's group becomes the API's: seconds, renamed fields, plain dollars in labels. A token that may not list the
@@ -279,7 +283,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("words", "spoil"), [pytest.param(*row, id=row[0]) for row in WRONG])
-def test_what_cannot_work_is_said_with_what_to_do(
+def test_errors_say_what_to_do(
     grafana: State,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -302,7 +306,7 @@ def test_what_cannot_work_is_said_with_what_to_do(
     assert grafana.dashboards == {}
 
 
-def test_what_grafana_refuses_does_not_stop_the_others(
+def test_a_rejected_object_does_not_stop_the_others(
     grafana: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A provisioned dashboard and one whose title is taken are refused by name, the rest is installed; exit 1.
@@ -328,7 +332,7 @@ def test_what_grafana_refuses_does_not_stop_the_others(
 # What is shipped
 
 
-def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_overwrites_nothing_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Again into the same folder is fine; a file that differs stays, with all others, until --force says otherwise."""
     out = tmp_path / "out"
 
@@ -352,7 +356,7 @@ def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.Captur
         assert "Traceback" not in said
 
 
-def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_dashboards(tmp_path: Path) -> None:
     """Dashboards, rules and provisioning files of the checkout are in the wheel, byte for byte, and are found there.
 
     So are the tables of stop reasons. The wheel is built and unpacked; a Python that sees nothing else reads them.
@@ -388,7 +392,7 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     assert exported == here
 
 
-def test_the_guide_names_what_there_is() -> None:
+def test_the_guides_commands_and_files_exist() -> None:
     """Its commands and files. Each endpoint of its ServiceMonitor honours the labels that applications give, and the
     Collector's job is the one that rules ask for.
     """

@@ -165,9 +165,7 @@ PLACES = [
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place["sent"])
 @pytest.mark.usefixtures("keys")
-async def test_what_is_sent_is_what_was_signed(
-    library: Any, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_signed_bytes_are_sent(library: Any, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS's own host names the region, else the environment does; no header that the HTTP library adds is signed."""
     environment, region = place["environment"], place["region"]
     for name, value in environment.items():

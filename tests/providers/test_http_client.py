@@ -62,7 +62,7 @@ def asks(client: Client, stream: bool) -> ChatResponse:
 # --- Whose fault it is; tests/providers/test_sdk_client.py has the statuses ---
 
 
-def test_nobody_there_is_unavailable() -> None:
+def test_a_refused_connection_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with made(Client, "openai_chat", f"http://127.0.0.1:{port}") as sync:
@@ -89,7 +89,7 @@ FOREIGN = {
 @streamed
 @pytest.mark.parametrize("content", FOREIGN)
 @pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
-def test_a_success_that_is_no_answer_is_an_error(format: str, content: bytes, stream: bool) -> None:
+def test_a_success_status_without_an_answer_is_an_error(format: str, content: bytes, stream: bool) -> None:
     """Neither a body that is not in the provider's format is an empty answer, nor one where a stream was asked for."""
     with answering(content, format=format) as sync, pytest.raises(FOREIGN[content]) as caught:
         asks(sync, stream)
@@ -110,7 +110,7 @@ def test_a_stream_that_turns_into_something_else_is_an_error(content: bytes) -> 
     assert raised.value.partial.text == "So far"
 
 
-def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
+def test_a_body_in_place_of_a_stream_is_accepted() -> None:
     """Some servers do not stream; what they send is the answer all the same."""
     body = ScriptedProvider([say("All of it.")]).complete(ASKED)
     with answering(json.dumps(format_of("openai_chat").reply(body, stream=False)).encode()) as sync:
@@ -153,7 +153,7 @@ def test_the_clients_own_key_is_never_quoted(key: str, stream: bool, status: int
     assert "secret" not in repr(Client("x", format="openai_chat", base_url="http://me:secret@host/v1?key=secret"))
 
 
-def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any other provider needs a format and an address, and no key."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with ScriptedProvider([say("mine"), say("theirs")]).serve() as url:
@@ -246,7 +246,7 @@ def test_an_error_is_announced(stream: bool) -> None:
     assert record.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
-async def test_an_async_stream_that_is_left_is_cancelled() -> None:
+async def test_an_abandoned_async_stream_is_cancelled() -> None:
     """Closing an async stream midway is `cancelled`, and the connection is free for the next call."""
     with heard() as records, ScriptedProvider([say("One two").but(pace_s=0.01), say("next")]).serve() as url:
         async with made(AsyncClient, "openai_chat", url) as other:
@@ -256,7 +256,7 @@ async def test_an_async_stream_that_is_left_is_cancelled() -> None:
             assert (await other(ASKED)).text == "next"
 
 
-async def test_a_task_that_is_cancelled_after_the_reason_has_come() -> None:
+async def test_a_task_that_is_cancelled_after_the_stop_reason() -> None:
     """The response is whole, and the call has not failed, though its host did not wait for the end of the bytes."""
     chunks = [b'data: {"choices": [{"index": 0, "delta": {"content": "One"}, "finish_reason": "stop"}]}\n\n']
     is_read = asyncio.Event()

@@ -383,7 +383,7 @@ def is_of_an_sdk(error: object) -> bool:
 
 
 @each_way(OURS)
-async def test_what_our_clients_give_is_what_was_said(way: Way) -> None:
+async def test_our_clients_return_the_scripted_response(way: Way) -> None:
     """Text, thinking, calls, figures and quotas are those that the scripted provider gives in process."""
     reply = say(FIRST) if way.sdk.format == "completions" else ASKS.but(text=FIRST, reasoning="Hm.")
     reply = reply.but(headers={"x-ratelimit-remaining-tokens": "1990"})
@@ -410,7 +410,7 @@ def connections(url: str) -> int:
 
 @each_way(SDKS, [True])
 @pytest.mark.behaviour(18)
-async def test_a_stream_that_is_left_is_closed(way: Way) -> None:
+async def test_an_abandoned_stream_is_closed(way: Way) -> None:
     """By its consumer or by a cancelled task: its connection is closed at once, though the client stays open."""
     provider = ScriptedProvider([say(FIRST + REST).but(pace_s=0.2)] * 2)
     arrived = asyncio.Event()
@@ -513,7 +513,7 @@ EXTRA: dict[str, dict[str, Any]] = {
 
 @whole_and_streamed
 @pytest.mark.parametrize("name", EXTRA)
-async def test_what_arrives_is_what_was_asked(name: str, stream: bool) -> None:
+async def test_the_request_arrives_as_it_was_sent(name: str, stream: bool) -> None:
     """Tools, choice, format, settings, and members that the SDK has no argument for: the server reads our request."""
     way = Way(SDKS[name], stream=stream, asynchronous=False)
     form = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -568,7 +568,7 @@ IMAGE: dict[str, Any] = {"image": {"format": "png", "source": {"bytes": "aW1hZ2U
     ],
 )
 @pytest.mark.behaviour(23)
-async def test_bytes_go_back_as_they_came(
+async def test_bytes_are_sent_back_unchanged(
     name: str, format: str, blocks: tuple[Any, ...], question: Any, member: str, stream: bool
 ) -> None:
     """Google's signatures and AWS's redacted thinking are bytes in their SDKs: what comes back is what was sent."""
@@ -619,7 +619,7 @@ async def test_errors_say_whose_fault_they_are(way: Way, case: str) -> None:
 
 
 @each_case(["half a body", "a lost body"], lambda case: SDKS | MORE | OURS, lambda case: [False])
-async def test_a_body_that_is_cut_or_lost(way: Way, case: str) -> None:
+async def test_a_truncated_or_lost_body(way: Way, case: str) -> None:
     """Half a JSON text is a DecodeError, a lost connection none; where boto3 is silent about either, it is one too."""
     silent, tidy = way.sdk is SDKS["boto3"], case == "half a body"
     kind = DecodeError if tidy or silent else ProviderUnavailable
@@ -633,7 +633,7 @@ async def test_a_body_that_is_cut_or_lost(way: Way, case: str) -> None:
 ASKED = Request(model="m", messages=(Message(role="user", content="hi"),))
 
 
-def test_anything_else_passes() -> None:
+def test_other_exceptions_pass() -> None:
     """What is neither an answer nor a lost connection is the host's own."""
 
     def refuse(request: Any) -> None:
@@ -656,7 +656,7 @@ def _client(kind: Any, **settings: Any) -> Any:
     return kind(**{"api_key": "none", **settings})
 
 
-def test_a_clients_method_is_refused_at_once() -> None:
+def test_a_clients_method_is_rejected_at_once() -> None:
     """It takes no Request. The error says what to hand over, to the controllers too; a subclass's own method may."""
 
     class Ours(openai.OpenAI):
@@ -683,7 +683,7 @@ def test_a_clients_method_is_refused_at_once() -> None:
 
 
 @whole_and_streamed
-async def test_a_method_beside_its_format(stream: bool) -> None:
+async def test_a_method_with_its_format(stream: bool) -> None:
     """An SDK's own method takes a body's members, and those that it has no argument for."""
     request = ASKED.but(max_tokens=400, extra={"a_new_member": 1})
     provider = ScriptedProvider([CUT, say(REST)])
@@ -722,7 +722,7 @@ def test_invoked_models(stream: bool) -> None:
             assert (received.request.model, received.request.max_tokens) == (model, 1000)
 
 
-def test_a_provider_function_is_given_back() -> None:
+def test_a_provider_function_is_returned_unchanged() -> None:
     """As are our clients; streamed, their method for it."""
     assert sdk_client.provider(print) is print
     with Client("openai", api_key="none") as client:
@@ -823,7 +823,7 @@ def test_a_dialect_can_be_named() -> None:
         (print, {"format": "telegraph"}, "unknown format 'telegraph'"),
     ],
 )
-def test_rejects_what_is_no_client(value: Any, options: dict[str, Any], message: str) -> None:
+def test_rejects_values_that_are_no_client(value: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         sdk_client.provider(value, **options)
 

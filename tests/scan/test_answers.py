@@ -37,7 +37,7 @@ def texts(path: Path, later: bytes) -> tuple[str, str]:
     return question_of(ended.past), text_of(ended.past, ended.past.calls[0])
 
 
-def test_a_session_that_goes_on_still_has_its_texts(tmp_path: Path) -> None:
+def test_a_session_in_progress_still_has_its_texts(tmp_path: Path) -> None:
     path = tmp_path / "session"
     path.write_bytes(SESSION)
     later = SESSION + lines(user("u2", "more"), answer("m2", "other words"))

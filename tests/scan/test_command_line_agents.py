@@ -122,7 +122,7 @@ AGENTS = [
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.environment)
-def test_a_session_has_what_the_provider_sent(agent: Agent, tmp_path: Path) -> None:
+def test_a_session_has_the_provider_s_facts(agent: Agent, tmp_path: Path) -> None:
     installed = envs()[agent.environment]
     assert installed.built, f"not installed: python tests/sdks/build.py {agent.environment}"
     name, arguments = agent.tool

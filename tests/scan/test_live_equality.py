@@ -37,7 +37,7 @@ def with_hexadecimal_ids(value: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_the_spans_of_the_demo_say_what_its_listener_counted(tmp_path: Path) -> None:
+def test_the_spans_of_the_demo_match_its_listeners_counts(tmp_path: Path) -> None:
     lines: list[str] = []
 
     def keep(asked: Asked) -> tuple[int, bytes, str]:

@@ -35,7 +35,7 @@ def large_files() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize(("source", "path"), value_files(".json", ".eval", ".har"))
-def test_a_cut_value_is_named_as_damaged_and_says_nothing(source: str, path: Path, tmp_path: Path) -> None:
+def test_a_truncated_value_is_reported_as_damaged_and_yields_no_turns(source: str, path: Path, tmp_path: Path) -> None:
     data = path.read_bytes().rstrip()
     cut = tmp_path / path.name
     for forced in ("", source):

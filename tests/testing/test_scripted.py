@@ -62,7 +62,7 @@ def refused(provider: ScriptedProvider) -> str:
 
 
 @pytest.mark.parametrize(("exhausted", "heard"), [("error", "ab"), ("last", "abbb"), ("cycle", "abab")])
-def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
+def test_the_reply_after_the_last_one(exhausted: Any, heard: str) -> None:
     """Its last reply again, or its start; else a UsageError, over HTTP a 400 that says so and is not retried."""
     provider = ScriptedProvider([say("a"), say("b")], exhausted=exhausted)
     assert "".join(provider.complete(request()).text for _ in heard) == heard
@@ -91,7 +91,7 @@ def test_a_script_is_a_reply_a_list_or_a_function_for_all_or_by_model() -> None:
         ScriptedProvider(gives_text).complete(request("hi"))
 
 
-def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_function_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A line that raises does so in process; over HTTP it is logged, and a 400 that says what it raised."""
 
     def line(asked: Request) -> Reply:
@@ -103,7 +103,7 @@ def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> Non
     assert "a function of the script failed" in caplog.text
 
 
-def test_what_was_received_is_recorded_without_credentials() -> None:
+def test_received_requests_are_recorded_without_credentials() -> None:
     """Requests are kept parsed and as sent, with their headers but without any key."""
     provider = ScriptedProvider([say("one"), say("two")])
     for name, path in (("openai", "/v1"), ("anthropic", "")):
@@ -151,7 +151,7 @@ def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, st
         ("openai_chat", reason(StopReason.REFUSED), r"only content that implies it: use refuse\('…'\)"),
     ],
 )
-def test_a_reason_that_cannot_be_said(format: str, reply: Reply, message: str) -> None:
+def test_a_reason_without_a_value_in_the_format(format: str, reply: Reply, message: str) -> None:
     """It is a UsageError that says what to script instead; a dialect may have the word."""
     with pytest.raises(UsageError, match=message):
         ScriptedProvider([reply], format=format).complete(request())
@@ -179,7 +179,7 @@ def test_a_continued_essay_is_the_essay(text: str, maximum: int) -> None:
     assert "".join(said[1::2]) == text
 
 
-def test_where_an_essay_goes_on() -> None:
+def test_an_essay_continues_where_it_was_truncated() -> None:
     """A user message that is no nudge gets it from its beginning; a prefill, and pieces that were merged, its rest."""
     provider = ScriptedProvider(essay(PROSE))
     first = provider.complete(request("Write.", max_tokens=4)).text
@@ -312,7 +312,7 @@ def test_stopping_ends_open_streams_and_threads() -> None:
         (5, "a list of replies"),
     ],
 )
-def test_rejects_what_is_no_script(script: Any, message: str) -> None:
+def test_rejects_values_that_are_no_script(script: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ScriptedProvider(script)
 

@@ -44,7 +44,7 @@ def test_every_row_of_the_evidence_is_in_the_table() -> None:
     assert all(entry.api.path and entry.api.stream_path and entry.row.source for entry in lookup.table())
 
 
-def test_every_format_and_meaning_is_spoken_of() -> None:
+def test_every_format_and_meaning_is_documented() -> None:
     """Each format has rows; each of our words and each way of resuming has its sentence. Only clean reasons are
     complete; what is complete has nothing to resume.
     """
@@ -62,7 +62,7 @@ def test_every_format_and_meaning_is_spoken_of() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
+def test_normalize_agrees_with_the_provider_s_client(provider: str) -> None:
     """Every row of the table that our client of the provider reads."""
     speaks = format_of(PROVIDERS[provider].format)
     for raw, row in speaks.reasons[dialect_in(speaks, provider)].items():
@@ -77,7 +77,7 @@ NATIVE = [row for row in EVIDENCE if row["api"] in UPSTREAM]
 
 @pytest.mark.parametrize("dialect", ["openrouter", "litellm", "a gateway nobody knows"])
 @pytest.mark.parametrize("row", NATIVE, ids=[f"{row['api']}-{row['raw']}" for row in NATIVE])
-def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: dict[str, str], dialect: str) -> None:
+def test_a_gateway_passes_on_every_stop_reason_of_its_model(row: dict[str, str], dialect: str) -> None:
     """Each upstream's word means through a gateway what it means at home; only its own way of resuming is left out."""
     native = {"native_finish_reason": row["raw"]}
     choice = {"message": {"content": "x"}, "finish_reason": "stop", "provider_specific_fields": native}
@@ -88,7 +88,7 @@ def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: dict[str, st
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "completions", "bedrock_invoke"])
-def test_no_word_means_two_things(name: str) -> None:
+def test_no_raw_value_has_two_meanings(name: str) -> None:
     """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union.
 
     Of Bedrock's families some do: under "" stands what no two of them dispute.
@@ -103,7 +103,7 @@ def test_no_word_means_two_things(name: str) -> None:
             assert name != "openai_chat" or every[raw].detail == rows[raw].detail, raw
 
 
-def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
+def test_the_printed_table_can_be_piped_to_head(tmp_path: Path) -> None:
     """`endturn reasons | head -1` ends quietly."""
     command = f"'{sys.executable}' -m endturn reasons --json | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
@@ -181,7 +181,7 @@ def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
 PRIVATE = "openai_chat\tzai\tout_of_ink\terror\tyes\tnone\t\ta test\n"
 
 
-def test_a_private_word_is_one_provider_s(tmp_path: Path) -> None:
+def test_a_private_stop_reason_belongs_to_one_provider(tmp_path: Path) -> None:
     """A row without `shared` changes its own dialect's table, and no other; marked, no other table prints it either.
 
     A reply is read by its provider's words, in whatever format it comes; by nobody else's.
@@ -222,7 +222,7 @@ PLAINLY = ("anthropic", "bedrock_converse", "cohere", "completions", "gemini", "
 
 
 @pytest.mark.parametrize("name", PLAINLY)
-def test_a_named_provider_knows_what_an_unnamed_server_knows(name: str) -> None:
+def test_a_named_provider_has_the_rows_of_an_unnamed_server(name: str) -> None:
     """In every format, of every provider: each word that compatible servers share is read, and means the same."""
     speaks = format_of(name)
     for raw, meant in BORROWED.items():
