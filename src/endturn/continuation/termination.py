@@ -208,7 +208,7 @@ def _finish_arguments(call: ToolCall) -> tuple[str, object]:
 
     Its arguments are an object, a JSON string or plain text.
     """
-    value: Any = call.arguments
+    value: object = call.arguments
     text = (call.arguments_raw or "").strip()
     if value is None:
         value = load_json(text)
@@ -220,7 +220,7 @@ def _finish_arguments(call: ToolCall) -> tuple[str, object]:
     )
 
 
-def load_json(text: str) -> Any:
+def load_json(text: str) -> object:
     """Return the JSON value of a text; the text itself if it is not JSON."""
     try:
         return json.loads(text)

@@ -181,7 +181,7 @@ def _problems(name: str, error: ValidationError) -> list[str]:
     ]
 
 
-def _promtool(program: str, groups: Sequence[Any]) -> list[str]:
+def _promtool(program: str, groups: Sequence[dict[str, Any]]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.yaml"
         file.write_text(yaml.safe_dump({"groups": list(groups)}, sort_keys=False), encoding="utf-8")

@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from endturn.errors import UsageError, did_you_mean
 from endturn.generate.queries import ENVIRONMENT, JOB, Matcher
@@ -300,7 +301,7 @@ def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
         ) from None
 
 
-def _problem(model: type[BaseModel], error: Any, path: str) -> str:
+def _problem(model: type[BaseModel], error: ErrorDetails, path: str) -> str:
     name = path + ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         table = AlertLimits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
