@@ -1,4 +1,4 @@
-"""Responses that exceptions hide. The classes are of packages that are not installed here."""
+"""Responses in exceptions. The classes are of packages that are not installed here."""
 
 from __future__ import annotations
 

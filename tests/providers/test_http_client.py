@@ -1,4 +1,4 @@
-"""Our HTTP clients: what comes back, whose fault an error is, and what is announced."""
+"""Our HTTP clients: results, errors by whose fault they are, and announced calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def made(kind: Any, format: str, where: ScriptedProvider | str, timeout: float =
 
 
 def answering(content: bytes, *, status: int = 200, key: str = KEY, format: str = "openai_chat") -> Client:
-    """A client that is answered with these bytes."""
+    """Return a client whose server returns these bytes."""
     answer = httpx.MockTransport(lambda _: httpx.Response(status, headers={"x-request-id": "r1"}, content=content))
     return Client(format_of(format).provider, api_key=key, base_url="http://h/v1", format=format, http=answer)
 
@@ -90,7 +90,7 @@ FOREIGN = {
 @pytest.mark.parametrize("content", FOREIGN)
 @pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
 def test_a_success_status_without_an_answer_is_an_error(format: str, content: bytes, stream: bool) -> None:
-    """Neither a body that is not in the provider's format is an empty answer, nor one where a stream was asked for."""
+    """A body in another format is no empty answer, also if a stream was requested."""
     with answering(content, format=format) as sync, pytest.raises(FOREIGN[content]) as caught:
         asks(sync, stream)
     assert (caught.value.provider, caught.value.request_id) == (format_of(format).provider, "r1")
@@ -99,7 +99,7 @@ def test_a_success_status_without_an_answer_is_an_error(format: str, content: by
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]"])
 def test_a_stream_that_turns_into_something_else_is_an_error(content: bytes) -> None:
-    """What came is kept; another object is passed over."""
+    """The received part is kept; other objects are skipped."""
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": null}]}\n\n'
     with answering(chunk + b'data: {"object": "list"}\n\ndata: ' + content + b"\n\n") as sync:
         items = sync.stream(ASKED)
@@ -111,7 +111,7 @@ def test_a_stream_that_turns_into_something_else_is_an_error(content: bytes) -> 
 
 
 def test_a_body_in_place_of_a_stream_is_accepted() -> None:
-    """Some servers do not stream; what they send is the answer all the same."""
+    """Some servers do not stream; their body is the answer."""
     body = ScriptedProvider([say("All of it.")]).complete(ASKED)
     with answering(json.dumps(format_of("openai_chat").reply(body, stream=False)).encode()) as sync:
         said, response = finished(list(sync.stream(ASKED)))
@@ -167,7 +167,7 @@ def test_an_own_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     ("request_", "says"), [("hi", "not a str"), (ASKED.but(temperature=float("nan")), "cannot be written as JSON")]
 )
 def test_a_request_that_cannot_be_sent_is_named(request_: Any, says: str) -> None:
-    """A text, and a figure that JSON has no word for, are the caller's mistakes."""
+    """A text, or a number that JSON cannot represent, is the caller's mistake."""
     with made(Client, "openai_chat", ScriptedProvider([])) as sync, pytest.raises(UsageError, match=says):
         sync(request_)
 
@@ -201,7 +201,7 @@ def ended(records: list[Record]) -> CallEnded:
 @streamed
 @pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
 def test_a_call_is_announced_once(format: str, stream: bool) -> None:
-    """By the client alone: a decorator around it adds no record. Whoever stops at the response has had everything."""
+    """Only the client announces it: a decorator around it adds no record. A consumer may stop at the response."""
     wrapper = open_call(Layer.WRAPPER, RequestFacts(model="m"), EndpointFacts(provider="openai"))
     assert wrapper is not None
     script = [truncate("One two three", after=2)]
@@ -228,7 +228,7 @@ def test_a_call_is_announced_once(format: str, stream: bool) -> None:
 
 @streamed
 def test_an_error_is_announced(stream: bool) -> None:
-    """Within the call an HTTP layer that asks to announce is told that it already is."""
+    """Within the call, an HTTP layer below sees that the call is already announced."""
     below: list[object] = []
 
     def answer(request: httpx.Request) -> Any:
@@ -257,7 +257,7 @@ async def test_an_abandoned_async_stream_is_cancelled() -> None:
 
 
 async def test_a_task_that_is_cancelled_after_the_stop_reason() -> None:
-    """The response is whole, and the call has not failed, though its host did not wait for the end of the bytes."""
+    """The response is complete and the call has not failed, even if its host did not wait for the last bytes."""
     chunks = [b'data: {"choices": [{"index": 0, "delta": {"content": "One"}, "finish_reason": "stop"}]}\n\n']
     is_read = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Claude Code: the traces of a cut, of an interruption and of a sub-agent, by version."""
+"""Claude Code: traces of truncation, interruption and sub-agents, by version."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Command-line agents: what a scan reads in their sessions is what a scripted provider sent, apart from what is written
-here of each (`logged`). Each runs with a home of its own, against loopback."""
+"""Command-line agents: a scan of their sessions matches the replies of a scripted provider."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Agent:
         environment: in `tests/sdks/envs.toml`; program: the command.
         arguments: of one run without a terminal.
         tool: a tool call that needs no permission.
-        set_up: writes its settings into the home, for a provider's URL, and returns environment variables.
+        set_up: writes its settings for a provider's URL into the home, and returns environment variables.
         sent: what the provider sends, in order, apart from answers to calls for a title.
         logged: the same as the session has it: the list of what is not there, or is there as something else.
     """

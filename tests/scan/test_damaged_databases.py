@@ -1,4 +1,4 @@
-"""A damaged page of a database costs the rows on it, and the file is named."""
+"""A damaged page of a database loses only its rows, and the file is reported."""
 
 from __future__ import annotations
 

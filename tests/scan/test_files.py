@@ -1,4 +1,4 @@
-"""Files and folders: each is read once, and what cannot be read is named."""
+"""Files and folders: each is read once, and unreadable ones are reported."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_terminal_shows_the_progress(
 
 
 def spelled(value: object, *, reverse: bool, spaces: bool, escape: bool) -> str:
-    """JSON in another spelling: the order of keys, the spaces, escaped letters."""
+    """Write JSON differently: another order of keys, spaces, escaped letters."""
     match value:
         case dict():
             pairs = [

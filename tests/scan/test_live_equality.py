@@ -1,4 +1,4 @@
-"""The same turns, live and from their log: what an exporter wrote of agents says of them what a listener counted."""
+"""The same turns, live and from their log: a scan of exported telemetry has the counts of a listener."""
 
 from __future__ import annotations
 

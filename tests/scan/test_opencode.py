@@ -1,4 +1,4 @@
-"""The database of opencode: read whole beside its write-ahead log, and never changed."""
+"""The database of opencode: read completely with its write-ahead log, and never changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = {
 
 @contextmanager
 def database(path: Path, *, last_in_wal: int = 0) -> Iterator[Path]:
-    """A database of the rows; the last so many messages are in its write-ahead log alone."""
+    """Create a database of the rows; this many of the last messages are only in its write-ahead log."""
     rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     messages = [row["id"] for row in rows if row["table"] == "message"]
     late = set(messages[len(messages) - last_in_wal :])

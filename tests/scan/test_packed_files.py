@@ -1,4 +1,4 @@
-"""Files in another form than the tool wrote them: in UTF-16, as one list, packed, or on standard input."""
+"""Converted files: in UTF-16, as one list, packed, or on standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scan says of the files of each source, and what holds for all of them."""
+"""The results of a scan for each source, and the laws for all of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_data(tmp_path: Path, data: bytes, source: str, name: str = "cut.jsonl")
 
 
 def cuts(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where a file is cut, and how much of it is then whole lines: around and within each line."""
+    """Yield positions around and within each line, with the number of complete lines before each."""
     start = 0
     for line in data.splitlines(keepends=True):
         end = start + len(line)
@@ -107,7 +107,7 @@ def test_every_source_of_lines_is_tested_with_truncation() -> None:
 
 @pytest.mark.parametrize("source", sorted({str(parameters.values[0]) for parameters in LINE_FILES}))
 def test_truncation_at_any_byte_loses_at_most_the_last_record(source: str, tmp_path: Path) -> None:
-    """Each byte of the smallest file of a source, or so many of them."""
+    """The smallest file of each source is truncated at each byte, or at many of them."""
     data = min((Path(str(path)).read_bytes() for name, path in map(values_of, LINE_FILES) if name == source), key=len)
     expected: dict[int, dict[str, tuple[Evidence, StopReason]]] = {}
     for at in sorted(random.Random(1).sample(range(len(data)), min(len(data), 60))):
@@ -227,7 +227,7 @@ def test_a_copy_of_all_files_changes_no_figure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_records_are_those_of_live_calls(case: Case) -> None:
-    """Numbers are unique, times are the file's own, and the totals of a turn are those of its calls."""
+    """Numbers are unique, times are those of the file, and the totals of a turn are those of its calls."""
     summary = scan([case.path])
     records = [record for ended in summary.turns for record in ended.records]
     numbers = [record.number for record in records if isinstance(record, CallStarted)]

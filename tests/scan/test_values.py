@@ -1,4 +1,4 @@
-"""Files that are one JSON value, or an archive: cut, or with members of other types."""
+"""Files that are one JSON value, or an archive: truncated, or with members of other types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_files(*suffixes: str) -> list[ParameterSet]:
 
 
 def large_files() -> list[ParameterSet]:
-    """Without objects on one line: those are read whole, whatever their size."""
+    """Return the large files, without single-line objects, which are read completely whatever their size."""
     return [
         pytest.param(case.source, path, id=f"{case}/{path.name}")
         for case in cases()

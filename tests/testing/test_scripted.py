@@ -1,4 +1,4 @@
-"""The scripted provider: what its script says, in what order, and what a controller gets of it."""
+"""The scripted provider: its replies, their order, and the results in a controller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def request(*texts: str, model: str = "m", max_tokens: int | None = None) -> Req
 
 
 def refused(provider: ScriptedProvider) -> str:
-    """What a server says of a request that it does not answer, in the provider's own shape, not to be tried again."""
+    """Return the error message for a request without a reply, in the provider's shape, marked as not retryable."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     with httpx.Client(transport=provider.transport()) as http:
         answer = http.post("http://scripted/v1/chat/completions", json=body)
@@ -63,7 +63,7 @@ def refused(provider: ScriptedProvider) -> str:
 
 @pytest.mark.parametrize(("exhausted", "heard"), [("error", "ab"), ("last", "abbb"), ("cycle", "abab")])
 def test_the_reply_after_the_last_one(exhausted: Any, heard: str) -> None:
-    """Its last reply again, or its start; else a UsageError, over HTTP a 400 that says so and is not retried."""
+    """The last or the first reply is repeated, or there is a UsageError: over HTTP, a 400 without retries."""
     provider = ScriptedProvider([say("a"), say("b")], exhausted=exhausted)
     assert "".join(provider.complete(request()).text for _ in heard) == heard
     if exhausted == "error":
@@ -74,7 +74,7 @@ def test_the_reply_after_the_last_one(exhausted: Any, heard: str) -> None:
 
 
 def test_a_script_is_a_reply_a_list_or_a_function_for_all_or_by_model() -> None:
-    """Each model or conversation has its own place in its lines; an unknown one is an error unless there is a "*"."""
+    """Each model or conversation has its own position; an unknown one is an error unless there is a "*"."""
     assert ScriptedProvider(say("one")).complete(request("hi")).text == "one"
     provider = ScriptedProvider({"a": [say("a1"), say("a2")], "b": lambda asked: say(asked.messages[0].text)})
     assert [provider.complete(request("hi", model=model)).text for model in "abab"] == ["a1", "hi", "a2", "hi"]
@@ -92,7 +92,7 @@ def test_a_script_is_a_reply_a_list_or_a_function_for_all_or_by_model() -> None:
 
 
 def test_a_failing_function_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """A line that raises does so in process; over HTTP it is logged, and a 400 that says what it raised."""
+    """A function's exception propagates in process; over HTTP it is logged, and becomes a 400 that names it."""
 
     def line(asked: Request) -> Reply:
         raise LookupError("no such line")
@@ -130,7 +130,7 @@ def test_one_script_among_threads_is_played_once() -> None:
 )
 @pytest.mark.parametrize("stop", StopReason)
 def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, stop: StopReason) -> None:
-    """It arrives as what it is, or it is refused: no format says another one instead."""
+    """A reason arrives unchanged, or is rejected: no format replaces it by another one."""
     for text, streamed in product(("", "Some text 👋🏽."), (False, True)):
         provider = ScriptedProvider([reason(stop, text)], format=format, dialect=dialect)
         try:
@@ -152,7 +152,7 @@ def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, st
     ],
 )
 def test_a_reason_without_a_value_in_the_format(format: str, reply: Reply, message: str) -> None:
-    """It is a UsageError that says what to script instead; a dialect may have the word."""
+    """It raises a UsageError that says what to script instead; a dialect may have a value for it."""
     with pytest.raises(UsageError, match=message):
         ScriptedProvider([reply], format=format).complete(request())
     if reply.stop is StopReason.CONTEXT_WINDOW_EXCEEDED:
@@ -180,7 +180,7 @@ def test_a_continued_essay_is_the_essay(text: str, maximum: int) -> None:
 
 
 def test_an_essay_continues_where_it_was_truncated() -> None:
-    """A user message that is no nudge gets it from its beginning; a prefill, and pieces that were merged, its rest."""
+    """A new question starts the essay from its beginning; a prefill, or merged pieces, get the rest."""
     provider = ScriptedProvider(essay(PROSE))
     first = provider.complete(request("Write.", max_tokens=4)).text
     assert provider.complete(request("Write.", first, "And the weather?", max_tokens=4)).text == first
@@ -210,7 +210,7 @@ async def test_the_four_kinds_of_provider_function(format: str) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_function_fails_as_a_client_does(format: str) -> None:
-    """Failures, lost connections and half bodies raise what a client would raise; a cut stream ends as `missing`."""
+    """Failures, lost connections and half bodies raise a client's exceptions; a broken stream ends as `missing`."""
     replies = [fail(429, retry_after_s=3), hang_up(), break_off("One two"), break_off("One two", tidy=True), fail(401)]
     provider = ScriptedProvider([*replies, break_off("One two")], format=format)
     for kind in (ProviderUnavailable, ProviderUnavailable, ProviderUnavailable, DecodeError, RequestRejected):

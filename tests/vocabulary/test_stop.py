@@ -1,4 +1,4 @@
-"""Find the stop that a raw value and the response around it mean, and what of a value is shown."""
+"""Find the stop for a raw value and facts of its response, and sanitise values for telemetry."""
 
 from __future__ import annotations
 
