@@ -1,4 +1,4 @@
-"""The tool gate: what runs, what is answered, what is asked for again, and what a strict payload is."""
+"""The tool gate: calls that run, are answered or are requested again, and strict payloads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS = [json.loads(line) for line in Path(__file__).with_name("gate.jsonl").read
 
 
 def judged(row: dict[str, Any]) -> str:
-    """The gate's verdict in words: which calls run or are answered, and why not."""
+    """Return the gate's verdict as text: the calls that run or are answered, and the reason."""
     match judge(response(row["says"]), TOOLS, **row.get("policy", {})):
         case RunCalls(calls):
             return " ".join(["run", *(each.id for each in calls)])
@@ -52,12 +52,12 @@ def judged(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["why"])
 def test_the_gate(row: dict[str, Any]) -> None:
-    """What becomes of a response's calls, under each way of dispatching."""
+    """The verdict on a response's calls, with each value of `dispatch`."""
     assert judged(row) == row["verdict"]
 
 
 def test_the_reasons_and_issues_are_the_declared_ones() -> None:
-    """Every reason and issue that the gate gives is a value of the telemetry schema."""
+    """Every reason and issue of the gate is a value of the telemetry schema."""
     refused = [row["verdict"].split() for row in ROWS if not row["verdict"].startswith(("run", "nothing"))]
     assert {each[1] for each in refused} | {"repair_failed", "repeated"} == set(schema.BLOCK_REASON.values)
     assert {each[2] for each in refused if each[0] == "repair"} == set(schema.ISSUE.values)
@@ -78,7 +78,7 @@ def test_no_truncated_call_is_ever_dispatched(
 
 
 def test_a_tool_needs_a_declaration_and_a_function() -> None:
-    """Only a host that runs its tools itself may have told the provider of others."""
+    """Only a host that runs its tools itself may have declared other tools to the provider."""
     unknown = "there is no tool called 'search'; "
     assert parse(GOOD, TOOLS, runnable={"now"}) == Fault("unknown_tool", f"{unknown}the tools are: now")
     assert parse(GOOD, {}, runnable={"search"}) == Fault("unknown_tool", f"{unknown}no tools were offered")
@@ -87,7 +87,7 @@ def test_a_tool_needs_a_declaration_and_a_function() -> None:
 
 
 def test_a_plain_text_is_a_summary_only_for_our_own_tools() -> None:
-    """As they are declared: a host may declare one of its own by that name."""
+    """This applies to our declarations: a host may declare its own tool with that name."""
     done = call("finish_task", " Done. ")
     assert parse(done, TOOLS) == done.but(arguments={"summary": "Done."})
     own = FINISH_TASK.but(parameters=SEARCH.parameters)
@@ -106,7 +106,7 @@ OBJECTS = st.dictionaries(st.text(max_size=3), VALUES, max_size=3)
 
 @given(value=OBJECTS, ascii_only=st.booleans())
 def test_every_beginning_of_an_object_is_incomplete(value: dict[str, Any], ascii_only: bool) -> None:
-    """A JSON object parses to itself; cut anywhere it is recognised as the beginning of a longer text."""
+    """A JSON object parses to itself; truncated anywhere, it is recognised as the beginning of a longer text."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert strict_object(text) == value
     for size in range(len(text)):

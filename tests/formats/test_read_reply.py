@@ -1,4 +1,4 @@
-"""`endturn.read`: replies that are at hand, in whatever form they were kept, say what their files say."""
+"""`endturn.read`: stored replies, in any form, match their files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def kept(format_: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The same reply as programs keep it, or as `iter_bytes()`, `iter_text()` and `iter_lines()` give it."""
+    """Return the reply in stored forms, or as `iter_bytes()`, `iter_text()` and `iter_lines()` return it."""
     if "body" in reply:
         text = json.dumps(reply["body"])
         yield from {"parsed": reply["body"], "text": f" {text}\n", "bytes": text.encode()}.items()
@@ -57,7 +57,7 @@ def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
-    """What a reply is read as, or how it fails."""
+    """Return the reading of a reply, or its error."""
     asked = {"model": reply["asked"]["model"]} if reply.get("asked", {}).get("model") else None
     try:
         return read(value, format=format_, provider=reply.get("provider", format_of(format_).provider), request=asked)
@@ -67,7 +67,7 @@ def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_reply_reads_the_same_in_every_stored_form(format_: str) -> None:
-    """Parsed, as text, as bytes, in pieces; and that is what its file says."""
+    """Parsed, as text, as bytes and in pieces, it matches its file."""
     read_so_far = 0
     for path, reply in kept(format_):
         (_, first), *others = ((form, said(value, format_, reply)) for form, value in forms(format_, reply))
@@ -89,9 +89,9 @@ def answer(text: str, reason: str) -> Any:
 
 
 def test_request_and_provider_refine_the_reading() -> None:
-    """A limit, of our request or of the JSON that was sent; whoever is named knows what compatible servers share.
+    """The limit is from our request or the sent JSON; a named provider has the values that compatible servers share.
 
-    An SDK's object says the same as its JSON.
+    An SDK's object reads the same as its JSON.
     """
     body, asked = answer("and then", "stop"), Request(model="m", messages=(), max_tokens=16)
     for request, suspected in ((None, False), (asked, True), ({"max_tokens": 16}, True)):
@@ -117,7 +117,7 @@ GEMINI = (
     ids=["v1", "lines of v1", "array"],
 )
 def test_lines_of_json_where_events_are_usual(chunks: Any, format_: str) -> None:
-    """As Cohere's first version and Gemini without `alt=sse` send them."""
+    """Cohere's first version, and Gemini without `alt=sse`, send them."""
     found = read(iter(chunks), format=format_)
     assert (found.text, found.stop.reason) == ("Hi", StopReason.MAX_TOKENS)
 
@@ -186,7 +186,7 @@ PIECES = st.sampled_from(["[", "]", "{", "}", ",", ":", '"', "\n", "data: ", "nu
 )
 @example(reply='["x", {"a": 1}]', format_="gemini")
 def test_text_and_bytes_are_read_or_fail_as_documented(reply: str, format_: str) -> None:
-    """Whatever stands in them: what a provider sent is never the caller's mistake."""
+    """With any content: a provider's reply is never the caller's mistake."""
     for kept_as in (reply, reply.encode()):
         with suppress(DecodeError, ProviderError):
             assert read(kept_as, format=format_).stop.reason

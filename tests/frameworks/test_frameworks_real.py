@@ -93,7 +93,7 @@ def test_langchain_chunks_add_up() -> None:
 
 
 def test_langchain_results() -> None:
-    """A message, its generation, both kinds of result and a graph's state read the same; other messages are rejected."""
+    """Messages, generations, both kinds of result and a graph's state read the same; other messages are rejected."""
     message = AIMessage(
         content="",
         response_metadata={"finish_reason": "stop", "model_provider": "openai"},

@@ -462,9 +462,10 @@ def test_counts_have_one_style() -> None:
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:
-    """Links lead to our dashboards and set existing variables, always the complete service, and with a model its provider; others lead to committed documents.
+    """Links lead to existing dashboards and documents.
 
-    A link of a table's cell uses existing columns.
+    They set existing variables, always the complete service, and with a model its provider. A link of a table's cell
+    uses existing columns.
     """
     variables = {each["uid"]: {v["name"] for v in each["templating"]["list"]} for each in BY_NAME.values()}
     for url in [text for text in strings(drawn(board)) if text.startswith("/d/")]:

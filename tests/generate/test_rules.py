@@ -115,7 +115,7 @@ def test_runbooks_name_existing_panels() -> None:
     ],
 )
 def test_a_link_opens_the_dashboard_on_what_the_alert_is_about(name: str, labels: dict[str, str], leads: str) -> None:
-    """It sets service, provider, model, environment and cluster; without these labels, the dashboard shows everything."""
+    """It sets service, provider, model, environment and cluster; without these, the dashboard shows everything."""
     [rule] = [each for each in ALERT_RULES if each.alert.name == f"Endturn{name}"]
     example = replace(rule.alert.fires[0], labels=labels)
     url = filled_annotations(rule, example)["dashboard_url"]
