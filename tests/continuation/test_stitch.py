@@ -22,7 +22,7 @@ from endturn.continuation.text_heuristics import (
     open_fence,
     overlaps_by_nature,
 )
-from endturn.vocabulary.characters import HALF
+from endturn.vocabulary.characters import REPLACEMENT_CHARACTER
 from endturn.vocabulary.messages import Delta
 
 BLANKS = " " * 2_000
@@ -36,7 +36,7 @@ def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, held: int =
     out = a
     for start in range(0, len(b), size):
         out += "".join(delta.text for delta in text.feed(b[start : start + size]))
-        assert text.shown.rstrip(HALF) == out.rstrip(HALF)
+        assert text.shown.rstrip(REPLACEMENT_CHARACTER) == out.rstrip(REPLACEMENT_CHARACTER)
         assert text.held_size <= min(held, limits.get("max_overlap", held))
     out += "".join(delta.text for delta in (*text.close(), *text.end_answer()))
     assert text.shown == out
@@ -84,7 +84,7 @@ def test_an_exact_repetition_is_removed_with_any_indentation(text: str) -> None:
     back=st.integers(4, 12),
     before=st.sampled_from(["", "\n", " ", "...", "… ", "\n...\n"]),
     rest=st.sampled_from(["", "X", " X", "\n\nX", "  X  \n"]),
-    half=st.sampled_from(["", HALF, HALF * 3]),
+    half=st.sampled_from(["", REPLACEMENT_CHARACTER, REPLACEMENT_CHARACTER * 3]),
     size=st.integers(1, 30),
 )
 def test_a_repetition_is_removed_with_any_blanks(
@@ -130,7 +130,7 @@ def test_a_natural_repetition_is_kept_at_any_cut(
 
 def test_no_more_text_is_held_back_than_is_compared() -> None:
     text = AnswerText(max_overlap=10)
-    assert text.feed("a" + HALF * 30) == [Delta(text="a" + HALF * 20)]
+    assert text.feed("a" + REPLACEMENT_CHARACTER * 30) == [Delta(text="a" + REPLACEMENT_CHARACTER * 20)]
     assert text.held_size == 10
 
 
@@ -176,14 +176,30 @@ def test_the_law_of_the_seam(a: str, b: str) -> None:
         assume(not (plain and again.startswith(plain)))  # however short it is
     assume(not is_preamble(b.partition("\n")[0]))
     assume(not open_fence(a))
-    assume(not a.endswith(HALF))
+    assume(not a.endswith(REPLACEMENT_CHARACTER))
     assert stitch(a, b, min_overlap=4, max_overlap=32) == a + b
 
 
 BLANKS_IN = re.compile(r"\s+")
 OPENED = ("```py\n", "```js\n", "```\n", "``` py \n", "  ```py\n", "- ```py\n", "````\n", "\n```\n")
 FENCES = (*OPENED, "```", "```py", "``", "~~~\n", "~~~~py\n", "~~~py\n", "~~")
-MARKS = ("...", "…", "..", ".", '"', "'", "“", "”", "*", "**", "_", "`", "!", HALF, HALF * 2)
+MARKS = (
+    "...",
+    "…",
+    "..",
+    ".",
+    '"',
+    "'",
+    "“",
+    "”",
+    "*",
+    "**",
+    "_",
+    "`",
+    "!",
+    REPLACEMENT_CHARACTER,
+    REPLACEMENT_CHARACTER * 2,
+)
 ANNOUNCED = ("Continuing:\n", "Continuing from where I left off:\n\n", "Sure!\n", "Sure", "Continuing")
 WORDS = st.sampled_from(["abc", "def", "x", "1", "12", "語", "é", "yes", "no"])
 AT_SEAM = st.lists(BLANK | st.sampled_from((*FENCES, *MARKS, *ANNOUNCED)), max_size=3).map("".join)
@@ -196,10 +212,10 @@ def seams(draw: st.DrawFn) -> tuple[str, str]:
     a = (
         draw(st.sampled_from(("", "", *FENCES)))
         + draw(TEXT)
-        + draw(st.sampled_from(("", "", HALF, " ", "\n", "\n    ")))
+        + draw(st.sampled_from(("", "", REPLACEMENT_CHARACTER, " ", "\n", "\n    ")))
     )
     at = draw(st.integers(0, len(a)))
-    again = draw(st.sampled_from((a, a.strip(), a.rstrip(HALF + "."), a[:at], a[at:], "")))
+    again = draw(st.sampled_from((a, a.strip(), a.rstrip(REPLACEMENT_CHARACTER + "."), a[:at], a[at:], "")))
     if draw(st.booleans()):
         blanks = draw(st.lists(BLANK, min_size=1, max_size=5))
         again = BLANKS_IN.sub(lambda run: blanks[run.start() % len(blanks)], again)
@@ -315,7 +331,7 @@ def test_a_restart_adds_only_the_new_text(name: str, size: int) -> None:
 def test_the_cost_is_linear(kind: str) -> None:
     """120,000 characters, one at a time: with quadratic cost, this would not end."""
     a = ("ab" * 60_000) if kind == "periodic" else LONG * (120_000 // len(LONG) + 1)
-    others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": HALF * 120_000}
+    others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": REPLACEMENT_CHARACTER * 120_000}
     b = others.get(kind, a)
     text = AnswerText(a, a)
     text.expect_continuation()

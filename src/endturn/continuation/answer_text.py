@@ -17,7 +17,15 @@ from endturn.calls import Strategy
 from endturn.continuation.limits import BUDGETED_STRATEGIES
 from endturn.continuation.stitching import Seam
 from endturn.formats import arguments, with_text
-from endturn.vocabulary import HALF, ChatResponse, Delta, Pieces, Stop, StopReason, ToolCall
+from endturn.vocabulary import (
+    REPLACEMENT_CHARACTER,
+    ChatResponse,
+    Delta,
+    Pieces,
+    Stop,
+    StopReason,
+    ToolCall,
+)
 
 NO_LIMIT: Final = sys.maxsize
 
@@ -154,7 +162,10 @@ class AnswerText:
 
         `part` is that part's text so far.
         """
-        stripped_part, answer = part.rstrip(HALF), self.answer.rstrip(HALF)
+        stripped_part, answer = (
+            part.rstrip(REPLACEMENT_CHARACTER),
+            self.answer.rstrip(REPLACEMENT_CHARACTER),
+        )
         self._is_again, self._follows_seam = True, self._follows_seam or stripped_part != part
         if answer.endswith(stripped_part):
             self._part = len(answer) - len(stripped_part)
@@ -206,7 +217,7 @@ class AnswerText:
         if (
             self._restarts
             or self._discarded is not None
-            or text.endswith(HALF)
+            or text.endswith(REPLACEMENT_CHARACTER)
             or len(text) > self._room
         ):
             return False
@@ -266,7 +277,7 @@ class AnswerText:
     def _drop_half_character(self) -> None:
         """Remove half a character at the end of the answer, because text follows it."""
         self._follows_seam = False
-        answer, hidden = self.answer.rstrip(HALF), "".join(self._hidden)
+        answer, hidden = self.answer.rstrip(REPLACEMENT_CHARACTER), "".join(self._hidden)
         self._hide(hidden[: max(0, len(hidden) - len(self.answer) + len(answer))])
         self._answer, self._part = [answer], min(self._part, len(answer))
 
@@ -282,9 +293,9 @@ class AnswerText:
             if len(text.strip()) < self._min_held:
                 return []
             self._min_held = 0
-            held_size = min(len(text) - len(text.rstrip(HALF)), self._max_overlap)
+            held_size = min(len(text) - len(text.rstrip(REPLACEMENT_CHARACTER)), self._max_overlap)
         ready = text[: len(text) - held_size]
-        self._hide(HALF * held_size)
+        self._hide(REPLACEMENT_CHARACTER * held_size)
         self._shown.append(ready)
         restart = self._restarts and ready.strip() != ""
         if restart:

@@ -29,7 +29,7 @@ from endturn.continuation.turn_reports import report_repair
 from endturn.continuation.turn_state import JOINING, TurnState, limited
 from endturn.errors import RequestRejected
 from endturn.formats import with_text
-from endturn.vocabulary import HALF, ChatResponse, Resume, StopReason
+from endturn.vocabulary import REPLACEMENT_CHARACTER, ChatResponse, Resume, StopReason
 
 log = logging.getLogger("endturn")
 
@@ -207,8 +207,8 @@ def _next_call(state: TurnState, latest: Responded, issue: str | None = None) ->
         return None
     # the rest is requested, whatever its row says
     truncated = response.with_stop(resume=Resume.PROMPT)
-    if strategy is Strategy.PREFILL and truncated.text.endswith(HALF):
-        text = truncated.text.rstrip(HALF)
+    if strategy is Strategy.PREFILL and truncated.text.endswith(REPLACEMENT_CHARACTER):
+        text = truncated.text.rstrip(REPLACEMENT_CHARACTER)
         truncated = truncated.but(
             text=text, blocks=with_text(truncated.blocks, text, truncated.text)
         )
@@ -247,7 +247,11 @@ def _accepts_prefill(state: TurnState, response: ChatResponse) -> bool:
     ):
         return False
     thinks = state.limits.thinking > 0 or response.reasoning is not None
-    return not thinks and bool(response.text.rstrip(HALF).strip()) and not response.tool_calls
+    return (
+        not thinks
+        and bool(response.text.rstrip(REPLACEMENT_CHARACTER).strip())
+        and not response.tool_calls
+    )
 
 
 def repair_prompt(prompt: str, calls: Sequence[str]) -> str:

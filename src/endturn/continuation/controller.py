@@ -207,13 +207,13 @@ class _Controller:
             names = ", ".join(map(repr, without_function))
             warnings.append(
                 f"the request declares {names}, and the controller has no function for it: calls "
-                "are answered with an error; hand it one, or leave tools out to run them yourself"
+                "are answered with an error; pass it in tools, or omit tools to run them yourself"
             )
         if functions and functions.isdisjoint(declared):
             names = ", ".join(map(repr, sorted(functions)))
             warnings.append(
                 f"the functions {names} are never called: the request declares no tool of "
-                "these names; give each Tool with its function, tools=[(Tool(name=…), function)], "
+                "these names; pass each Tool with its function, tools=[(Tool(name=…), function)], "
                 "or declare them in Request.tools"
             )
         for warning in warnings if not self._warned else ():

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from endturn.continuation.stitching import stitch
 from endturn.formats import together, unfinished, with_text
-from endturn.vocabulary import HALF, TRUNCATED, Blocks, ChatResponse, Message, StopReason, ToolCall
+from endturn.vocabulary import (
+    REPLACEMENT_CHARACTER,
+    TRUNCATED,
+    Blocks,
+    ChatResponse,
+    Message,
+    StopReason,
+    ToolCall,
+)
 
 
 def record(
@@ -137,7 +145,11 @@ def join_messages(
     if second.blocks is None and second.tool_calls:  # blocks without its calls would lose them
         return second.but(content=text, blocks=None)
     # Signed content among the text is kept; the text that the seam removed is not.
-    head = first.text if text in (first.text, first.text + second.text) else first.text.rstrip(HALF)
+    head = (
+        first.text
+        if text in (first.text, first.text + second.text)
+        else first.text.rstrip(REPLACEMENT_CHARACTER)
+    )
     added = text[len(head) :]
     first_blocks = with_text(sendable(first), head, first.text)
     second_blocks = with_text(second.blocks, added, second.text)

@@ -50,11 +50,11 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
     except SchemaError as error:
         _ignore(
             tool,
-            f"it is no JSON Schema: {error.json_path} does not fit {error.validator!r} "
+            f"it is not a JSON Schema: {error.json_path} does not fit {error.validator!r} "
             f"of the draft",
         )
     except Unresolvable as error:
-        _ignore(tool, f"the reference {error.ref!r} in it leads nowhere, and nothing is fetched")
+        _ignore(tool, f"its reference {error.ref!r} is unresolved, and nothing is fetched")
     except ArithmeticError:
         return "a number in the arguments is too large"
     except BaseException as error:  # an error of the library; a gate that raises would end the turn
@@ -64,7 +64,7 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
             raise
         if out_of_stack and _is_deep(value):
             return "the arguments are nested too deeply"
-        reason = "it leads in a circle, or is nested too deeply"
+        reason = "it is circular, or nested too deeply"
         _ignore(tool, reason if out_of_stack else f"checking it raised {type(error).__name__}")
     else:
         return None if best_error is None else _describe(best_error)
@@ -221,7 +221,7 @@ def _describe(error: ValidationError) -> str:
             # the message names only those members
             return f"{path}: {_shorten(error.message)}"
         case None, _:  # a nested schema is `false`, and the library does not report its place
-            return f"{path} must not be, or must not hold what it holds"
+            return f"{path} is not allowed, or has a value that is not allowed"
         case keyword, value:
             return (
                 f"{path} does not fit {_shorten(json.dumps({keyword: value}, ensure_ascii=False))}"

@@ -64,7 +64,7 @@ from endturn.continuation.white_space import (
     normalize_space,
     plain_length,
 )
-from endturn.vocabulary import HALF
+from endturn.vocabulary import REPLACEMENT_CHARACTER
 
 _SENTENCE_ENDS: Final = ".!?…。！？"
 
@@ -83,7 +83,7 @@ def stitch(
     added = Seam(text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled).feed(
         continuation, last=True
     )
-    return text.rstrip(HALF) + added if added else text
+    return text.rstrip(REPLACEMENT_CHARACTER) + added if added else text
 
 
 class Seam:
@@ -121,7 +121,7 @@ class Seam:
         prefilled: bool = False,
         again: bool = False,
     ) -> None:
-        self._text = text.rstrip(HALF)
+        self._text = text.rstrip(REPLACEMENT_CHARACTER)
         body = self._text.rstrip()
         self._trailing_space = self._text[len(body) :]
         self._plain_text = normalize_space(body)
@@ -270,7 +270,7 @@ class Seam:
     def _drop_half_character(self) -> Iterator[None]:
         """Drop the other half of a split character."""
         while self._has_half_character:
-            self.buffer = self.buffer.lstrip(HALF)
+            self.buffer = self.buffer.lstrip(REPLACEMENT_CHARACTER)
             if self.buffer or self._is_last:
                 return
             yield

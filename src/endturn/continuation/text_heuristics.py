@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from unicodedata import category
 
-from endturn.vocabulary import HALF
+from endturn.vocabulary import REPLACEMENT_CHARACTER
 
 _INDISTINCT_CHARACTERS: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
@@ -130,7 +130,7 @@ def loop_start(text: str) -> int | None:
     at least half of a text of 400 or more characters. Rows that share a passage but differ in their
     data are no loop. The position is the end of the first period: only repetitions follow it.
     """
-    text = text.rstrip(HALF)
+    text = text.rstrip(REPLACEMENT_CHARACTER)
     if len(text) < MIN_LOOP_CHARS:
         return None
     half = text[len(text) // 2 :]

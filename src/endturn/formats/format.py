@@ -22,7 +22,15 @@ from endturn.formats.parts import Part
 from endturn.formats.reading import count, is_empty, text, value_at
 from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import (
+    Context,
+    Event,
+    Framing,
+    RequestSummary,
+    Route,
+    Routed,
+    ScriptedStyle,
+)
 from endturn.vocabulary import (
     CHAT,
     PROVIDERS,
@@ -153,7 +161,7 @@ class Format:
     name: str
     provider: str
     framing: Framing = Framing.SSE
-    voice: Voice
+    voice: ScriptedStyle
 
     paths: Mapping[str, str | None]
     encode_model: Callable[[str], str] = _quote_model

@@ -72,7 +72,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class ScriptedStyle:
     """The id prefixes and stop reasons of a format's server, for a scripted provider.
 
     Attributes:

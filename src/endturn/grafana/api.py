@@ -28,7 +28,7 @@ prevents that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ChangeResult:
     """The result for one dashboard, rule group or folder."""
 
     what: Literal[

@@ -127,17 +127,19 @@ def export(target: Path, *, force: bool = False) -> list[Path]:
     return [to for _, to in copies]
 
 
-def rebound(content: Any, uids: Uids) -> Any:
+def with_data_sources(content: Any, uids: Uids) -> Any:
     """Return a copy with these data sources instead of our fixed uids (the types' names)."""
     match content:
         case {"type": str(kind), "uid": str(uid), **rest} if uid == kind in uids:
-            return {"type": kind, "uid": uids[kind]} | rebound(rest, uids)
+            return {"type": kind, "uid": uids[kind]} | with_data_sources(rest, uids)
         case dict():
             return {
-                key: uids.get(value, value) if key == "datasourceUid" else rebound(value, uids)
+                key: uids.get(value, value)
+                if key == "datasourceUid"
+                else with_data_sources(value, uids)
                 for key, value in content.items()
             }
         case list():
-            return [rebound(item, uids) for item in content]
+            return [with_data_sources(item, uids) for item in content]
         case _:
             return content

@@ -14,8 +14,8 @@ from typing import Any, Final
 from endturn._version import __version__
 from endturn.errors import UsageError
 from endturn.grafana import api, assets, rules
-from endturn.grafana.api import Done, Grafana
-from endturn.grafana.assets import PREFIX, Uids, rebound
+from endturn.grafana.api import ChangeResult, Grafana
+from endturn.grafana.assets import PREFIX, Uids, with_data_sources
 
 TAG: Final = "endturn"
 WRITES: Final = frozenset({"created", "updated", "removed"})
@@ -77,7 +77,7 @@ def install(
     *,
     folder: str,
     sources: Mapping[str, str],
-) -> Iterator[Done]:
+) -> Iterator[ChangeResult]:
     """Install exactly these dashboards and rule groups of ours in a folder.
 
     A dashboard is identified by its uid and written only if its content differs or somebody has
@@ -105,7 +105,7 @@ def install(
     yield from missing
     if grafana.get(f"/api/folders/{folder}", absent=404) is None:
         grafana.write("POST", "/api/folders", {"uid": folder, "title": folder})
-        yield Done("created", "folder", folder)
+        yield ChangeResult("created", "folder", folder)
     for board in boards:
         yield _install_board(grafana, _bound(board, {kind: uids[kind] for kind in sources}), folder)
     yield from _remove_boards(grafana, folder, keep={str(board["uid"]) for board in boards})
@@ -115,12 +115,12 @@ def install(
 
 def _sources(
     grafana: Grafana, requested: Mapping[str, str], used: set[str]
-) -> tuple[dict[str, str], list[Done]]:
+) -> tuple[dict[str, str], list[ChangeResult]]:
     """Return the data sources to use, type → uid: the requested ones, else the default."""
     available = grafana.get("/api/datasources", absent=403)
     if available is None:  # without datasources:read; a uid needs no lookup
         return dict(requested), [
-            Done("unknown", "source", uid, "the token may not look it up")
+            ChangeResult("unknown", "source", uid, "the token may not look it up")
             for uid in requested.values()
         ]
     chosen, missing = {}, []
@@ -147,7 +147,7 @@ def _sources(
             chosen[kind] = str(matching[0]["uid"])
         elif not there:
             missing.append(
-                Done("missing", "source", kind, "what needs one stays empty until there is")
+                ChangeResult("missing", "source", kind, "what needs one stays empty until there is")
             )
     return chosen, missing
 
@@ -160,20 +160,20 @@ def _source_variables(board: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _bound(board: dict[str, Any], uids: Uids) -> dict[str, Any]:
     """Return a dashboard with these data source variables and fixed references."""
-    result: dict[str, Any] = rebound(board, uids)
+    result: dict[str, Any] = with_data_sources(board, uids)
     for variable in _source_variables(result):
         if uid := uids.get(variable["query"]):
             variable["current"] = {"selected": True, "text": uid, "value": uid}
     return result
 
 
-def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done:
+def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> ChangeResult:
     uid = str(board["uid"])
     digest = hashlib.sha256(json.dumps(board, sort_keys=True).encode()).hexdigest()[:12]
-    result = Done("created", "dashboard", uid, str(board["title"]))
+    result = ChangeResult("created", "dashboard", uid, str(board["title"]))
     if there := grafana.get(f"/api/dashboards/uid/{uid}", absent=404):
         if there["meta"].get("provisioned"):
-            return Done(
+            return ChangeResult(
                 "refused", "dashboard", uid, "it is provisioned from a file, which alone changes it"
             )
         last = _last_message(grafana, uid)
@@ -184,13 +184,13 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done
             and last.endswith(digest)
             and there["meta"].get("folderUid") == folder
         ):
-            return Done("unchanged", "dashboard", uid)
+            return ChangeResult("unchanged", "dashboard", uid)
         by_hand = (
             ""
             if last.startswith(MESSAGE)
             else "a change made by hand is overwritten; its history keeps it"
         )
-        result = Done("updated", "dashboard", uid, by_hand)
+        result = ChangeResult("updated", "dashboard", uid, by_hand)
     body = {
         "dashboard": board | {"id": None},
         "folderUid": folder,
@@ -199,25 +199,25 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done
         "message": f"{MESSAGE}{__version__} {digest}",
     }
     refusal = grafana.write("POST", "/api/dashboards/db", body)
-    return Done("refused", "dashboard", uid, refusal) if refusal else result
+    return ChangeResult("refused", "dashboard", uid, refusal) if refusal else result
 
 
-def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str]) -> Iterator[Done]:
+def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str]) -> Iterator[ChangeResult]:
     boards = grafana.get("/api/search", type="dash-db", tag=TAG, folderUIDs=folder, limit=5000)
     for uid in sorted({str(board["uid"]) for board in boards} - keep):
         if not uid.startswith(PREFIX):
             continue
         if not _last_message(grafana, uid).startswith(MESSAGE):
-            yield Done(
+            yield ChangeResult(
                 "kept",
                 "dashboard",
                 uid,
                 "no longer ours, but somebody has changed it; delete it by hand",
             )
         elif refusal := grafana.write("DELETE", f"/api/dashboards/uid/{uid}"):
-            yield Done("refused", "dashboard", uid, refusal)
+            yield ChangeResult("refused", "dashboard", uid, refusal)
         else:
-            yield Done("removed", "dashboard", uid)
+            yield ChangeResult("removed", "dashboard", uid)
 
 
 def _last_message(grafana: Grafana, uid: str) -> str:

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.grafana.api import Done, Grafana
-from endturn.grafana.assets import GRAFANA, PREFIX, Uids, rebound
+from endturn.grafana.api import ChangeResult, Grafana
+from endturn.grafana.assets import GRAFANA, PREFIX, Uids, with_data_sources
 
 PROVISIONING: Final = "/api/v1/provisioning"
-RENAMED: Final = {
+API_FIELD_NAMES: Final = {
     "keepFiringFor": "keep_firing_for",
     "missing_series_evals_to_resolve": "missingSeriesEvalsToResolve",
     "orgId": "orgID",
 }
 """Name of a rule's field in a file → in the API."""
-YOUNG: Final = frozenset({"keep_firing_for", "missingSeriesEvalsToResolve"})
+FIELDS_OF_NEWER_VERSIONS: Final = frozenset({"keep_firing_for", "missingSeriesEvalsToResolve"})
 """Fields that older versions of Grafana drop: a missing one is no difference."""
-THEIRS: Final = ("isPaused", "notification_settings")
+OPERATOR_FIELDS: Final = ("isPaused", "notification_settings")
 """Fields of our rules that belong to Grafana's operators: they are never changed in an existing
 rule."""
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -29,7 +29,7 @@ Rule = Mapping[str, Any]
 
 def install(
     grafana: Grafana, groups: Sequence[dict[str, Any]], folder: str, uids: Uids
-) -> Iterator[Done]:
+) -> Iterator[ChangeResult]:
     """Install these groups of rules in a folder, and remove our other rules from our groups."""
     there: dict[str, Rule] = {
         rule["uid"]: rule for rule in grafana.get(f"{PROVISIONING}/alert-rules")
@@ -52,7 +52,7 @@ def install(
         yield _install_group(grafana, group, folder, rules, foreign, there)
     for uid in obsolete:
         grafana.write("DELETE", f"{PROVISIONING}/alert-rules/{uid}")
-        yield Done("removed", "rule", uid)
+        yield ChangeResult("removed", "rule", uid)
 
 
 def _install_group(
@@ -62,7 +62,7 @@ def _install_group(
     rules: Sequence[Rule],
     foreign: Sequence[Rule],
     there: Mapping[str, Rule],
-) -> Done:
+) -> ChangeResult:
     """Write a group of rules if it differs; `there` are all rules of the Grafana by uid."""
     name = str(group["name"])
     path = f"{PROVISIONING}/folder/{folder}/rule-groups/{quote(name, safe='')}"
@@ -80,15 +80,15 @@ def _install_group(
         foreign
     )
     if former and not differing and former["interval"] == interval:
-        return Done("unchanged", "rules", name, ", ".join(notes))
+        return ChangeResult("unchanged", "rules", name, ", ".join(notes))
     body = {"title": name, "folderUid": folder, "interval": interval, "rules": [*updated, *foreign]}
     if refusal := grafana.write("PUT", path, body):
-        return Done("refused", "rules", name, refusal)
-    return Done("updated" if former else "created", "rules", name, ", ".join(notes))
+        return ChangeResult("refused", "rules", name, refusal)
+    return ChangeResult("updated" if former else "created", "rules", name, ", ".join(notes))
 
 
 def _theirs(rule: Rule) -> Rule:
-    return {key: rule[key] for key in THEIRS if rule.get(key) is not None}
+    return {key: rule[key] for key in OPERATOR_FIELDS if rule.get(key) is not None}
 
 
 def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
@@ -96,8 +96,8 @@ def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
 
     Links to the Grafana of `make up` are replaced by links to this one.
     """
-    body: dict[str, Any] = rebound(
-        {RENAMED.get(key, key): value for key, value in rule.items()}, uids
+    body: dict[str, Any] = with_data_sources(
+        {API_FIELD_NAMES.get(key, key): value for key, value in rule.items()}, uids
     )
     return {"orgID": 1} | body | {
         # Labels in files escape `$` as `$$`, since Grafana expands environment variables there.
@@ -120,19 +120,19 @@ def _same_rule(ours: Rule, there: Rule) -> bool:
     """
     if any(ours[key] != (there.get(key) or {}) for key in ("labels", "annotations")):
         return False
-    not_compared = {*THEIRS, "orgID", *(YOUNG - there.keys())}
+    not_compared = {*OPERATOR_FIELDS, "orgID", *(FIELDS_OF_NEWER_VERSIONS - there.keys())}
     return all(
-        _covered(value, there.get(key)) for key, value in ours.items() if key not in not_compared
+        _contains(value, there.get(key)) for key, value in ours.items() if key not in not_compared
     )
 
 
-def _covered(ours: Any, there: Any) -> bool:
+def _contains(ours: Any, there: Any) -> bool:
     """Return True if the other value contains everything in ours."""
     match ours, there:
         case dict(), dict() | None:
-            return all(_covered(value, (there or {}).get(key)) for key, value in ours.items())
+            return all(_contains(value, (there or {}).get(key)) for key, value in ours.items())
         case list(), list():
-            return len(ours) == len(there) and all(map(_covered, ours, there))
+            return len(ours) == len(there) and all(map(_contains, ours, there))
         case str(), str():
             return ours == there or (
                 _seconds(ours) is not None and _seconds(ours) == _seconds(there)

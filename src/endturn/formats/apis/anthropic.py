@@ -58,7 +58,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Event, Voice
+from endturn.formats.summaries import Context, Event, ScriptedStyle
 from endturn.vocabulary import (
     ChatResponse,
     Json,
@@ -500,7 +500,7 @@ def script_error(
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
-    voice=Voice("msg_", "toolu_", "request-id"),
+    voice=ScriptedStyle("msg_", "toolu_", "request-id"),
     paths={"": "/v1/messages"},
     match_path=routed_by(rf"{SEGMENTS}/v1/messages"),
     body=encode,

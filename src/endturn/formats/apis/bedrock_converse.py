@@ -60,7 +60,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Event, Framing, Voice
+from endturn.formats.summaries import Context, Event, Framing, ScriptedStyle
 from endturn.vocabulary import ChatResponse, Json, Message, Request, Tool, Usage
 
 NAME: Final = "bedrock_converse"
@@ -470,7 +470,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
-    voice=Voice("", "tooluse_", "x-amzn-requestid"),
+    voice=ScriptedStyle("", "tooluse_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/converse[|-stream]"},
     match_path=routed_by(

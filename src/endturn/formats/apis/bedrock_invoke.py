@@ -24,7 +24,7 @@ from endturn.formats.parts import End, ErrorPart, InFormat, Part, Tokens, Unread
 from endturn.formats.reading import count, items, member, text
 from endturn.formats.registry import format_of
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Voice
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ScriptedStyle
 from endturn.vocabulary import (
     ChatResponse,
     Json,
@@ -494,7 +494,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
-    voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
+    voice=ScriptedStyle("msg_", "toolu_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     paths={"": "/model/{model}/invoke[|-with-response-stream]"},
     match_path=routed_by(

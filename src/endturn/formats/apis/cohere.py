@@ -57,7 +57,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, RequestSummary, Voice
+from endturn.formats.summaries import Context, Event, RequestSummary, ScriptedStyle
 from endturn.vocabulary import ChatResponse, Json, ToolCall, Usage, raw_text
 
 NAME: Final = "cohere"
@@ -424,7 +424,7 @@ def script_error(
 FORMAT: Final = Format(
     name=NAME,
     provider="cohere",
-    voice=Voice(_ID, "tool_", "x-debug-trace-id"),
+    voice=ScriptedStyle(_ID, "tool_", "x-debug-trace-id"),
     paths={"": "/v2/chat", "v1": "/v1/chat"},
     match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
     body=encode,

@@ -21,7 +21,7 @@ from endturn.formats.framing import END_WORDS
 from endturn.formats.parts import ErrorPart, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import as_text, count, id_text, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import TAIL, Context, Voice
+from endturn.formats.summaries import TAIL, Context, ScriptedStyle
 from endturn.vocabulary import Row, Usage, find_row, raw_text, rows_of, tables
 
 NAME: Final = "completions"
@@ -390,7 +390,7 @@ _PATH: Final = (
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    voice=Voice("cmpl-", "call_", "x-request-id"),
+    voice=ScriptedStyle("cmpl-", "call_", "x-request-id"),
     paths=_PATHS,
     match_path=routed_by(_PATH),
     body=encode,

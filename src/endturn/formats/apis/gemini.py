@@ -58,7 +58,7 @@ from endturn.formats.reading import (
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by, summarize_request
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, RequestSummary, Voice
+from endturn.formats.summaries import Context, RequestSummary, ScriptedStyle
 from endturn.vocabulary import Json, Message, Request, StopReason, Tool, Usage, raw_text, rows_of
 
 NAME: Final = "gemini"
@@ -579,7 +579,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
     # A tool call has the reason STOP and a part of its own; a full window has MAX_TOKENS.
-    voice=Voice(
+    voice=ScriptedStyle(
         "response-",
         "function-call-",
         "x-request-id",

@@ -49,7 +49,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, Voice
+from endturn.formats.summaries import Context, Event, ScriptedStyle
 from endturn.vocabulary import (
     ChatResponse,
     Json,
@@ -475,7 +475,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
     # The API has one status for truncated answers, whatever the cause.
-    voice=Voice("v1_", "call_", "x-request-id"),
+    voice=ScriptedStyle("v1_", "call_", "x-request-id"),
     paths={"": "/interactions"},
     match_path=routed_by(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"

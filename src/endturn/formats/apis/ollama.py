@@ -52,7 +52,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Event, Framing, Voice
+from endturn.formats.summaries import Context, Event, Framing, ScriptedStyle
 from endturn.vocabulary import ChatResponse, Json, Message, Request, StopReason, ToolCall, Usage
 
 NAME: Final = "ollama"
@@ -275,7 +275,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="ollama",
     framing=Framing.NDJSON,
-    voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
+    voice=ScriptedStyle("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
     paths={"": "/api/chat"},
     match_path=routed_by(_PATH),
     body=encode,

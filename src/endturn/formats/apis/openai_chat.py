@@ -53,7 +53,7 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import Context, Voice
+from endturn.formats.summaries import Context, ScriptedStyle
 from endturn.vocabulary import (
     Json,
     Row,
@@ -515,7 +515,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     # A refusal is a member of the message, and its reason is the usual one.
-    voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
+    voice=ScriptedStyle("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     paths={"": "/chat/completions", "watsonx": "/text/chat[|_stream]"},
     match_path=routed_by(_PATH),
     body=encode,

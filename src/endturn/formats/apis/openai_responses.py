@@ -28,7 +28,7 @@ from endturn.formats.next_request import continuation_request, own_blocks, resen
 from endturn.formats.reading import first_member, items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Voice
+from endturn.formats.summaries import ScriptedStyle
 from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request, Resume, Tool, ToolCall
 
 _PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
@@ -260,7 +260,7 @@ def _unfinished(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    voice=Voice("resp_", "call_", "x-request-id", WORDS),
+    voice=ScriptedStyle("resp_", "call_", "x-request-id", WORDS),
     paths={"": "/responses"},
     match_path=routed_by(_PATH),
     body=encode,
