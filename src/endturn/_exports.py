@@ -1,4 +1,4 @@
-"""Lazy exports: a package names what it offers without importing the modules that define it."""
+"""Lazy exports: a package lists its public names without importing the modules that define them."""
 
 from __future__ import annotations
 

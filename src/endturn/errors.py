@@ -1,12 +1,13 @@
-"""Every exception that endturn raises, each type saying whose fault it is.
+"""The exceptions of endturn. The type shows whose fault an error is.
 
-EndturnError ├── UsageError (ValueError)       yours: an argument, a setting or a script that cannot
-be used as given ├── ProviderError                 the provider's answer was not a response │   ├──
-RequestRejected           yours: 400, 401, 403, 404, 413, 422 …: sending it again changes nothing │
-├── ProviderUnavailable       theirs: 408, 409, 429, 5xx, no connection: sending it again may help │
-│   └── ProviderTimeout       theirs: no answer within the time that was allowed │   └── DecodeError
-theirs: the body or stream is not in the provider's own format └── IllegalTransition
-ours: the continuation machine was given a signal that its state does not know
+EndturnError
+├── UsageError (ValueError)   yours: an invalid argument, setting or script
+├── ProviderError             the provider did not return a response
+│   ├── RequestRejected       yours: 400, 401, 403, 404, 413, 422, …; a retry cannot help
+│   ├── ProviderUnavailable   theirs: 408, 409, 429, 5xx, no connection; a retry may help
+│   │   └── ProviderTimeout   theirs: no answer within the time limit
+│   └── DecodeError           theirs: the body or stream is not in the provider's format
+└── IllegalTransition         ours: a signal that is illegal in the machine's state
 """
 
 from __future__ import annotations
@@ -19,27 +20,24 @@ if TYPE_CHECKING:
 
 
 class EndturnError(Exception):
-    """The root of everything that endturn raises on purpose."""
+    """The base class of endturn's exceptions."""
 
 
 class UsageError(EndturnError, ValueError):
-    """An argument, setting or script that cannot be used as given.
-
-    The message says what to do instead.
-    """
+    """An argument, setting or script that cannot be used. The message says what to do instead."""
 
 
 class ProviderError(EndturnError):
-    """A provider answered with something that is not a response, or not at all.
+    """A provider returned something that is not a response, or nothing.
 
     Attributes:
         provider: the provider's name as in `gen_ai.provider.name`.
-        status: the HTTP status, None where there was no answer.
+        status: the HTTP status; None if there was no answer.
         request_id: the provider's id for the request, to quote to its support.
         body: the answer's text, shortened and with anything that looks like a key removed.
-        stop: what the error says about the model's stop, when it says so ("context length exceeded"
-            is a stop reason).
-        partial: what had arrived of a streamed response before it failed.
+        stop: the stop that the error describes, if it does ("context length exceeded" is a stop
+            reason).
+        partial: the part of a streamed response that arrived before it failed.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class ProviderError(EndturnError):
 
 
 class RequestRejected(ProviderError):
-    """The provider refuses this request as it stands: a wrong key, model, parameter or size."""
+    """The provider rejects this request: a wrong key, model, parameter or size."""
 
 
 class ProviderUnavailable(ProviderError):
@@ -86,23 +84,18 @@ class DecodeError(ProviderError):
 
 
 class IllegalTransition(EndturnError):
-    """The continuation machine was given a signal that its state does not know.
-
-    Nothing was changed.
-    """
+    """The continuation machine got a signal that is illegal in its state, which is unchanged."""
 
 
-def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """Return the end of a message about an unknown name.
-
-    The nearest known one, else all of them.
+def did_you_mean(name: str, allowed: Iterable[str], *, prefix: str = "") -> str:
+    """Return the end of a message about an unknown name: the nearest allowed name, else all.
 
     Args:
-        prefix: the beginning that all of them share, which makes no two of them alike.
+        prefix: the common beginning of all names, which is ignored when they are compared.
     """
     from difflib import get_close_matches
 
-    names = sorted(known)
+    names = sorted(allowed)
     endings = [one.removeprefix(prefix) for one in names]
     nearest = get_close_matches(name.removeprefix(prefix), endings, n=1)
     if nearest:

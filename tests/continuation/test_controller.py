@@ -1,4 +1,4 @@
-"""The controllers, as far as tests/turns cannot say it: what is given wrongly, functions, other layers, interrupts."""
+"""The controllers, beyond tests/turns: wrong arguments, functions, other layers, interrupts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SEARCHING = ask(tools=(SEARCH,))
     ],
 )
 def test_natural_mistakes_are_named(provider: Any, settings: dict[str, Any], message: str) -> None:
-    """The error says what to give, and quotes neither the prompt nor the answer."""
+    """The error says what to pass, and quotes neither the prompt nor the answer."""
     given = {"request": ask("a secret", tools=(SEARCH,)), **settings}
     request = given.pop("request")
     with pytest.raises(UsageError, match=message) as raised:
@@ -83,7 +83,7 @@ CIRCULAR.append(CIRCULAR)
 
 
 class Unspeakable:
-    """Its text cannot be had."""
+    """An object whose text cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError("the secret")
@@ -93,8 +93,8 @@ class Unspeakable:
 @pytest.mark.parametrize(
     "answer", [object(), CIRCULAR, [{"a": object()}], [{"type": "text", "a": CIRCULAR}], Unspeakable(), b"\xff"]
 )
-def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> None:
-    """The call was run, and counts as run; the model reads one sentence, and nothing of the result."""
+def test_a_result_without_json_form_becomes_an_error_for_the_model(answer: Any) -> None:
+    """The call counts as run; the model gets one sentence, and nothing of the result."""
     provider = Played(calling(call()), said("Too bad."))
     with heard(ToolEnded) as ended:
         result = ContinuationController(provider, tools={"search": lambda asked: answer}).run(SEARCHING)
@@ -113,8 +113,8 @@ def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> Non
         ({"at": date(2026, 11, 23)}, '{"at": "2026-11-23"}'),
     ],
 )
-async def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) -> None:
-    """And the async controller awaits what can be awaited."""
+async def test_a_tools_result_becomes_content(answer: Any, content: Any) -> None:
+    """The async controller awaits awaitable results."""
 
     async def search(asked: ToolCall) -> str:
         await asyncio.sleep(0)
@@ -128,8 +128,8 @@ async def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) ->
 
 @pytest.mark.behaviour(24)
 @pytest.mark.parametrize("speaks", ["openai_chat", "anthropic", "gemini", "bedrock_converse", "ollama"])
-def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> None:
-    """A provider function may give a call's arguments as text alone; the history holds what was run."""
+def test_text_arguments_are_sent_back_as_they_were_run(speaks: str) -> None:
+    """A provider function may return a call's arguments only as text; the history has the arguments that were run."""
     provider = Played(calling(call().but(arguments=None)), said("Done."))
     ContinuationController(provider, tools=[(SEARCH, lambda call: "found")], format=speaks).run(ask())
     (message,) = (each for each in provider.requests[1].messages if each.tool_calls)
@@ -143,8 +143,8 @@ def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> N
 
 @pytest.mark.behaviour(18)
 @pytest.mark.parametrize(("at", "text"), [("provider", "Hello, "), ("stream", "Hello, wo"), ("tool", "Hello, wo")])
-async def test_a_cancelled_task_keeps_what_it_has(at: str, text: str) -> None:
-    """The exception propagates with the partial turn, nothing stays open, and the turn can be taken up."""
+async def test_a_cancelled_task_keeps_its_partial_result(at: str, text: str) -> None:
+    """The exception propagates with the partial turn, nothing stays open, and the turn can be resumed."""
     reached, provider = asyncio.Event(), Played(cut("Hello, "), calling(call(), text="wo"), said("rld."), chunk=2)
 
     async def wait(place: str) -> None:
@@ -182,7 +182,7 @@ async def test_a_cancelled_task_keeps_what_it_has(at: str, text: str) -> None:
 
 @pytest.mark.behaviour(18, 24)
 def test_a_call_that_was_refused_is_answered_when_the_consumer_leaves() -> None:
-    """Text that was held back is given out before the errors are recorded: the history needs them all the same."""
+    """Held-back text is released before the errors are recorded, which the history needs in any case."""
     unknown = call("nowhere")
     provider = Played(calling(unknown, text="Hello \ufffd"), said("Sorry."))
     controller = ContinuationController(provider, tools={"search": lambda asked: "found"})
@@ -204,7 +204,7 @@ def test_a_call_that_was_refused_is_answered_when_the_consumer_leaves() -> None:
 @pytest.mark.behaviour(17, 42)
 @pytest.mark.parametrize("layer", [Layer.CLIENT, Layer.HTTP, Layer.WRAPPER])
 def test_a_layer_below_announces_instead(layer: Layer) -> None:
-    """It announces the call, and what it saw of the usage is no estimate, though the provider function returns none."""
+    """It announces the call, and its usage is not estimated, although the provider function returns none."""
     script = iter([cut("Hello, ", tokens=None), said("world.", tokens=None)])
 
     def provider(request: Request) -> ChatResponse:

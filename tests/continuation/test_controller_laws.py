@@ -23,7 +23,7 @@ from tests.support.turns import NOW, SEARCH, Played, ask, assert_sendable, call,
 
 
 def as_it_comes(given: ChatResponse) -> ChatResponse:
-    """Only a call may be suspect, and only what is missing has no terminal."""
+    """Only a tool call may be suspected, and only a missing reason has no terminal."""
     reason = given.stop.reason
     suspected = given.stop.suspected and reason is StopReason.TOOL_CALL
     return given.with_stop(suspected=suspected, terminal_seen=reason is not StopReason.MISSING)
@@ -95,7 +95,7 @@ Asked = tuple[str, Request]
 
 
 def settings(policy: ContinuationPolicy, format: str, run: Callable[[ToolCall], str]) -> dict[str, Any]:
-    """What a controller is given; ids and seconds are the same in every turn."""
+    """Return a controller's arguments; ids and times are the same in every turn."""
     return {
         "tools": {"search": run, "now": run}, "policy": policy, "format": format, "clock": lambda: 0.0,
         "sleep": lambda seconds: None, "new_id": lambda: "t",
@@ -103,12 +103,12 @@ def settings(policy: ContinuationPolicy, format: str, run: Callable[[ToolCall], 
 
 
 def provider(script: list[Any], chunk: int | None, *, retrieves: bool = False) -> Played:
-    """A script from its beginning; its end repeats, more often than any policy of these tests allows."""
+    """Return a provider that plays the script; its end repeats more often than any policy of these tests allows."""
     return Played(*(script * 20)[:60], chunk=chunk, retrieves=retrieves)
 
 
 async def whole(controller: Any, request: Request) -> TurnResult | None:
-    """A turn's result, of either controller; None where its first call failed."""
+    """Return a turn's result from either controller; None if its first call failed."""
     refused_prefills.forget()  # each turn is the first of a process
     try:
         ran = controller.run(request)
@@ -159,7 +159,7 @@ def test_run_stream_and_async_agree(
 def test_a_truncated_turn_is_unfinished_or_complete(
     script: list[Any], policy: ContinuationPolicy, asked: Asked
 ) -> None:
-    """The announced turn is complete as its result is, and unfinished exactly where a cut turn is not complete."""
+    """The announced turn is complete like its result, and unfinished exactly if a truncated turn is not complete."""
     format, request = asked
     controller = ContinuationController(provider(script, None), **settings(policy, format, lambda _: "found"))
     with heard(TurnEnded) as ended:
@@ -173,8 +173,8 @@ def test_a_truncated_turn_is_unfinished_or_complete(
 
 
 @given(script=SCRIPTS, policy=POLICIES)
-def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
-    """Every response with calls has all of them run or handed over, or says why it has not, once."""
+def test_calls_that_were_not_run_are_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
+    """All calls of a response are run or handed over, or the reason is announced once."""
     played, ran = provider(script, None), set[tuple[int, str]]()
 
     def note(call: ToolCall) -> str:
@@ -196,7 +196,7 @@ def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: Con
 
 
 class Stopped(BaseException):
-    """What stops a turn from without."""
+    """An exception that stops a turn from outside."""
 
 
 @pytest.mark.behaviour(18)
@@ -208,17 +208,18 @@ class Stopped(BaseException):
     way=st.sampled_from(["plain", "async", "left"]),
     raised=st.sampled_from([Stopped, GeneratorExit]),
 )
-def test_a_turn_that_is_stopped_keeps_what_it_has(
+def test_a_stopped_turn_keeps_its_partial_result(
     script: list[Any], policy: ContinuationPolicy, asked: Asked, at: int, way: str, raised: type[BaseException]
 ) -> None:
-    """Stopped at any act, or its stream left after so many items: no stream stays open, the turn ends once, its text is
-    what was shown, it can be sent.
+    """A turn is stopped at any effect, or its stream abandoned after any item.
+
+    No stream stays open, the turn ends once, its text is the shown text, and its history can be sent.
     """
     format, request = asked
     played, acts, streams, seen = provider(script, 3), count(), list[Request](), list[Any]()
 
     def act(call: ToolCall | None = None) -> str:
-        """A call of the provider, a piece of its stream, or a tool."""
+        """Return a call of the provider, a piece of its stream, or a tool."""
         if next(acts) == at and way != "left":
             raise raised
         return "found"

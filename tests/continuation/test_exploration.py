@@ -1,9 +1,9 @@
-"""Every way that a turn can go: explored over all sequences of what a provider, tools and a host can do.
+"""Explore all courses of a turn: all sequences of actions of a provider, tools and a host.
 
-Each way is a script, played from the turn's beginning until it has no answer left, where the turn is interrupted. What
-that leaves (how it would go on, what it has used, what ends its history) tells where it stands: scripts that lead to
-the same place have the same future, and only the first of them is followed. Every script is checked against the laws.
-`make test` plays the first two or three moves of every turn, `make test-all` all of them.
+Each course is a script, played from the turn's beginning until it has no answer left, where the turn is interrupted.
+The resumption (next request, counters, end of the history) identifies the turn's state: scripts that lead to the same
+state have the same future, and only the first of them is continued. Every script is checked against the laws. `make
+test` plays the first two or three moves of every turn, `make test-all` all of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Waiting(BaseException):
 
 
 def answer(name: str, said: str, beginning: str = "") -> Any:
-    """What a provider gives that has this to say, after what a response that is fetched again said before."""
+    """Return a provider's answer with this text, after the earlier text of a response that is fetched again."""
     given = scripted(json.loads(json.dumps(FILE["answers"][name]).replace("<text>", said)))
     if isinstance(given, list):
         return [Delta(text=beginning + words(given))]
@@ -64,14 +64,14 @@ def answer(name: str, said: str, beginning: str = "") -> Any:
 
 
 def words(given: Any) -> str:
-    """The text that arrived."""
+    """Return the text that arrived."""
     if isinstance(given, Exception):
         given = getattr(given, "partial", None) or Delta()
     return str(given[0].text if isinstance(given, list) else given.text)
 
 
 class World:
-    """What a turn is explored under: small limits, so that every sequence is short."""
+    """The settings of the exploration: small limits, so that every sequence is short."""
 
     def __init__(self, case: Mapping[str, Any]) -> None:
         self.case = case
@@ -87,12 +87,12 @@ WORLDS: Final = {name: World(case) for name, case in FILE["worlds"].items()}
 
 @dataclass
 class Played:
-    """What came of a script.
+    """The result of playing a script.
 
     Attributes:
         calls: each call to the provider, with how it asks; answers: what it gave.
         ran: the calls that were run, with the number of the answer that asked for them.
-        shown: the deltas, joined; said: what the provider has said, by part of the answer.
+        shown: the joined deltas; said: the provider's text, by part of the answer.
         waits: for which moves; none at the turn's end. result: None where the first call failed.
     """
 
@@ -106,7 +106,7 @@ class Played:
     result: TurnResult | None = None
 
     def move(self, moves: Sequence[str]) -> str:
-        """The next move, one of these."""
+        """Return the next move, one of these."""
         for name in self.script:
             return name
         self.waits = moves
@@ -116,7 +116,7 @@ class Played:
 def play(
     world: World, script: Sequence[str], start: Resumption | None = None, policy: ContinuationPolicy | None = None
 ) -> Played:
-    """A turn from its beginning, through the whole script."""
+    """Play a turn from its beginning, through the whole script."""
     refused_prefills.forget()  # each turn is the first of a process: a script says all that came before
     played = Played(iter(script))
     if start is not None:
@@ -169,7 +169,7 @@ def play(
 
 
 def place(world: World, played: Played) -> tuple[object, ...]:
-    """All that the rest of a turn depends on, as far as its result shows it."""
+    """Return the state that determines the rest of a turn, as far as its result shows it."""
     result = played.result
     assert result is not None
     on, counters = result.resumption, None
@@ -195,7 +195,7 @@ def place(world: World, played: Played) -> tuple[object, ...]:
 
 
 def check_calls(world: World, played: Played) -> None:
-    """No limit is exceeded, and the last request is one that a provider takes."""
+    """Check that no limit is exceeded, and that a provider accepts the last request."""
     policy, base = world.policy, world.request
     kinds = [kind for _, kind in played.calls]
     # A prefill that was rejected, or brought no continuation, is followed by a prompt, and is no attempt.
@@ -244,7 +244,7 @@ def check_calls(world: World, played: Played) -> None:
 
 
 def check_tools(world: World, played: Played) -> None:
-    """Nothing ran but whole batches of a verified terminal, each call once."""
+    """Check that only complete batches of a verified terminal ran, each call once."""
     assert len({(number, call.id) for number, call in played.ran}) == len(played.ran)
     for number, call in played.ran if world.policy.dispatch != "any_parsed" else ():
         given = played.answers[number - 1]
@@ -257,7 +257,7 @@ def check_tools(world: World, played: Played) -> None:
 
 
 def check_result(world: World, played: Played, result: TurnResult) -> None:
-    """The end of a turn is told as it is, and its history can be sent and gone on with."""
+    """Check that the end of a turn is reported correctly, and that its history can be sent and continued."""
     assert (result.outcome is TurnOutcome.CANCELLED and bool(played.waits)) or not played.waits
     # Of a turn that is interrupted nobody was there to be shown what was held back.
     assert result.text.startswith(played.shown) if played.waits else result.text == played.shown
@@ -288,7 +288,7 @@ def check_result(world: World, played: Played, result: TurnResult) -> None:
 
 
 def check_resumption(world: World, result: TurnResult) -> None:
-    """A turn that can be taken up goes on to a whole answer: nothing lost, nothing twice."""
+    """Check that a resumable turn continues to a complete answer, without lost or repeated text."""
     if world.request.format is not None:
         return
     assert_sendable(result.resume().next.messages)

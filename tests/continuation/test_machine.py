@@ -1,4 +1,4 @@
-"""The transition table: every pair of state and signal, and what a response signals."""
+"""The transition table: every pair of state and signal, and the signals of responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from endturn.vocabulary.stop import Resume, Stop, StopReason
 
 @pytest.mark.parametrize(("state", "signal"), list(product(State, Signal)), ids=lambda value: value.value)
 def test_every_pair_of_state_and_signal(state: State, signal: Signal) -> None:
-    """A pair has a row and is followed, or is illegal, raises and changes nothing."""
+    """A pair has a row, or it is illegal: then it raises, and the state stays the same."""
     machine = Machine()
     machine.state = state
     leads_to = TRANSITIONS.get((state, signal))
@@ -69,18 +69,19 @@ LEAVE = {Signal.UNDER_LIMITS, Signal.RESULTS_APPENDED}
 
 
 def known(state: State) -> dict[Signal, State]:
-    """Where each signal leads that a state knows."""
+    """Return the next state for each legal signal of a state."""
     return {signal: leads_to for (origin, signal), leads_to in TRANSITIONS.items() if origin is state}
 
 
 def leading(*states: State) -> set[tuple[State, Signal]]:
-    """The rows that lead to these states."""
+    """Return the rows that lead to these states."""
     return {row for row, leads_to in TRANSITIONS.items() if leads_to in states}
 
 
 def test_the_shape_of_the_table() -> None:
-    """Every state but the final two is left again, every state can be reached, every signal is used. Four reasons make
-    an answer worthless; tools are run only behind the gate.
+    """Every state except the final two has a successor, every state can be reached, every signal is used.
+
+    Four reasons make an answer worthless; tools are run only after the gate.
     """
     assert {state for state, _ in TRANSITIONS} == set(State) - FINAL
     assert {*TRANSITIONS.values(), INITIAL} == set(State)
@@ -91,23 +92,24 @@ def test_the_shape_of_the_table() -> None:
     assert leading(State.EXECUTE_TOOLS) == {(State.EVALUATE_STOP, signal) for signal in gated}
 
 
-def test_every_call_but_the_first_needs_leave_from_a_limit() -> None:
-    """A pending state knows leave and refusal; every answer is evaluated; only a continuation finds that its way of
-    asking is not taken, and asks anew.
+def test_every_call_after_the_first_passes_a_limit_check() -> None:
+    """A pending state has two signals; every answer is evaluated.
+
+    Only a continuation can have its strategy refused, and then uses another one.
     """
     for state in PENDING:
         assert known(state).keys() == {Signal.UNDER_LIMITS, Signal.LIMIT_REACHED}
         assert known(state)[Signal.UNDER_LIMITS] in CALLING
         assert known(state)[Signal.LIMIT_REACHED] is State.ABORT_PARTIAL
-    ends = dict.fromkeys((Signal.FAILED, Signal.INTERRUPTED), State.ABORT_PARTIAL)
+    ends = dict.fromkeys((Signal.PROVIDER_ERROR, Signal.INTERRUPTED), State.ABORT_PARTIAL)
     for state in CALLING:
         own = {Signal.PREFILL_REFUSED: State.CONTINUE_PENDING} if state is State.REQUEST_CONTINUATION else {}
         assert known(state) == {Signal.RESPONSE: State.EVALUATE_STOP, **ends, **own}
     assert {signal for _, signal in leading(*CALLING)} == LEAVE
 
 
-def test_without_leave_every_run_ends() -> None:
-    """No state can be come back to but by leave from a limit: limits that end, end every turn."""
+def test_every_run_ends_without_a_permitted_call() -> None:
+    """No state can be reached again without a limit check, so limits that end, end every turn."""
     rows = [(state, leads_to) for (state, signal), leads_to in TRANSITIONS.items() if signal not in LEAVE]
     for start in State:
         found: set[State] = set()
@@ -120,7 +122,7 @@ def test_without_leave_every_run_ends() -> None:
 @pytest.mark.behaviour(12)
 @pytest.mark.parametrize("reason", StopReason, ids=lambda value: value.value)
 def test_every_reason_is_classified(reason: StopReason) -> None:
-    """A reason signals itself, but for a promise of calls that did not come; max_tokens alone is continued."""
+    """A reason is its own signal, except if it announced calls that did not arrive; only max_tokens is continued."""
     signal = classify(Stop(reason), None)
     assert signal.value == ("gate_refused" if reason is StopReason.TOOL_CALL else reason.value)
     follows = TRANSITIONS[State.EVALUATE_STOP, signal]
@@ -128,7 +130,7 @@ def test_every_reason_is_classified(reason: StopReason) -> None:
 
 
 def test_every_signal_that_ends_a_turn_has_an_outcome() -> None:
-    """Whatever leads from a response or call straight to an end says with which outcome."""
+    """Every signal from a response or call directly to an end has an outcome."""
     ends = {State.COMPLETE, State.ABORT, State.ABORT_PARTIAL}
     own = {Signal.LIMIT_REACHED, Signal.RETURNED}
     assert {s for (_, s), leads_to in TRANSITIONS.items() if leads_to in ends} - own == set(OUTCOMES)
@@ -138,7 +140,7 @@ def test_every_signal_that_ends_a_turn_has_an_outcome() -> None:
 
 
 def limits(counters: Counters, *, elapsed_s: float = 0, thinking: int = 0, **policy: Any) -> Limits:
-    """Limits of a turn that has used this much of a policy."""
+    """Return the limits of a turn with this usage of a policy."""
     return Limits(ContinuationPolicy(**policy), counters, lambda: elapsed_s, thinking=thinking)
 
 

@@ -1,4 +1,4 @@
-"""Phases: every state is entered in one, and what is unrecorded is kept by rules."""
+"""Phases: every state is entered in one, and the rules of unrecorded messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def response(text: str) -> ChatResponse:
 
 
 def unrecorded(text: str, *, is_discarded: bool = False) -> Unrecorded:
-    """A response of this text that is to be replaced, behind a nudge that was written."""
+    """Return unrecorded messages: a response to be replaced, after a nudge that was written."""
     return Unrecorded((NUDGE,), 1, Superseded(response(text), is_discarded))
 
 
@@ -47,7 +47,7 @@ def test_every_state_is_entered_in_a_phase() -> None:
 
 
 def test_a_phase_does_not_change() -> None:
-    """A phase is a value: what follows is another one."""
+    """A phase is a value: the next phase is another one."""
     phase = Truncated(Responded(call=Requesting(request=REQUEST), response=response("a")), None)
     with pytest.raises(FrozenInstanceError):
         phase.stall_outcome = TurnOutcome.NO_PROGRESS  # type: ignore[misc]
@@ -64,8 +64,8 @@ def test_a_phase_does_not_change() -> None:
         (unrecorded("long", is_discarded=True), "  ", "long"),
     ],
 )
-def test_the_response_that_is_worth_most_is_kept(before: Unrecorded, text: str, expected: str) -> None:
-    """Of versions of one response the longest is superseded; of different answers the last that has text."""
+def test_the_most_complete_response_is_kept(before: Unrecorded, text: str, expected: str) -> None:
+    """The longest of several versions of one response is superseded; of different answers, the last one with text."""
     after = before.supersede(response(text))
     assert after.superseded is not None
     assert after.superseded.response.text == expected
@@ -75,17 +75,17 @@ def test_the_response_that_is_worth_most_is_kept(before: Unrecorded, text: str, 
 
 @pytest.mark.parametrize(("text", "is_discarded"), [("Because", True), (" \n", False)])
 def test_only_an_answer_with_text_is_discarded(text: str, is_discarded: bool) -> None:
-    """White space is nothing that could be restored."""
+    """White space cannot be restored."""
     assert unrecorded(text).discard().is_discarded is is_discarded
     assert Unrecorded((NUDGE,)).discard() == Unrecorded((NUDGE,))
 
 
-def test_nudges_of_a_failed_call_go_and_the_superseded_response_stays() -> None:
-    """The nudge leaves no trace, and is not counted as written."""
+def test_nudges_of_a_failed_call_are_dropped_and_the_superseded_response_stays() -> None:
+    """The nudge is removed completely, and does not count as written."""
     assert unrecorded("Because").without_nudges() == Unrecorded((), 0, Superseded(response("Because")))
 
 
-def test_the_first_call_of_a_resumed_turn_has_what_was_unrecorded() -> None:
+def test_the_first_call_of_a_resumed_turn_has_the_unrecorded_messages() -> None:
     """A repair that is resumed repairs the calls that it names."""
     start = Resumption(
         request=REQUEST,

@@ -1,4 +1,4 @@
-"""The policy: its defaults, its file, its environment, its presets beneath them, and what it refuses."""
+"""The policy: defaults, file, environment, presets, and rejected values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_file_sets_keys_in_its_table_agent(tmp_path: Path) -> None:
-    """A path may be given, or named by ENDTURN_CONFIG_FILE; the one that is given wins. Tables of the rules pass."""
+    """The path is an argument, or in ENDTURN_CONFIG_FILE; the argument wins. Tables of the rules are accepted."""
     path = written(
         tmp_path, "[agent]\nmax_iterations = 7\n[agent.prices]\n'gpt-4.1' = [2, 8]\n[services.a]\npage = false\n"
     )
@@ -39,7 +39,7 @@ def test_a_file_sets_keys_in_its_table_agent(tmp_path: Path) -> None:
 
 
 def test_the_rules_file_and_the_policys_may_be_one(tmp_path: Path) -> None:
-    """Each reads its own tables of it."""
+    """Each reads its own tables."""
     fields = [field.alias or name for name, field in RuleConfig.model_fields.items()]
     assert sorted(TABLES) == sorted(["agent", *fields])
     path = written(tmp_path, "period = '30d'\n[agent]\nmax_iterations = 7\n[alerts]\n[services]\n")
@@ -203,8 +203,8 @@ def test_rejects_a_wrong_file(text: str, message: str, tmp_path: Path) -> None:
     assert "\n" not in str(loaded.value)
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """One that is named and not there is an error; so is one that is no text."""
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
+    """A missing file is an error, and so is one that is not text."""
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(tmp_path / "none.toml")})
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def test_code_wins_over_the_environment_over_the_file_over_the_preset(tmp_path: Path) -> None:
-    """Each key is taken from the strongest source that gives it, the preset's name among them."""
+    """Each key is taken from the source with the highest precedence, and so is the preset's name."""
     path = written(tmp_path, "[agent]\npreset = 'wave'\nprompt = 'file'\nmax_iterations = 1\nmax_overlap = 100")
     environ = {
         "ENDTURN_CONFIG_FILE": str(path),
@@ -228,15 +228,15 @@ def test_code_wins_over_the_environment_over_the_file_over_the_preset(tmp_path: 
     assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(path)}).continuation_attempts_per == "answer"
 
 
-def test_a_wrong_value_that_is_overridden_is_not_looked_at() -> None:
-    """Code is asked first, and said to be wrong where it is."""
+def test_an_overridden_value_is_not_validated() -> None:
+    """A value from code has precedence, and its error names the code."""
     environ = {"ENDTURN_AGENT_MAX_ITERATIONS": "many"}
     assert ContinuationPolicy.load(environ=environ, max_iterations=3).max_iterations == 3
     with pytest.raises(UsageError, match="max_iterations cannot be -1: it"):
         ContinuationPolicy.load(environ=environ, max_iterations=-1)
 
 
-def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_without_a_policy_uses_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that the environment names, and its preset, reach a turn."""
     monkeypatch.setenv("ENDTURN_CONFIG_FILE", str(written(tmp_path, "[agent]\npreset = 'forgeflare'")))
     monkeypatch.setenv("ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS", "1")
@@ -247,8 +247,8 @@ def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, mo
     assert (tmp_path / "turns of today.jsonl").stat().st_size
 
 
-def test_nothing_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever lies in the working directory."""
+def test_no_file_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files in the working directory are ignored."""
     for name in ("endturn.toml", "pyproject.toml", ".env"):
         (tmp_path / name).write_text("[agent]\nmax_iterations = 1\n")
     monkeypatch.chdir(tmp_path)

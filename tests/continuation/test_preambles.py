@@ -1,4 +1,4 @@
-"""Which first lines announce a continuation, and which are the continuation."""
+"""First lines that announce a continuation, and those that are part of it."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ suite
 
 @pytest.mark.behaviour(30)
 @pytest.mark.parametrize("line", ANNOUNCEMENTS)
-def test_an_announcement_goes(line: str) -> None:
-    """With the empty line behind it; and each beginning of it may become one, so that it is held back."""
+def test_a_preamble_is_removed(line: str) -> None:
+    """The empty line after it is removed too; each beginning of it may become a preamble, so it is held back."""
     assert is_preamble(line)
     assert all(may_become_preamble(line[:size]) for size in range(len(line)))
     cut = "The first reason is the price of the"
@@ -138,14 +138,14 @@ def test_an_announcement_goes(line: str) -> None:
 
 @pytest.mark.behaviour(30)
 @pytest.mark.parametrize("line", TEXTS)
-def test_a_line_of_the_answer_stays(line: str) -> None:
-    """It brings something new, or may be meant as it is."""
+def test_a_line_of_the_answer_is_no_preamble(line: str) -> None:
+    """It has new content, or may be part of the answer."""
     assert not is_preamble(line)
     assert stitch("First.\n", f"{line}\nSecond.") == f"First.\n{line}\nSecond."
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value."""
+    """Yield every text in a JSON value."""
     if isinstance(value, str):
         yield value
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -153,7 +153,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def test_no_line_of_a_recorded_reply_is_an_announcement() -> None:
-    """Of what providers have said in recordings; a script of ours that announces is none of them."""
+    """Recordings of providers have no preambles; scripts of ours may."""
     seen = 0
     for path in REPLIES.rglob("*.json"):
         for text in texts(json.loads(path.read_text("utf-8"))):

@@ -1,4 +1,4 @@
-"""A prefill that a model does not take up is recognised by what it brings, once for all turns of the process."""
+"""An ignored prefill is recognised by its response, once for all turns of the process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_prefill(request: Request) -> bool:
 
 
 def check(result: TurnResult, attempts: list[ContinuationAttempted], strategies: list[str]) -> None:
-    """Check that the text came once, and how it was asked for."""
+    """Check that the text was released once, and the strategies of the requests."""
     assert (result.text, result.answer, result.outcome.value, result.complete) == (WHOLE, WHOLE, "completed", True)
     assert [message.text for message in result.messages[1:]] == [WHOLE]
     assert [attempt.continuation.strategy.value for attempt in attempts] == strategies
@@ -46,8 +46,8 @@ def check(result: TurnResult, attempts: list[ContinuationAttempted], strategies:
 @pytest.mark.behaviour(14)
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("name", NOT_TAKEN_UP)
-def test_a_prefill_that_is_not_taken_up_falls_back_to_a_prompt(name: str, is_streamed: bool) -> None:
-    """It spends no attempt and leaves no text; later turns of any controller ask by a prompt at once."""
+def test_an_ignored_prefill_falls_back_to_a_prompt(name: str, is_streamed: bool) -> None:
+    """It uses no attempt and leaves no text; later turns of any controller use a prompt at once."""
     policy = ContinuationPolicy(continuation_max_attempts=1)
     for strategies in (["prefill", "prompt"], ["prompt"]):
         script = [CUT, *([NOT_TAKEN_UP[name]] if "prefill" in strategies else []), say(" Paris, on the Seine.")]
@@ -73,7 +73,7 @@ async def test_the_async_controller_falls_back_too(name: str) -> None:
 @pytest.mark.behaviour(14)
 @pytest.mark.parametrize("again", [f"{FIRST} Paris, on the Seine.", f"\n{FIRST} Paris, on the Seine."])
 def test_a_repeated_prefill_is_used_and_remembered(again: str) -> None:
-    """The response has all of the answer: it is not asked for again, and the next turn asks by a prompt."""
+    """The response has the complete answer, so there is no further request, and the next turn uses a prompt."""
     for strategies in (["prefill"], ["prompt"]):
         provider = ScriptedProvider([CUT, say(again)], dialect="vllm")
         with heard(ContinuationAttempted) as attempts:
@@ -82,8 +82,8 @@ def test_a_repeated_prefill_is_used_and_remembered(again: str) -> None:
 
 
 @pytest.mark.behaviour(14)
-def test_a_prefill_that_is_taken_up_stays_the_way() -> None:
-    """Turn after turn, also where its first words were written before, and where the end of the answer was the end."""
+def test_an_accepted_prefill_stays_the_strategy() -> None:
+    """It is used in every turn, also if the response repeats its first words, or is empty after a complete answer."""
     for rest in (" Paris, on the Seine.", " Paris, on the Seine."):
         provider = ScriptedProvider([CUT, say(rest)], dialect="vllm")
         with heard(ContinuationAttempted) as attempts:
@@ -99,7 +99,7 @@ def test_a_prefill_that_is_taken_up_stays_the_way() -> None:
 
 @pytest.mark.behaviour(14)
 def test_both_calls_are_counted_and_one_turn_is_finished() -> None:
-    """The tokens of the response that was left out count; the turn is complete in what is announced as well."""
+    """The tokens of the omitted response count; the announced turn is complete as well."""
     provider = ScriptedProvider([CUT, think("Paris, on the Seine."), say(" Paris, on the Seine.")], dialect="vllm")
     with heard(TurnEnded) as ended:
         result = ContinuationController(provider).run(ASK)
@@ -109,8 +109,8 @@ def test_both_calls_are_counted_and_one_turn_is_finished() -> None:
 
 
 @pytest.mark.behaviour(14)
-def test_without_another_way_to_ask_nothing_is_remembered() -> None:
-    """A policy that allows prefills alone ends the turn as before, and tries again in the next."""
+def test_a_refused_prefill_without_an_alternative_is_not_remembered() -> None:
+    """A policy that allows only prefills ends the turn, and tries again in the next one."""
     policy = ContinuationPolicy(continuation_strategies=("prefill",))
     for _ in range(2):
         provider = ScriptedProvider([CUT, empty()], dialect="vllm")
@@ -120,7 +120,7 @@ def test_without_another_way_to_ask_nothing_is_remembered() -> None:
 
 @pytest.mark.behaviour(14)
 def test_it_is_remembered_by_endpoint_and_model() -> None:
-    """Of a real SDK over loopback: another server, and another model of the same, are tried for themselves."""
+    """With a real SDK over loopback: another server, and another model of the same server, are tried separately."""
 
     def strategies(url: str, model: str) -> list[str]:
         with openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client, heard(ContinuationAttempted) as attempts:
@@ -138,7 +138,7 @@ def test_it_is_remembered_by_endpoint_and_model() -> None:
         assert strategies(first, "glm") == ["prefill", "prompt"]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_memory_of_refused_prefills_is_bounded() -> None:
     """The oldest is forgotten."""
     for number in range(refused_prefills.MAX_TARGETS + 10):
         refused_prefills.remember(("openai_chat", str(number)))

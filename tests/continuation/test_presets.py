@@ -28,7 +28,7 @@ SCENARIOS: Final[dict[str, list[dict[str, Any]]]] = json.loads(
 
 
 class Row(NamedTuple):
-    """What a source does in a scenario, as presets.tsv has it."""
+    """The behaviour of a source design in a scenario, from presets.tsv."""
 
     scenario: str
     preset: str
@@ -51,7 +51,7 @@ IN_STREAMS = {"missing terminal", "missing terminal with a call", "tool_call wit
 
 
 def reply(says: ChatResponse) -> Reply:
-    """The same, for a provider that says it in the words of a format."""
+    """Return the scripted reply in a format."""
     stop, usage = says.stop, says.usage
     reason = stop.promoted_from or stop.reason
     return Reply(
@@ -59,13 +59,13 @@ def reply(says: ChatResponse) -> Reply:
         reasoning=says.reasoning,
         calls=says.tool_calls,
         stop="some_new_value" if reason is StopReason.UNKNOWN else reason,
-        ending=Ending.WHOLE if stop.terminal_seen else Ending.TIDY,
+        ending=Ending.COMPLETE if stop.terminal_seen else Ending.TIDY,
         usage=Usage(5, REQUEST.max_tokens) if stop.suspected else usage,
     )
 
 
 def play(row: Row, over: str = "", *, stream: bool) -> dict[str, Any]:
-    """What becomes of a scenario whose provider gives its own objects, or those of a format."""
+    """Play a scenario with a provider function, or with a server of a format."""
     script, ran = [*map(response, SCENARIOS[row.scenario]), said("never")], list[str]()
     provider: Any = (
         ScriptedProvider([*map(reply, script)], format=over) if over else Played(*script, chunk=5 if stream else None)
@@ -104,7 +104,7 @@ def play(row: Row, over: str = "", *, stream: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.preset}: {row.scenario} ({row.source})")
 def test_a_preset_does_what_its_source_does(row: Row) -> None:
-    """What is sent, what runs, how the turn ends, over every format; nothing that did not run can be replayed."""
+    """Requests, tool runs and outcomes agree over every format; calls that did not run are in no history."""
     for stream in (True, False):
         played = play(row, stream=stream)
         assert (played["sent"], played["ran"], played["outcome"]) == (row.sent, row.ran, row.outcome)
@@ -113,7 +113,7 @@ def test_a_preset_does_what_its_source_does(row: Row) -> None:
                 assert (over, play(row, over, stream=stream)) == (over, played)
 
 
-def test_every_source_is_asked_about_every_scenario() -> None:
+def test_every_source_design_covers_every_scenario() -> None:
     cells = [(row.scenario, row.preset) for row in ROWS]
     assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in presets())
 
@@ -130,8 +130,8 @@ def test_the_limits_of_a_preset_are_its_designs(name: str, keys: dict[str, Any])
 
 
 @pytest.mark.parametrize("name", presets())
-def test_a_preset_is_had_by_its_name(name: str) -> None:
-    """From code, from a variable and as a key it is the same, and every key of its table is in it."""
+def test_a_preset_is_found_by_its_name(name: str) -> None:
+    """It is the same from code, from a variable and as a key, and has every key of its table."""
     policy = ContinuationPolicy.preset(name)
     assert ContinuationPolicy.load(environ={"ENDTURN_AGENT_PRESET": name}) == policy
     assert ContinuationPolicy.load(environ={}, preset=name) == policy
@@ -140,6 +140,6 @@ def test_a_preset_is_had_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "ZeroClaw", "", 3, ["wave"]])
-def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
+def test_an_unknown_name_is_rejected_with_the_allowed_names(name: object) -> None:
     with pytest.raises(UsageError, match="the presets are: anthropic, botnexus, forgeflare, wave, zeroclaw"):
         ContinuationPolicy.preset(name)  # type: ignore[arg-type]

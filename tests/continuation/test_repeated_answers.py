@@ -1,4 +1,4 @@
-"""What a model repeats when it is asked to go on: the text comes once, and what repeats by nature stays."""
+"""Repeated text in continuations is released once, and natural repetition stays."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def played(script: list[Any]) -> list[TurnResult]:
 
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize(("answer", "again", "text"), ONCE)
-async def test_a_repeated_answer_comes_once_and_is_complete(answer: str, again: str, text: str) -> None:
+async def test_a_repeated_answer_is_released_once_and_is_complete(answer: str, again: str, text: str) -> None:
     """The clean end of the repetition is the clean end of the answer."""
     for result in await played([cut(answer), said(again)]):
         assert (result.text, result.answer, result.outcome.value, result.complete) == (text, text, "completed", True)
@@ -92,16 +92,16 @@ async def test_a_repeated_answer_comes_once_and_is_complete(answer: str, again: 
 
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize("answer", ["42", PARIS, "The answer is because of"])
-def test_a_repetition_that_says_length_again_is_no_progress(answer: str) -> None:
-    """A model that says `length` of whatever it says is asked once, not three times; the text comes once."""
+def test_a_truncated_repetition_is_no_progress(answer: str) -> None:
+    """A model that always stops with `length` gets one continuation request, not three; the text is released once."""
     provider = Played(*[cut(answer)] * 4)
     result = ContinuationController(provider).run(ask())
     assert (result.text, result.outcome.value, len(provider.requests)) == (answer, "no_progress", 2)
 
 
 @pytest.mark.behaviour(29)
-def test_a_clean_end_after_a_torn_answer_is_no_end() -> None:
-    """The last words alone, or nothing, after half a sentence: the rest is missing, and the text comes once."""
+def test_an_empty_continuation_of_a_torn_answer_does_not_complete_it() -> None:
+    """Only the last words, or nothing, after half a sentence: the rest is missing, and the text is released once."""
     for again in ("", "said Tom"):
         result = ContinuationController(Played(cut("It is true, said Tom"), said(again))).run(ask())
         assert (result.text, result.outcome.value) == ("It is true, said Tom", "no_progress")
@@ -109,8 +109,8 @@ def test_a_clean_end_after_a_torn_answer_is_no_end() -> None:
 
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize(("answer", "more"), BY_NATURE)
-async def test_what_repeats_by_nature_is_kept(answer: str, more: str) -> None:
-    """Nothing of it is taken out."""
+async def test_natural_repetition_is_kept(answer: str, more: str) -> None:
+    """Nothing of it is removed."""
     assert stitch(answer, more) == answer + more
     for result in await played([cut(answer), said(more)]):
         assert (result.text, result.outcome.value) == (answer + more, "completed")

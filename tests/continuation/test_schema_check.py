@@ -1,4 +1,4 @@
-"""Arguments and JSON Schemas: what is refused, in which words, and what no schema and no value can do to a turn."""
+"""Arguments and JSON Schemas: rejected values, messages, and schemas and values that must not break a turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.turns import call
 
 
 def takes(**properties: Any) -> dict[str, Any]:
-    """The schema of an object with these properties."""
+    """Return the schema of an object with these properties."""
     return {"type": "object", "properties": properties}
 
 
@@ -49,7 +49,7 @@ GIVEN = st.recursive(
 
 
 def accepts(value: Any, root: dict[str, Any]) -> bool:
-    """What the library says without us; a schema that sends it round for ever is no example."""
+    """Return the library's own verdict; a schema with endless recursion is no example."""
     try:
         return not list(jsonschema.Draft202012Validator(root).iter_errors(value))
     except BaseException as error:
@@ -60,8 +60,8 @@ def accepts(value: Any, root: dict[str, Any]) -> bool:
 
 @pytest.mark.behaviour(35)
 @given(inner=SCHEMAS, value=GIVEN)
-def test_what_json_schema_refuses_is_refused_and_nothing_else(inner: Any, value: Any) -> None:
-    """Keywords of our own change what a check costs, not what it says."""
+def test_exactly_the_values_that_json_schema_rejects_are_rejected(inner: Any, value: Any) -> None:
+    """Our own keywords change the cost of a check, not its result."""
     root = {"allOf": [inner], "$defs": {"word": {"type": "string"}}}
     assert (mismatch(value, root) is None) == accepts(value, root)
 
@@ -77,8 +77,8 @@ ROWS = [json.loads(line) for line in Path(__file__).with_name("schemas.jsonl").r
 
 @pytest.mark.behaviour(35)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['of']}: {row['value']}"[:60])
-def test_a_misfit_is_said_with_its_place(row: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """The message says where, and what is wanted there; no schema of these is given up."""
+def test_a_mismatch_is_reported_with_its_path(row: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """The message has the path and the violated keyword; none of these schemas is ignored."""
     told, says = mismatch(row["value"], row["schema"], tool=str(row)), row["says"]
     assert told is None if says is None else says in (told or "")
     assert not caplog.records
@@ -88,7 +88,7 @@ def test_a_misfit_is_said_with_its_place(row: dict[str, Any], caplog: pytest.Log
     "schema", [{"type": "string"}, {"enum": ["a"]}, {"not": {}}, {"pattern": "^a$"}, {"maxLength": 1}]
 )
 def test_the_message_quotes_no_value_and_is_short(schema: dict[str, Any]) -> None:
-    """What the model wrote is not repeated: it may be a secret, or a hundred thousand characters."""
+    """The model's value is not repeated: it may be a secret, or a hundred thousand characters."""
     secret = "sk-secret"
     for value in ({"a": secret}, {"a": {"b": secret}}, {"a": [secret]}):
         for whole in (takes(a=schema), {"additionalProperties": {"anyOf": [schema, schema]}}):
@@ -104,21 +104,21 @@ def test_the_message_quotes_no_value_and_is_short(schema: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("why", "schema"),
     [
-        ("it is no JSON Schema: $.properties.a.type", takes(a={"type": "text"})),
-        ("it is no JSON Schema: $.required does not fit 'type'", {"required": "a"}),
-        ("it is no JSON Schema", []),
+        ("it is not a JSON Schema: $.properties.a.type", takes(a={"type": "text"})),
+        ("it is not a JSON Schema: $.required does not fit 'type'", {"required": "a"}),
+        ("it is not a JSON Schema", []),
         ("raised AttributeError", {"$schema": 7}),
         ("raised TypeError", takes(a=object())),
-        ("leads nowhere", takes(a={"$ref": "#/$defs/none"})),
-        ("leads nowhere, and nothing is fetched", takes(a={"$ref": "http://localhost:1/x"})),
-        ("leads in a circle", {"$ref": "#"}),
-        ("leads in a circle", {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}),
+        ("is unresolved", takes(a={"$ref": "#/$defs/none"})),
+        ("is unresolved, and nothing is fetched", takes(a={"$ref": "http://localhost:1/x"})),
+        ("it is circular", {"$ref": "#"}),
+        ("it is circular", {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}),
     ],
 )
-def test_a_schema_that_cannot_be_followed_refuses_nothing(
+def test_an_invalid_schema_accepts_every_value(
     schema: Any, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Said once for each tool; no reference is fetched."""
+    """It is logged once for each tool; no reference is fetched."""
     monkeypatch.setattr(socket, "socket", None)
     one, other = f"takes {schema}", f"also takes {schema}"
     for tool in (one, one, other):
@@ -130,7 +130,7 @@ def test_a_schema_that_cannot_be_followed_refuses_nothing(
 
 
 def test_a_schema_that_is_changed_is_another() -> None:
-    """Validators are kept by what a schema says, not by which object it is."""
+    """Validators are cached by a schema's content, not by its identity."""
     schema = takes(a={"type": "string"})
     assert mismatch({"a": 1}, schema) is not None
     schema["properties"]["a"]["type"] = "integer"
@@ -141,7 +141,7 @@ def test_a_schema_that_is_changed_is_another() -> None:
 
 
 @pytest.mark.parametrize("names", ["$schema", "patternProperties", "unevaluatedProperties", "propertyNames", "pattern"])
-def test_a_catastrophic_pattern_hangs_nothing(names: str) -> None:
+def test_a_catastrophic_pattern_does_not_hang(names: str) -> None:
     """Patterns are searched in linear time, in values and in names, in every draft."""
     wild = {"pattern": "^(a+)+$"}
     schemas: dict[str, dict[str, Any]] = {
@@ -156,8 +156,8 @@ def test_a_catastrophic_pattern_hangs_nothing(names: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["^(?!a)", r"(a)\1", "[", "[[:alpha:]]", "[a-z&&b]", r"\<a\>"])
-def test_a_pattern_that_cannot_be_searched_so_refuses_nothing(pattern: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Look-around, back references, and what the engine would read otherwise; the rest of the schema counts."""
+def test_a_pattern_without_a_linear_match_accepts_every_value(pattern: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Look-around, back references, and syntax that the engine reads differently; the rest of the schema counts."""
     schema = takes(a={"pattern": pattern}, b={"type": "string"})
     assert mismatch({"a": "abc"}, schema) is None
     assert mismatch({"a": "abc", "b": 1}, schema) == 'arguments.b does not fit {"type": "string"}'
@@ -166,14 +166,14 @@ def test_a_pattern_that_cannot_be_searched_so_refuses_nothing(pattern: str, capl
     assert "cannot be matched in linear time" in message
 
 
-def test_a_long_list_hangs_nothing() -> None:
-    """Neither comparing each two of its items, nor finding each of them wrong."""
+def test_a_long_list_does_not_hang() -> None:
+    """Neither comparing all pairs of its items, nor finding an error in each."""
     assert mismatch({"a": [{"n": n} for n in range(20_000)]}, takes(a={"uniqueItems": True})) is None
     assert mismatch({"a": list(range(100_000))}, takes(a={"items": {"type": "string"}})) is not None
 
 
 def test_arguments_nested_too_deeply_are_refused() -> None:
-    """Where a check would end in a RecursionError: it is an answer to the model, not an exception of the turn."""
+    """A RecursionError of a check becomes an answer to the model, not an exception of the turn."""
     deep: Any = {"v": 1}
     for _ in range(400):
         deep = {"v": 1, "next": deep}
@@ -192,8 +192,8 @@ class Breaking(dict[str, Any]):
 
 
 @pytest.mark.parametrize("kind", ["PanicException", "RecursionError"])
-def test_what_the_library_raises_is_an_answer(kind: str) -> None:
-    """The compiled parts of the library panic where the stack ends within them; only an interrupt is an interrupt."""
+def test_an_error_of_the_library_becomes_a_message(kind: str) -> None:
+    """The compiled parts of the library panic if the stack overflows within them; only an interrupt is an interrupt."""
     breaking = Breaking(raises=type(kind, (BaseException,), {}))
     deep: dict[str, Any] = {}
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""Joining the parts of an answer: the law, its exceptions, and what it costs."""
+"""Joining the parts of an answer: the law, its exceptions, and its cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from endturn.continuation.text_heuristics import (
     open_fence,
     overlaps_by_nature,
 )
-from endturn.vocabulary.characters import HALF
+from endturn.vocabulary.characters import REPLACEMENT_CHARACTER
 from endturn.vocabulary.messages import Delta
 
 BLANKS = " " * 2_000
@@ -30,13 +30,13 @@ LONG = "".join(f"Line {number} says something of its own.\n" for number in range
 
 
 def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, held: int = 1_024, **limits: Any) -> AnswerText:
-    """`stitch` in small pieces; checks that what is given out is never taken back, and no more than that is held."""
+    """Stitch in small pieces; check that released text is never taken back, and that the held text is bounded."""
     text = AnswerText(a, a, **limits)
     text.expect_continuation(prefilled=prefilled)
     out = a
     for start in range(0, len(b), size):
         out += "".join(delta.text for delta in text.feed(b[start : start + size]))
-        assert text.shown.rstrip(HALF) == out.rstrip(HALF)
+        assert text.shown.rstrip(REPLACEMENT_CHARACTER) == out.rstrip(REPLACEMENT_CHARACTER)
         assert text.held_size <= min(held, limits.get("max_overlap", held))
     out += "".join(delta.text for delta in (*text.close(), *text.end_answer()))
     assert text.shown == out
@@ -53,8 +53,8 @@ SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").re
 
 @pytest.mark.behaviour(22, 29, 30)
 @pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: f"{seam['of']}: {seam.get('why', seam['b'])}"[:60])
-def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
-    """As the file says, however the continuation is fed."""
+def test_a_text_and_its_continuation_are_joined(seam: dict[str, Any]) -> None:
+    """The result is that of the file, with any pieces of the continuation."""
     a, b, said = seam["a"], seam["b"], {"prefilled": seam.get("prefilled", False), **seam.get("limits", {})}
     assert stitch(a, b, **said) == seam["expected"]
     for size in (1, 2, 3):
@@ -70,8 +70,8 @@ CODE = (
 
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize("text", [HTML, CODE], ids=["HTML", "code"])
-def test_an_exact_repetition_goes_however_much_of_it_is_indentation(text: str) -> None:
-    """From `min_overlap` characters on, counted as they are."""
+def test_an_exact_repetition_is_removed_with_any_indentation(text: str) -> None:
+    """From `min_overlap` characters on, including white space."""
     for at in range(40, len(text)):
         for back in (16, 20, 33):
             assert stitch(text[:at], text[at - back :]) == text
@@ -84,13 +84,13 @@ def test_an_exact_repetition_goes_however_much_of_it_is_indentation(text: str) -
     back=st.integers(4, 12),
     before=st.sampled_from(["", "\n", " ", "...", "… ", "\n...\n"]),
     rest=st.sampled_from(["", "X", " X", "\n\nX", "  X  \n"]),
-    half=st.sampled_from(["", HALF, HALF * 3]),
+    half=st.sampled_from(["", REPLACEMENT_CHARACTER, REPLACEMENT_CHARACTER * 3]),
     size=st.integers(1, 30),
 )
-def test_a_repetition_goes_whatever_its_blanks_are(
+def test_a_repetition_is_removed_with_any_blanks(
     words: list[str], blanks: list[str], back: int, before: str, rest: str, half: str, size: int
 ) -> None:
-    """With dots before it and half a character behind the text or not: what is left is the text and what is new."""
+    """With or without dots before it and half a character after the text: only the text and the new text remain."""
     text = "".join(word + blank for word, blank in zip(words, blanks, strict=False)).rstrip()
     again = "".join(word + blank for word, blank in zip(words[-back:], blanks[13:], strict=False)).rstrip()
     plain, tail = " ".join(words), " ".join(words[-back:])
@@ -112,12 +112,12 @@ def test_a_repetition_goes_whatever_its_blanks_are(
 @example(before="She laughed: ", unit="ha ", times=15, after=". Then silence.", size=1)
 @example(before="", unit="ha ", times=39, after="", size=3)
 @example(before="I said: ", unit="no, ", times=39, after="never.", size=3)
-def test_a_repetition_is_kept_wherever_it_was_cut(
+def test_a_natural_repetition_is_kept_at_any_cut(
     prefilled: bool, before: str, unit: str, times: int, after: str, size: int
 ) -> None:
-    """A text that says one thing again and again goes on so, cut between two times or within one of them.
+    """A repetitive text continues, truncated between or within its periods.
 
-    Where nothing stands before it, it was said three times: less is a text that a response may begin with again.
+    Without text before it, it has three periods: a response may begin with a shorter text again.
     """
     whole = before + unit * times + after
     assume(not (prefilled and is_blank(unit)))
@@ -128,9 +128,9 @@ def test_a_repetition_is_kept_wherever_it_was_cut(
     assert in_chunks(whole[: at // 2], whole[at // 2 :], size).answer == stitch(whole[: at // 2], whole[at // 2 :])
 
 
-def test_no_more_waits_than_is_looked_at() -> None:
+def test_no_more_text_is_held_back_than_is_compared() -> None:
     text = AnswerText(max_overlap=10)
-    assert text.feed("a" + HALF * 30) == [Delta(text="a" + HALF * 20)]
+    assert text.feed("a" + REPLACEMENT_CHARACTER * 30) == [Delta(text="a" + REPLACEMENT_CHARACTER * 20)]
     assert text.held_size == 10
 
 
@@ -140,8 +140,8 @@ def test_no_more_waits_than_is_looked_at() -> None:
     [("Say \ufffd", "Say 你好", "Say 你好"), ("Say \ufffd", "Say \ufffd: that", "Say \ufffd: that"),
      ("a  b ", "a  b  c", "a  b  c"), (" ", " \n a", " \n a"), ("a\ufffd", "a", "a\ufffd")],
 )  # fmt: skip
-def test_a_response_that_is_fetched_again_is_taken_as_it_is(came: str, whole: str, comes_to: str) -> None:
-    """Half a character at the end of what had come is replaced by the whole; blanks and all else stay as they are."""
+def test_a_refetched_response_is_used_unchanged(came: str, whole: str, comes_to: str) -> None:
+    """Half a character at the end of the earlier text is replaced by the complete one; everything else is unchanged."""
     text = AnswerText()
     text.begin()
     text.feed(came)
@@ -155,7 +155,7 @@ def test_a_response_that_is_fetched_again_is_taken_as_it_is(came: str, whole: st
 
 
 def longest_overlap(a: str, b: str, most: int) -> int:
-    """By definition, slowly."""
+    """Return the longest overlap by its definition, slowly."""
     return next(size for size in range(min(len(a), len(b), most), -1, -1) if a.endswith(b[:size]))
 
 
@@ -166,7 +166,7 @@ TEXTS = st.text(st.sampled_from("abc 1\n`.é語\ufffd"), max_size=60) | st.text(
 @given(a=TEXTS, b=TEXTS)
 @example("   a", "   a")
 def test_the_law_of_the_seam(a: str, b: str) -> None:
-    """No overlap, no restart, no preamble, no fence, no half of a character: the texts are joined as they are."""
+    """Without overlap, restart, preamble, fence and half characters, the texts are concatenated."""
     plain = " ".join(a.split())
     for start in (0, next((b.index(dots) + len(dots) for dots in ("...", "…") if dots in b), 0)):
         again = " ".join(b[start:].split())
@@ -176,14 +176,30 @@ def test_the_law_of_the_seam(a: str, b: str) -> None:
         assume(not (plain and again.startswith(plain)))  # however short it is
     assume(not is_preamble(b.partition("\n")[0]))
     assume(not open_fence(a))
-    assume(not a.endswith(HALF))
+    assume(not a.endswith(REPLACEMENT_CHARACTER))
     assert stitch(a, b, min_overlap=4, max_overlap=32) == a + b
 
 
 BLANKS_IN = re.compile(r"\s+")
 OPENED = ("```py\n", "```js\n", "```\n", "``` py \n", "  ```py\n", "- ```py\n", "````\n", "\n```\n")
 FENCES = (*OPENED, "```", "```py", "``", "~~~\n", "~~~~py\n", "~~~py\n", "~~")
-MARKS = ("...", "…", "..", ".", '"', "'", "“", "”", "*", "**", "_", "`", "!", HALF, HALF * 2)
+MARKS = (
+    "...",
+    "…",
+    "..",
+    ".",
+    '"',
+    "'",
+    "“",
+    "”",
+    "*",
+    "**",
+    "_",
+    "`",
+    "!",
+    REPLACEMENT_CHARACTER,
+    REPLACEMENT_CHARACTER * 2,
+)
 ANNOUNCED = ("Continuing:\n", "Continuing from where I left off:\n\n", "Sure!\n", "Sure", "Continuing")
 WORDS = st.sampled_from(["abc", "def", "x", "1", "12", "語", "é", "yes", "no"])
 AT_SEAM = st.lists(BLANK | st.sampled_from((*FENCES, *MARKS, *ANNOUNCED)), max_size=3).map("".join)
@@ -192,14 +208,14 @@ TEXT = st.lists(WORDS | WORDS | BLANK | st.sampled_from((*FENCES, *MARKS)), max_
 
 @st.composite
 def seams(draw: st.DrawFn) -> tuple[str, str]:
-    """A text, cut anywhere, and a continuation: what may stand first, some of the text again, and what is new."""
+    """Generate a text, truncated anywhere, and a continuation: an optional prefix, some repeated text, and new text."""
     a = (
         draw(st.sampled_from(("", "", *FENCES)))
         + draw(TEXT)
-        + draw(st.sampled_from(("", "", HALF, " ", "\n", "\n    ")))
+        + draw(st.sampled_from(("", "", REPLACEMENT_CHARACTER, " ", "\n", "\n    ")))
     )
     at = draw(st.integers(0, len(a)))
-    again = draw(st.sampled_from((a, a.strip(), a.rstrip(HALF + "."), a[:at], a[at:], "")))
+    again = draw(st.sampled_from((a, a.strip(), a.rstrip(REPLACEMENT_CHARACTER + "."), a[:at], a[at:], "")))
     if draw(st.booleans()):
         blanks = draw(st.lists(BLANK, min_size=1, max_size=5))
         again = BLANKS_IN.sub(lambda run: blanks[run.start() % len(blanks)], again)
@@ -208,7 +224,7 @@ def seams(draw: st.DrawFn) -> tuple[str, str]:
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[tuple[str, str], int, int]:
-    """A seam with limits: most of all such that it just fits into what is looked at, or just does not."""
+    """Generate a seam with limits, mostly such that it just fits into the window, or just does not."""
     a, b = draw(seams())
     near = [max(1, len(text) + more) for text in (a, b) for more in (-1, 0, 1)]
     most = draw(st.sampled_from((4, 8, 12, 16, 16, 32, *near)))
@@ -234,10 +250,13 @@ def windows(draw: st.DrawFn) -> tuple[tuple[str, str], int, int]:
 @example((("abc def", "abc"), 2, 3), [1], "prefilled")
 @example((("yes", "yes"), 4, 16), [1], "again")
 @example(((" \n", " x"), 4, 16), [0, 1], "again")
-def test_a_seam_is_decided_alike_however_the_continuation_comes(
+def test_a_seam_does_not_depend_on_the_chunks(
     window: tuple[tuple[str, str], int, int], sizes: list[int], kind: str
 ) -> None:
-    """In one piece or in many, empty ones too: the same text and the same marks. No more waits than is looked at."""
+    """In one piece or in many, also empty ones: the same text and the same marks.
+
+    No more text than the window is held back.
+    """
     (a, b), least, most = window
     is_kind = {"prefilled": kind == "prefilled", "again": kind == "again"}
     at_once = Seam(a, min_overlap=least, max_overlap=most, **is_kind)
@@ -264,15 +283,15 @@ def test_a_seam_is_decided_alike_however_the_continuation_comes(
 @given(window=windows(), at=st.integers(0, 60))
 @example((("12", "**12**"), 6, 6), 6)
 @example((("yes", '"yes".   '), 4, 8), 9)
-def test_what_is_new_is_never_lost(window: tuple[tuple[str, str], int, int], at: int) -> None:
-    """A line that the text does not have stands in the answer, once, whatever is repeated around it."""
+def test_new_text_is_never_lost(window: tuple[tuple[str, str], int, int], at: int) -> None:
+    """A new line is in the answer once, whatever is repeated around it."""
     (a, b), least, most = window
     b = f"{b[:at]}\nΩ{b[at:]}"
     assert stitch(a, b, min_overlap=least, max_overlap=most).count("Ω") == 1
 
 
 def restarts() -> dict[str, tuple[str, str, str, bool]]:
-    """A text, what says all of it again, what that adds, and whether it is marked."""
+    """Generate a text, its repetition, the added text, and whether it is marked."""
     other, text = "something else", LONG.rstrip()
     found = {
         "it is cut before the end": (LONG, LONG[:3_000], "", False),
@@ -298,9 +317,9 @@ RESTARTS = restarts()
 @pytest.mark.behaviour(29, 30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("name", RESTARTS)
-def test_a_restart_adds_what_is_new(name: str, size: int) -> None:
-    """What says all again and goes on is swallowed by position, white space compared as one blank; what goes on
-    differently is appended as it came, and marked.
+def test_a_restart_adds_only_the_new_text(name: str, size: int) -> None:
+    """A repetition is skipped by position, with white space compared as one blank; a continuation that then differs is
+    appended unchanged, and marked.
     """
     text, again, added, restarted = RESTARTS[name]
     joined = in_chunks(text, again, size)
@@ -310,9 +329,9 @@ def test_a_restart_adds_what_is_new(name: str, size: int) -> None:
 @pytest.mark.behaviour(32)
 @pytest.mark.parametrize("kind", ["plain", "restart", "periodic", "blank", "half"])
 def test_the_cost_is_linear(kind: str) -> None:
-    """120 000 characters, one at a time: were each scanned again with every one that follows, this would not end."""
+    """120,000 characters, one at a time: with quadratic cost, this would not end."""
     a = ("ab" * 60_000) if kind == "periodic" else LONG * (120_000 // len(LONG) + 1)
-    others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": HALF * 120_000}
+    others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": REPLACEMENT_CHARACTER * 120_000}
     b = others.get(kind, a)
     text = AnswerText(a, a)
     text.expect_continuation()
@@ -340,7 +359,7 @@ def test_the_cost_is_linear(kind: str) -> None:
     ],
 )
 def test_a_loop_is_recognised(text: str, loops: bool) -> None:
-    """The same again and again, five times or more, up to the end, over half of 400 characters or more."""
+    """Five or more repetitions at the end, over at least half of 400 or more characters."""
     start = loop_start(text)
     assert (start is not None) == loops
     if start is not None:
@@ -355,7 +374,7 @@ def test_a_loop_is_recognised(text: str, loops: bool) -> None:
     cut=st.integers(0, 100),
 )
 def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, cut: int) -> None:
-    """However much two rows share: as long as each has data of its own, there is something new to come."""
+    """Rows with different data are no loop, however much they share."""
     rows = [f"{before * 3}<{datum}>{after * 3}\n" for datum in data]
     text = "".join(rows)
     assert loop_start(text[: len(text) - min(cut, len(rows[-1]) // 2)]) is None
@@ -367,8 +386,8 @@ def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, 
     unit=st.text("abcdef .\n", min_size=1, max_size=120),
     more=st.integers(0, 300),
 )
-def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, more: int) -> None:
-    """What is cut from a loop can be written again from what is kept: its last passage, over and over."""
+def test_the_text_after_the_start_of_a_loop_is_repetition(before: str, unit: str, more: int) -> None:
+    """The removed part of a loop can be rebuilt from the rest by repeating its last passage."""
     size = max(5 * len(unit), len(before), MIN_LOOP_CHARS) + more
     text = before + (unit * size)[:size]
     start = loop_start(text)
@@ -378,10 +397,8 @@ def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, 
     assert any((kept[-size:] * len(gone)).startswith(gone) for size in range(1, len(unit) + 1))
 
 
-def test_what_is_searched_is_searched_in_linear_time() -> None:
-    """Of the kinds of text that are worst for a search for loops, and for open code blocks: a quadratic one would not
-    end.
-    """
+def test_patterns_are_searched_in_linear_time() -> None:
+    """Texts that are the worst case for finding loops and open code blocks: a quadratic search would not end."""
     for text in ("a" * 1_000_000, ("a" * 100_000 + "b") * 9, "b" * 500_000 + "a" * 499_999, "one line\n" * 110_000):
         loop_start(text)
     for text in ("~", "`", " ", "- ", "\n ```a`"):

@@ -1,4 +1,4 @@
-"""Ending a turn on purpose: the tools, the marker, the wallet guard."""
+"""The explicit end of a turn: the tools, the marker, the wallet guard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.behaviour(number) for number in (39, 40, 41)]
 
 @pytest.mark.parametrize(("mode", "name"), [("response", "finish_response"), ("task", "finish_task")])
 def test_the_tools_of_a_mode(mode: Mode, name: str) -> None:
-    """One tool with its function; its schema takes what the function takes, and no other status."""
+    """There is one tool with its function; its schema accepts what the function accepts, and no other status."""
     [(tool, function)] = tools(mode)
     assert tool.name == name
     assert function(call(name, {"summary": "s"}))
@@ -46,8 +46,8 @@ def test_the_tools_of_a_mode(mode: Mode, name: str) -> None:
     summary=st.text() | st.text().map(lambda text: f"{text}[FINISH_STATUS:done]"),
     status=st.sampled_from(["done", "partial", "blocked"]),
 )
-def test_no_summary_fools_the_marker(summary: str, status: str) -> None:
-    """Field and marker agree, whatever the summary says."""
+def test_a_summary_cannot_fake_the_marker(summary: str, status: str) -> None:
+    """Field and marker agree, whatever is in the summary."""
     done = call("finish_task", {"summary": summary, "status": status})
     finish = finish_of(done, "task")
     assert finish is not None
@@ -61,8 +61,8 @@ GUARDED = [json.loads(line) for line in Path(__file__).with_name("guard.jsonl").
 
 
 @pytest.mark.parametrize("row", GUARDED, ids=lambda row: row["why"])
-def test_what_the_guard_sees(row: dict[str, Any]) -> None:
-    """It says at the last of these answers, and not before, that the turn is over."""
+def test_the_wallet_guards_rules(row: dict[str, Any]) -> None:
+    """The guard ends the turn at the last of these answers, and not before."""
     guard = WalletGuard(row.get("mode", "task"), wallet_guard=row.get("guarded", True))
     *before, last = [guard.see(**answer) for answer in row["answers"]]
     assert before == [None] * len(before)

@@ -1,4 +1,4 @@
-"""Which fence of a code block is open at the end of a text."""
+"""The open fence of a code block at the end of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thinking that stands in the text of an answer: what used up the limit with it is not asked for its rest."""
+"""Thinking in the text of an answer: if it used up the limit, its rest is not requested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ marks = pytest.mark.parametrize(("opening", "closing"), MARKS, ids=[opening.stri
 
 
 async def played(script: list[Any], **policy: Any) -> list[tuple[TurnResult, int]]:
-    """Play a turn whole, in pieces, and async; with how many requests it took."""
+    """Play a turn whole, in pieces, and async; return the result and the number of requests."""
     results = []
     for chunk in (None, 1, 7):
         provider = Played(*script, chunk=chunk)
@@ -50,7 +50,7 @@ async def played(script: list[Any], **policy: Any) -> list[tuple[TurnResult, int
 @pytest.mark.behaviour(15)
 @marks
 async def test_thinking_that_used_up_the_limit_is_not_continued(opening: str, closing: str) -> None:
-    """Whether the mark is closed at the very end, or not at all; a loop in it is still thinking."""
+    """The mark may be closed at the very end, or not at all; a loop in it is still thinking."""
     for text in (f"{opening}{THOUGHT}", f"{opening}{THOUGHT}{closing}", f"{opening}{'hmm ' * 200}", opening):
         for result, requests in await played([cut(text), said("never asked")]):
             assert (result.outcome.value, result.complete, requests) == ("reasoning_exhausted", False, 1)
@@ -59,8 +59,8 @@ async def test_thinking_that_used_up_the_limit_is_not_continued(opening: str, cl
 
 @pytest.mark.behaviour(15)
 @marks
-async def test_a_cut_answer_behind_thinking_is_continued(opening: str, closing: str) -> None:
-    """The closed block is no answer; the text behind it is."""
+async def test_a_truncated_answer_after_thinking_is_continued(opening: str, closing: str) -> None:
+    """The closed block is not part of the answer; the text after it is."""
     text = f"{opening}{THOUGHT}{closing}The capital of France is the"
     assert without_thinking(text).strip() == "The capital of France is the"
     for result, requests in await played([cut(text), said(" city of Paris.")]):
@@ -71,7 +71,7 @@ async def test_a_cut_answer_behind_thinking_is_continued(opening: str, closing: 
 @pytest.mark.behaviour(15)
 @marks
 async def test_a_continuation_that_only_thinks_ends_the_turn(opening: str, closing: str) -> None:
-    """It brought nothing of the answer."""
+    """It added nothing to the answer."""
     for result, requests in await played([cut("The capital is"), cut(f"{opening}{THOUGHT}"), said("never asked")]):
         assert (result.outcome.value, requests) == ("reasoning_exhausted", 2)
 
@@ -96,16 +96,16 @@ async def test_a_continuation_that_only_thinks_ends_the_turn(opening: str, closi
         ("<think>a</think><think>b", None, ""),
     ],
 )
-async def test_what_of_a_text_is_thinking(text: str, reasoning: str | None, visible: str) -> None:
-    """Marks count at the beginning; reasoning that is repeated as text counts as a whole, or for its beginning."""
+async def test_thinking_is_separated_from_the_text(text: str, reasoning: str | None, visible: str) -> None:
+    """Marks count at the beginning; repeated reasoning counts completely, or by its beginning."""
     assert without_thinking(text, reasoning).strip() == visible
     for result, requests in await played([cut(text, reasoning=reasoning), said(" more.")]):
         assert (result.outcome.value, requests) == (("completed", 2) if visible else ("reasoning_exhausted", 1))
 
 
 @pytest.mark.behaviour(15)
-async def test_the_policy_decides_what_follows_thinking_in_the_text() -> None:
-    """As of thinking that is told apart: the same question once more, with more tokens."""
+async def test_the_policy_decides_the_request_after_thinking_in_the_text() -> None:
+    """As for separate thinking: the same request again, with more tokens."""
     script = [cut(f"<think>{THOUGHT}", usage=Usage(5, 100)), said("Paris.")]
     for result, requests in await played(script, on_reasoning_only="escalate_once"):
         assert (result.outcome.value, result.answer, result.restarted, requests) == ("completed", "Paris.", True, 2)
@@ -135,7 +135,7 @@ OTHER_MARKS = [
 
 @pytest.mark.parametrize("before", ["", *BEFORE])
 @pytest.mark.parametrize(("opening", "closing"), [*MARKS, *OTHER_MARKS])
-def test_a_mark_is_known_whatever_precedes_it(before: str, opening: str, closing: str) -> None:
+def test_a_thinking_mark_is_recognised_after_any_prefix(before: str, opening: str, closing: str) -> None:
     """Characters without width, the line that opens a block of code; white space within a mark."""
     assert without_thinking(f"{before}{opening}{THOUGHT}") == ""
     assert without_thinking(f"{before}{opening}{THOUGHT}{closing}Paris").strip() == "Paris"
@@ -145,8 +145,8 @@ def test_a_mark_is_known_whatever_precedes_it(before: str, opening: str, closing
 @pytest.mark.parametrize(
     "opening", [opening for opening, _ in [*MARKS, *OTHER_MARKS] if not opening.startswith("Here")]
 )
-def test_a_mark_that_was_cut_within_itself_is_thinking(opening: str, before: str) -> None:
-    """A response that is nothing but the beginning of a mark, of three characters at least."""
+def test_a_truncated_thinking_mark_is_thinking(opening: str, before: str) -> None:
+    """A response that is only the beginning of a mark, of at least three characters."""
     for size in range(3, len(opening.strip())):
         assert without_thinking(before + opening.strip()[:size]) == "", size
 
@@ -154,8 +154,8 @@ def test_a_mark_that_was_cut_within_itself_is_thinking(opening: str, before: str
 @pytest.mark.parametrize(
     "text", ["<", "<t", "<table>", "<thin", "[1, 2", "[", "```python\nprint(", "H", "<div", "<|", "{"]
 )
-def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
-    """It stays as it is, and so does whatever goes on in another way than a mark."""
+def test_text_that_resembles_a_mark_is_kept(text: str) -> None:
+    """It is unchanged, and so is text that continues differently from a mark."""
     assert without_thinking(text) == ("" if text == "<thin" else text)
     assert without_thinking(f"{text} is an example").endswith(" is an example")
 
@@ -174,6 +174,6 @@ ANALYSIS = "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant
     ],
 )
 def test_a_preamble_of_the_harmony_format_is_visible(text: str, visible: str | None) -> None:
-    """The thinking ends where a message for the user begins; a call is none."""
+    """The thinking ends with the start of a message for the user; a call is no such message."""
     said = without_thinking(text)
     assert said.startswith("Hi") if visible is None else said == visible

@@ -1,4 +1,4 @@
-"""The tool gate: what runs, what is answered, what is asked for again, and what a strict payload is."""
+"""The tool gate: calls that run, are answered or are requested again, and strict payloads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from hypothesis import given, strategies as st
 
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.tool_gate import Answer, Fault, Malformed, Refused, Repair, Run, judge, parse, strict_object
+from endturn.continuation.tool_gate import (
+    Fault,
+    Malformed,
+    Refused,
+    Repair,
+    ReportErrors,
+    RunCalls,
+    judge,
+    parse,
+    strict_object,
+)
 from endturn.telemetry import schema
 from endturn.vocabulary.stop import StopReason
 from tests.support.turns import NOW, SEARCH, call, said
@@ -27,11 +37,11 @@ ROWS = [json.loads(line) for line in Path(__file__).with_name("gate.jsonl").read
 
 
 def judged(row: dict[str, Any]) -> str:
-    """The gate's verdict in words: which calls run or are answered, and why not."""
+    """Return the gate's verdict as text: the calls that run or are answered, and the reason."""
     match judge(response(row["says"]), TOOLS, **row.get("policy", {})):
-        case Run(calls):
+        case RunCalls(calls):
             return " ".join(["run", *(each.id for each in calls)])
-        case Answer(errors, reason):
+        case ReportErrors(errors, reason):
             return " ".join(["answer", reason, *(each.id for each, _ in errors)])
         case Repair(issue, reason):
             return f"repair {reason} {issue}"
@@ -42,12 +52,12 @@ def judged(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["why"])
 def test_the_gate(row: dict[str, Any]) -> None:
-    """What becomes of a response's calls, under each way of dispatching."""
+    """The verdict on a response's calls, with each value of `dispatch`."""
     assert judged(row) == row["verdict"]
 
 
 def test_the_reasons_and_issues_are_the_declared_ones() -> None:
-    """Every reason and issue that the gate gives is a value of the telemetry schema."""
+    """Every reason and issue of the gate is a value of the telemetry schema."""
     refused = [row["verdict"].split() for row in ROWS if not row["verdict"].startswith(("run", "nothing"))]
     assert {each[1] for each in refused} | {"repair_failed", "repeated"} == set(schema.BLOCK_REASON.values)
     assert {each[2] for each in refused if each[0] == "repair"} == set(schema.ISSUE.values)
@@ -59,14 +69,16 @@ def test_the_reasons_and_issues_are_the_declared_ones() -> None:
     dispatch=st.sampled_from(["verified_terminal", "tool_call_only"]),
     reason=st.sampled_from([r for r in StopReason if r is not StopReason.TOOL_CALL]),
 )
-def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch: Dispatch, reason: StopReason) -> None:
+def test_no_truncated_call_is_ever_dispatched(
+    texts: list[str], closed: bool, dispatch: Dispatch, reason: StopReason
+) -> None:
     """Whatever its calls look like, a response that is not a tool call runs nothing."""
     calls = [call(arguments=text, id=str(index), closed=closed) for index, text in enumerate(texts)]
-    assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), Run)
+    assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), RunCalls)
 
 
 def test_a_tool_needs_a_declaration_and_a_function() -> None:
-    """Only a host that runs its tools itself may have told the provider of others."""
+    """Only a host that runs its tools itself may have declared other tools to the provider."""
     unknown = "there is no tool called 'search'; "
     assert parse(GOOD, TOOLS, runnable={"now"}) == Fault("unknown_tool", f"{unknown}the tools are: now")
     assert parse(GOOD, {}, runnable={"search"}) == Fault("unknown_tool", f"{unknown}no tools were offered")
@@ -74,8 +86,8 @@ def test_a_tool_needs_a_declaration_and_a_function() -> None:
     assert isinstance(parse(GOOD.but(arguments_raw='{"q": "ha'), TOOLS), Fault)  # the text counts
 
 
-def test_a_text_is_a_summary_for_our_own_tools_alone() -> None:
-    """As they are declared: a host may declare one of its own by that name."""
+def test_a_plain_text_is_a_summary_only_for_our_own_tools() -> None:
+    """This applies to our declarations: a host may declare its own tool with that name."""
     done = call("finish_task", " Done. ")
     assert parse(done, TOOLS) == done.but(arguments={"summary": "Done."})
     own = FINISH_TASK.but(parameters=SEARCH.parameters)
@@ -94,7 +106,7 @@ OBJECTS = st.dictionaries(st.text(max_size=3), VALUES, max_size=3)
 
 @given(value=OBJECTS, ascii_only=st.booleans())
 def test_every_beginning_of_an_object_is_incomplete(value: dict[str, Any], ascii_only: bool) -> None:
-    """A JSON object parses to itself; cut anywhere it is recognised as the beginning of a longer text."""
+    """A JSON object parses to itself; truncated anywhere, it is recognised as the beginning of a longer text."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert strict_object(text) == value
     for size in range(len(text)):

@@ -1,4 +1,4 @@
-"""The transcript: what is appended while a turn runs, and what is read back of it after a crash."""
+"""The transcript: lines that a turn appends, and the recovery after a crash."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ REQUEST = ask(SECRET, tools=(SEARCH,), temperature=0.5, extra={"user": "u"})
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a transcript."""
+    """Return the path of a transcript."""
     return tmp_path / "turns.jsonl"
 
 
 def settings(path: Path | None, **policy: Any) -> dict[str, Any]:
-    """A controller's arguments in these tests."""
+    """Return a controller's arguments in these tests."""
     return {
         "tools": {"search": lambda asked: "found"},
         "policy": ContinuationPolicy(transcript=path, **policy),
@@ -64,7 +64,7 @@ def play(path: Path | None, script: Sequence[Any], **policy: Any) -> TurnResult:
 
 
 def keep_lines(path: Path, kept: slice) -> None:
-    """Leave nothing in a file but these of its lines."""
+    """Keep only these lines of a file."""
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[kept]))
 
 
@@ -74,7 +74,7 @@ def only(path: Path) -> Recovered:
 
 
 def assert_sent(messages: Sequence[Message]) -> None:
-    """A history that a provider takes, nudges gone, answers merged; and both formats write it."""
+    """Check that a provider accepts the history, without nudges, with merged answers, in both formats."""
     assert_sendable(messages)
     assert not any(message.synthetic for message in messages)
     assert ("assistant", "assistant") not in pairwise(message.role for message in messages)
@@ -85,7 +85,7 @@ def assert_sent(messages: Sequence[Message]) -> None:
 
 
 def is_resumable(turn: Recovered) -> bool:
-    """Whether a turn can go on: then with a request that a provider takes, no dangling call, its nudge last."""
+    """Return whether a turn can be resumed; if so, check its request: valid, no dangling call, the nudge last."""
     try:
         resumption = turn.resume()
     except UsageError as error:
@@ -103,7 +103,7 @@ def is_resumable(turn: Recovered) -> bool:
 
 
 def records(told: Sequence[Any]) -> list[str]:
-    """What was announced, in words; of an exception of another's the type is not recorded."""
+    """Return the announced records as text, without the type of foreign exceptions."""
     calls: list[int] = []
     return [line(each, calls).partition(" error=")[0] for each in told if not isinstance(each, BEGINNINGS)]
 
@@ -111,8 +111,9 @@ def records(told: Sequence[Any]) -> list[str]:
 @EVERY
 @pytest.mark.behaviour(43)
 def test_a_turn_is_read_back_and_played_again(script: Sequence[Any], path: Path) -> None:
-    """Each message stands there before the call that it goes with; request, text, usage, outcome and responses are what
-    the turn had. Played again from what was recorded, with the same clock and ids, it comes to the same.
+    """Each message is written before its call; request, text, usage, outcome and responses are those of the turn.
+
+    A replay with the same clock and ids gives the same result.
     """
     provider, written = Played(*script), list[Message | None]()
 
@@ -140,7 +141,7 @@ def test_a_turn_is_read_back_and_played_again(script: Sequence[Any], path: Path)
 
 
 @pytest.mark.behaviour(43)
-def test_a_replay_that_asks_for_more_says_so(path: Path) -> None:
+def test_a_replay_with_another_call_raises_a_clear_error(path: Path) -> None:
     """Another policy may make another call, for which there is no response."""
     play(path, SCRIPTS["a limit"])
     result = ContinuationController(played(only(path)), **settings(None, continuation_max_attempts=4)).run(REQUEST)
@@ -148,8 +149,8 @@ def test_a_replay_that_asks_for_more_says_so(path: Path) -> None:
     assert "made no further call" in str(result.error)
 
 
-def test_a_line_is_one_json_object_that_says_what_it_is(path: Path) -> None:
-    """Version, turn, number, and one kind of content; an answer that entered as it came is not written twice."""
+def test_a_line_is_one_json_object_with_its_kind(path: Path) -> None:
+    """It has version, turn, number, and one kind of content; an unchanged answer is not written twice."""
     play(path, SCRIPTS["a cut call"])
     lines = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
     assert [(line["v"], line["turn"], line["n"]) for line in lines] == [(1, "turn-1", n) for n in range(len(lines))]
@@ -161,8 +162,8 @@ def test_a_line_is_one_json_object_that_says_what_it_is(path: Path) -> None:
     assert lines[-1]["ended"] == {"outcome": "completed"}
 
 
-def test_several_turns_of_one_file_are_told_apart(path: Path) -> None:
-    """In the order in which they began; by id where asked; a repeated id is a turn of its own."""
+def test_several_turns_of_one_file_are_separated(path: Path) -> None:
+    """In the order of their starts; optionally by id; a repeated id is a separate turn."""
     ids = iter(["a", "b", "a"])
     arguments = {**settings(path), "new_id": lambda: next(ids)}
     controller = ContinuationController(Played(said("1"), said("2"), said("3")), **arguments)
@@ -180,11 +181,10 @@ def test_several_turns_of_one_file_are_told_apart(path: Path) -> None:
     "name", ["continued", "thinking and a call", "calls", "a cut call", "tools between the halves", "a pause",
              "blocks of another's shape"],
 )  # fmt: skip
-def test_a_turn_that_was_killed_goes_on_to_the_same_answer(
-    name: str, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Wherever the file ends, it loses the last line at most, and a torn one is no news. Given the responses that had
-    not arrived, the turn ends with the same text.
+def test_a_killed_turn_resumes_to_the_same_answer(name: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever the file ends, it loses at most the last line, and a torn one is not logged.
+
+    With the responses that had not arrived, the turn ends with the same text.
     """
     torn, script = path.with_name("torn.jsonl"), SCRIPTS[name]
     result = play(path, script)
@@ -210,8 +210,8 @@ def test_a_turn_that_was_killed_goes_on_to_the_same_answer(
     assert caplog.messages == []
 
 
-def test_who_starts_again_after_a_crash_does_not_lose_a_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A line is never appended to a torn one; the torn one is reported by its number, and nothing of what it holds."""
+def test_a_restart_after_a_crash_loses_no_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line is never appended to a torn one; the torn one is reported by its number, without its content."""
     play(path, SCRIPTS["continued"])
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])
@@ -238,8 +238,8 @@ JUNK = """
 
 
 @pytest.mark.parametrize("junk", [*map(str.strip, JUNK.strip().splitlines()), "[" * 100_000], ids=range(9))
-def test_what_follows_a_damaged_line_is_not_trusted(junk: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The history ends before the hole; how the turn ended is known still; nothing takes such a turn up."""
+def test_lines_after_a_damaged_one_are_ignored(junk: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The history ends before the missing line; the outcome is still known; such a turn cannot be resumed."""
     play(path, SCRIPTS["a limit"])
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:4], junk.encode("latin-1") + b"\n", *lines[5:]]))
@@ -265,8 +265,8 @@ def test_what_cannot_be_read_is_reported(path: Path, caplog: pytest.LogCaptureFi
 # --- Taking up again ----------------------------------------------------------------------------------------------
 
 
-def test_limits_go_on_after_a_crash_and_begin_anew_after_a_limit(path: Path) -> None:
-    """A crash gives no attempt back; who takes a turn up after its limit wants more."""
+def test_limits_continue_after_a_crash_and_reset_after_a_limit(path: Path) -> None:
+    """A crash resets no attempts; resuming a turn after its limit does."""
     limited = play(path, SCRIPTS["a limit"])
     assert only(path).resume().counters == limited.resume().counters
     keep_lines(path, slice(-1))
@@ -275,7 +275,7 @@ def test_limits_go_on_after_a_crash_and_begin_anew_after_a_limit(path: Path) -> 
 
 
 def test_an_unanswered_call_may_have_been_run(path: Path) -> None:
-    """Killed while a tool ran: results that arrived are kept, the missing one is an error that says so."""
+    """After a kill during a tool run, results that arrived are kept, and the missing one becomes an error."""
     play(path, SCRIPTS["calls"])
     keep_lines(path, slice(4))
     turn = only(path)
@@ -287,12 +287,12 @@ def test_an_unanswered_call_may_have_been_run(path: Path) -> None:
 
 
 def takes_up(path: Path | None, *script: Any, chunk: int | None = None) -> ContinuationController:
-    """A controller whose provider function takes pauses up."""
+    """Return a controller whose provider function resumes pauses."""
     return ContinuationController(Played(*script, chunk=chunk, format="gemini", retrieves=True), **settings(path))
 
 
 def interrupted(controller: ContinuationController, start: Any) -> TurnResult:
-    """How a turn ended, also where it was interrupted."""
+    """Return the outcome of a turn, also of an interrupted one."""
     try:
         return controller.run(start)
     except KeyboardInterrupt as error:
@@ -306,8 +306,10 @@ def interrupted(controller: ContinuationController, start: Any) -> TurnResult:
                          ids=["interrupted", "failed", "lost", "killed"])  # fmt: skip
 @pytest.mark.parametrize("chunk", [None, 2], ids=["whole", "streamed"])
 @pytest.mark.parametrize("kind", [Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN])
-def test_a_pause_is_taken_up_as_the_live_turn_would(kind: Resume, chunk: int | None, end: Any, path: Path) -> None:
-    """However the call after it was lost, and again after that: the same id or token, the same text, one paid job."""
+def test_a_recovered_pause_is_resumed_as_in_the_live_turn(
+    kind: Resume, chunk: int | None, end: Any, path: Path
+) -> None:
+    """However often the call after it was lost: the same id or token, the same text, one paid job."""
     path.touch()
     script: list[Any] = [
         paused("", kind, id="job-1", token="t-1"),
@@ -339,8 +341,8 @@ def test_a_pause_is_taken_up_as_the_live_turn_would(kind: Resume, chunk: int | N
 @pytest.mark.parametrize(
     ("kind", "strategy"), [(Resume.NATIVE_TOKEN, Strategy.PROMPT), (Resume.RETRIEVE_SAME_ID, Strategy.RETRIEVE)]
 )
-def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(kind: Resume, strategy: Strategy, path: Path) -> None:
-    """Its token is used up: the rest is asked for. Of one that is fetched, the whole comes again."""
+def test_the_received_part_of_a_lost_resumed_answer_is_kept(kind: Resume, strategy: Strategy, path: Path) -> None:
+    """Its token is used up, so the rest is requested. A fetched response is sent completely again."""
     script = paused("a ", kind, id="job-1", token="t"), said("a longer", StopReason.MISSING)
     live = takes_up(path, *script).run(REQUEST)
     recovered = only(path).resume()
@@ -352,7 +354,7 @@ def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(kind: Resume, 
 
 
 def test_a_new_file_is_its_owners_alone(path: Path) -> None:
-    """0600 whatever the umask; the mode of a file that exists is the host's business."""
+    """0600 with any umask; the mode of an existing file is up to the host."""
     shared = path.with_name("shared.jsonl")
     shared.touch(mode=0o644)
     before = os.umask(0)
@@ -371,7 +373,7 @@ def test_a_new_file_is_its_owners_alone(path: Path) -> None:
     ids=["no folder", "a folder", "no path"],
 )
 def test_an_impossible_path_is_refused_at_once(name: str, why: str, tmp_path: Path) -> None:
-    """The controller is not made; the error names the path, why, and what to do."""
+    """No controller is created; the error has the path, the cause, and what to do."""
     with pytest.raises(
         UsageError, match=rf"cannot be opened \({why}.*name a file that this process can read and write"
     ):
@@ -379,8 +381,8 @@ def test_an_impossible_path_is_refused_at_once(name: str, why: str, tmp_path: Pa
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
-def test_a_full_disk_breaks_no_turn_and_is_said_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Ten lines that cannot be written: the same result, one warning, nothing of what was said in it."""
+def test_a_full_disk_breaks_no_turn_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Ten lines cannot be written: the result is the same, with one warning without content."""
     caplog.set_level(logging.DEBUG)
     path.symlink_to("/dev/full")
     script = [cut(SECRET), said("world.")]
@@ -392,10 +394,10 @@ def test_a_full_disk_breaks_no_turn_and_is_said_once(path: Path, caplog: pytest.
     assert SECRET not in caplog.text
 
 
-def test_what_json_cannot_say_breaks_no_turn(
+def test_values_without_json_form_break_no_turn(
     path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """An object that the host put into a request costs its line, and the turn reads as one that did not begin."""
+    """An object in the host's request loses its line, and the turn reads as one that did not begin."""
 
     class Foreign:
         def __repr__(self) -> str:
@@ -457,7 +459,7 @@ LOOP = compile(
 
 
 def places(written: bytes, *, all_of_them: bool) -> list[int]:
-    """Where a file is cut: at every byte, or within, before and behind every line's end."""
+    """Return the positions of truncation: every byte, or within, before and after every line's end."""
     if all_of_them:
         return list(range(len(written) + 1))
     ends = [at + 1 for at, byte in enumerate(written) if byte == ord("\n")]
@@ -466,7 +468,7 @@ def places(written: bytes, *, all_of_them: bool) -> list[int]:
 
 
 def recovered_by_loop(path: Path) -> tuple[list[Any], Played]:
-    """What the loop comes to over a file, and the provider that it asked."""
+    """Run the loop over a file; return its results and the provider."""
     provider = Played(*[said("And so it ends.")] * 5)
     results: list[Any] = []
 
@@ -487,8 +489,8 @@ def recovered_by_loop(path: Path) -> tuple[list[Any], Played]:
 
 
 @EVERY
-def test_the_documented_loop_takes_up_what_any_kill_leaves(script: Sequence[Any], path: Path) -> None:
-    """The file ends at any byte: each turn is taken up once, ends, and leaves nothing for the next crash."""
+def test_the_documented_loop_resumes_after_any_kill(script: Sequence[Any], path: Path) -> None:
+    """The file ends at any byte: each turn is resumed once, ends, and is not resumed again."""
     torn = path.with_name("torn.jsonl")
     whole_text = play(path, script).text
     written = path.read_bytes()

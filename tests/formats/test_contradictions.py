@@ -1,4 +1,4 @@
-"""A response that contradicts itself: the less safe reading is never taken, in any format, in either order.
+"""Responses that contradict themselves: every format uses the safer reading, in either order.
 
 No provider's tool runs of it. The SDKs of OpenAI and Anthropic let the last of two reasons win
 (openai/lib/streaming/chat/_completions.py, anthropic/lib/streaming/_messages.py), so either order
@@ -15,7 +15,7 @@ import pytest
 
 from endturn.continuation.controller import ContinuationController
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.tool_gate import Run, judge
+from endturn.continuation.tool_gate import RunCalls, judge
 from endturn.formats import FORMATS, Context, Event, ResponseSummary, format_of
 from endturn.vocabulary.messages import ChatResponse, Message, Request, Tool, ToolCall, Usage
 from endturn.vocabulary.stop import Stop, StopReason
@@ -112,7 +112,7 @@ UNTIL_ITS_END = ("cohere", "ollama")
 
 
 def read(name: str, events: Events) -> tuple[ChatResponse, ResponseSummary]:
-    """What a client reads, and what telemetry does."""
+    """Return the readings of a client and of telemetry."""
     speaks, ctx = format_of(name), Context()
     decoder, summarizer = speaks.decoder(ctx), speaks.summarizer(ctx)
     for data in events:
@@ -123,7 +123,7 @@ def read(name: str, events: Events) -> tuple[ChatResponse, ResponseSummary]:
 
 
 def runs(name: str, response: ChatResponse) -> bool:
-    """Whether the controller runs the response's tool, by its gate and in a turn."""
+    """Return whether the controller runs the response's tool, by its gate and in a turn."""
     ran: list[str] = []
 
     def pay(call: ToolCall) -> str:
@@ -138,13 +138,13 @@ def runs(name: str, response: ChatResponse) -> bool:
         policy=ContinuationPolicy(continuation_max_attempts=0, continuation_tool_repair_attempts=0, max_iterations=1),
     )
     controller.run(request)
-    is_run = isinstance(judge(response, {"pay": PAY}, runnable={"pay"}), Run)
+    is_run = isinstance(judge(response, {"pay": PAY}, runnable={"pay"}), RunCalls)
     assert is_run == bool(ran)
     return is_run
 
 
 def test_each_stream_runs_its_tool_where_nothing_contradicts() -> None:
-    """Else the tests below would prove nothing."""
+    """Otherwise the tests below would prove nothing."""
     for name, (stream, clean, _) in STREAMS.items():
         response, seen = read(name, stream(clean))
         assert response.stop.reason is StopReason.TOOL_CALL, name
@@ -153,8 +153,8 @@ def test_each_stream_runs_its_tool_where_nothing_contradicts() -> None:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_of_two_reasons_the_unfinished_one_counts(name: str) -> None:
-    """Whichever comes first, and however often: the answer is cut, its call open, and nothing runs."""
+def test_the_incomplete_one_of_two_reasons_counts(name: str) -> None:
+    """In any order and number: the answer is truncated, its call open, and nothing runs."""
     stream, clean, cut = STREAMS[name]
     orders = [(clean, cut), (cut, clean), (clean, cut, clean), (clean, clean, cut)]
     for reasons in orders if name not in UNTIL_ITS_END else [(cut, clean), (clean, cut)]:
@@ -172,8 +172,8 @@ UNPARSABLE = (
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_call_whose_arguments_do_not_parse_is_no_clean_call(name: str) -> None:
-    """With a reason of calls and without: suspected, never promoted, never closed, never run."""
+def test_a_call_with_invalid_arguments_is_not_clean(name: str) -> None:
+    """With and without a tool-call reason, it is suspected, never promoted, never closed, never run."""
     stream, clean, _ = STREAMS[name]
     words = {clean, {"openai_chat": "stop", "anthropic": "end_turn", "bedrock_converse": "end_turn"}.get(name, clean)}
     for arguments, word in product(UNPARSABLE, words):
@@ -185,8 +185,8 @@ def test_a_call_whose_arguments_do_not_parse_is_no_clean_call(name: str) -> None
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_what_parses_or_is_not_there_stays_closed(name: str) -> None:
-    """Servers send nothing, or white space, for a tool that needs nothing; parsers take NaN and repeated keys."""
+def test_calls_with_complete_or_no_arguments_stay_closed(name: str) -> None:
+    """Servers send nothing, or white space, for a tool without arguments; parsers accept NaN and repeated keys."""
     stream, clean, _ = STREAMS[name]
     as_text = ('{"to": "x", "to": "y"}', '{"to": NaN}', "", " ")  # to Gemini arguments are an object
     for arguments in ("{}", ' {"to": "x"}\n', *(as_text if name != "gemini" else ())):
@@ -198,7 +198,7 @@ def test_what_parses_or_is_not_there_stays_closed(name: str) -> None:
 @pytest.mark.parametrize("status", ["in_progress", "incomplete"])
 @pytest.mark.parametrize("kind", ["function_call", "custom_tool_call", "message"])
 def test_an_item_that_is_unfinished_makes_a_completed_response_suspected(kind: str, status: str) -> None:
-    """OpenAI's Responses: an item's own status counts; a call that a server's program makes waits for its result."""
+    """OpenAI's Responses: an item's own status counts; a call by a server's program waits for its result."""
     item: dict[str, Any] = {"type": kind, "id": "i1", "status": status, "call_id": "c1", "name": "pay"}
     item |= {"arguments": "{}", "input": "x", "content": [{"type": "output_text", "text": "Hello"}]}
     body = {"id": "1", "object": "response", "model": "m", "status": "completed", "output": [item]}
@@ -212,8 +212,8 @@ def test_an_item_that_is_unfinished_makes_a_completed_response_suspected(kind: s
 
 
 @pytest.mark.parametrize("word", ["load", "unload"])
-def test_a_reason_that_says_that_nothing_was_generated_runs_nothing(word: str) -> None:
-    """Ollama's, where a model was put into memory or taken out of it."""
+def test_calls_beside_a_no_generation_reason_are_not_run(word: str) -> None:
+    """Ollama's reasons for loading or unloading a model."""
     response, seen = read("ollama", ollama(word))
     assert response.stop == seen.stop
     assert (response.stop.promoted_from, response.stop.suspected) == (None, True)
@@ -242,7 +242,7 @@ MEANT = {"incomplete": StopReason.UNKNOWN, "failed": StopReason.ERROR, "cancelle
 
 
 def ended_response(kind: str, status: str | None, *, listed: bool) -> Events:
-    """A stream with a complete call, its last event, and what the response in that says of itself."""
+    """Return a stream with a complete call, its last event, and the status of the response in it."""
     item = {"type": "function_call", "id": "f1", "call_id": "c1", "name": "pay", "arguments": "{}"}
     done = {**item, "status": "completed"}
     response = {"id": "1", "object": "response", "model": "m", "output": []}
@@ -256,8 +256,8 @@ def ended_response(kind: str, status: str | None, *, listed: bool) -> Events:
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("kind", ENDS)
 @pytest.mark.parametrize("status", ["completed", "incomplete", "failed", "cancelled", *RUNNING, None, "new"])
-def test_of_an_event_and_the_status_in_it_the_less_safe_counts(kind: str, status: str | None, listed: bool) -> None:
-    """A call runs only where neither says that the response is cut, failed, still made, or something unknown."""
+def test_the_less_complete_of_event_and_status_counts(kind: str, status: str | None, listed: bool) -> None:
+    """A call runs only if neither is truncated, failed, in progress or unknown."""
     response, seen = read("openai_responses", ended_response(kind, status, listed=listed))
     stop, event = response.stop, ENDS[kind]
     assert stop == seen.stop
@@ -281,7 +281,7 @@ CLEAN = ("completed", "requires_action")
 
 
 def ended_interaction(*statuses: str) -> Events:
-    """A stream with a complete call, status updates, and its last event."""
+    """Return a stream with a complete call, status updates, and its last event."""
     step = {"type": "function_call", "id": "c1", "name": "pay"}
     updates = [
         {"event_type": "interaction.status_update", "interaction_id": "i", "status": status} for status in statuses[:-1]
@@ -297,8 +297,8 @@ def ended_interaction(*statuses: str) -> Events:
 
 
 @pytest.mark.parametrize(("clean", "other"), [*product(CLEAN, (*CUTS, *RUNNING, "new"))])
-def test_of_two_statuses_of_an_interaction_the_less_safe_counts(clean: str, other: str) -> None:
-    """A clean one after a cut is not believed, nor one before it; one that runs is only what came before."""
+def test_the_less_complete_of_two_statuses_counts(clean: str, other: str) -> None:
+    """A clean status before or after a truncated one does not count; a running one only precedes the others."""
     for usual in ([clean], ["in_progress", clean]):
         assert runs("gemini_interactions", read("gemini_interactions", ended_interaction(*usual))[0])
     orders: list[tuple[str, ...]] = [(clean, other)]
@@ -315,7 +315,7 @@ def test_of_two_statuses_of_an_interaction_the_less_safe_counts(clean: str, othe
 
 
 def numbered(value: Any) -> Any:
-    """JSON in which each text that reads as a number is that number, as some servers' serialisers make it."""
+    """Return JSON with each numeric text as a number, as from some servers' serialisers."""
     if isinstance(value, dict):
         return {name: numbered(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -325,8 +325,8 @@ def numbered(value: Any) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "bedrock_invoke"])
-def test_a_number_in_the_place_of_text_is_text(name: str, stream: bool) -> None:
-    """Text, ids and usage in another type than the format's mean what they mean in its own."""
+def test_a_number_instead_of_text_is_text(name: str, stream: bool) -> None:
+    """Text, ids and usage of another type than the format's have the same meaning."""
     speaks = format_of(name)
     said = ChatResponse(text="7", usage=Usage(3, 1), id="12", model="m", stop=Stop(StopReason.END_TURN))
     written: Any = speaks.reply(said, stream=stream)

@@ -1,4 +1,4 @@
-"""Error responses: what an error body costs, and that what makes it cheap leaves nothing out."""
+"""Error responses: the cost of reading an error body, and the completeness of its shortcuts."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ TIMES = 200
 
 
 def reading(body: str) -> float:
-    """Seconds of CPU time for many errors with a body: the best of several tries."""
+    """Return the CPU time in seconds for many errors with a body: the best of several tries."""
     data = body.encode()
     return min(spent(lambda: [error_of(503, {}, data, ctx=CTX) for _ in range(TIMES)]) for _ in range(7))
 
 
 @pytest.mark.parametrize("what", SILENT)
-def test_an_error_without_a_sentence_costs_no_more_than_one_with_it(what: str) -> None:
-    """A few times as much at most, where it was sixty times: benchmarks say how much."""
+def test_an_error_without_a_sentence_costs_no_more_than_one_with_a_sentence(what: str) -> None:
+    """It costs at most a few times as much; it was sixty times. The benchmarks have the figures."""
     reading(SENTENCE)  # what is read once is read now
     assert reading(SILENT[what]) < 6 * reading(SENTENCE)
 
@@ -73,7 +73,7 @@ def test_an_error_without_a_sentence_costs_no_more_than_one_with_it(what: str) -
     ],
 )
 def test_a_long_error_body_costs_in_proportion(made) -> None:  # type: ignore[no-untyped-def]  # a lambda
-    """Up to where it is read."""
+    """The cost grows up to the limit of reading."""
 
     def prepare(n: int):  # type: ignore[no-untyped-def]  # as above
         data = made(n).encode()
@@ -86,7 +86,7 @@ FIELDS = ("message", "Message", "msg", "detail", "error")
 
 
 def branching(depth: int, width: int = 3) -> object:
-    """Lists in objects in lists, without a sentence."""
+    """Return lists in objects in lists, without a sentence."""
     return {name: [branching(depth - 1)] * width for name in FIELDS} if depth else {"x": 1}
 
 
@@ -101,8 +101,8 @@ LONG = {
 
 
 @pytest.mark.parametrize("what", LONG)
-def test_what_a_long_body_is_made_of_does_not_count(what: str) -> None:
-    """No more than a few times what a page of the same length costs; it was up to thirty times."""
+def test_the_time_for_a_long_body_does_not_depend_on_its_content(what: str) -> None:
+    """It costs at most a few times as much as a page of the same length; it was up to thirty times."""
     body = LONG[what].encode()
     assert len(body) <= MAX_ERROR_BYTES
     plain = (b"<p>The server had an error. </p>" * (MAX_ERROR_BYTES // 32))[: len(body)]
@@ -121,15 +121,15 @@ WINDOW = "This model's maximum context length is 8192 tokens."
     ("before", "is_read"),
     [([], True), ([{"msg": "m" * 1_000}] * 2, True), ([{"msg": "m" * 2_500}] * 2, False), ([branching(2)], False)],
 )
-def test_a_sentence_is_looked_for_in_a_bounded_part_of_an_error(before: list[object], is_read: bool) -> None:
-    """So many characters, objects and lists, whatever an error is made of."""
+def test_only_a_bounded_part_of_an_error_is_searched(before: list[object], is_read: bool) -> None:
+    """The number of characters, objects and lists is bounded, whatever the error contains."""
     body = json.dumps({"detail": [*before, {"msg": WINDOW}]}).encode()
     stop = error_of(400, {}, body, ctx=CTX).stop
     assert (stop is not None) is is_read
 
 
 def test_a_long_key_is_found_wherever_its_run_begins() -> None:
-    """However many hyphens stand before it, and wherever in the run its digits are."""
+    """With any number of hyphens before it, and digits anywhere in it."""
     key = "Ab1" * 16
     for before in ("", "-", "a-" * 5, "a-" * 200, "-" * 300, "x/" * 30):
         for after in ("", "-", "-b" * 200):
@@ -138,7 +138,7 @@ def test_a_long_key_is_found_wherever_its_run_begins() -> None:
 
 
 def test_an_error_body_is_read_up_to_its_limit() -> None:
-    """What is beyond says nothing, and costs nothing."""
+    """The rest is ignored, and costs nothing."""
     code = json.dumps({"error": {"message": "nothing", "code": "context_length_exceeded"}}).encode()
     assert error_of(400, {}, code, ctx=CTX).stop is not None
     assert error_of(400, {}, b" " * (MAX_ERROR_BYTES - len(code)) + code, ctx=CTX).stop is not None
@@ -155,8 +155,8 @@ def test_an_error_body_is_read_up_to_its_limit() -> None:
     ],
     ids=["echo after it", "input after it", "text", "page"],
 )
-def test_what_a_long_body_says_first_is_read(body: str) -> None:
-    """Be it JSON that is cut where the reading ends."""
+def test_the_beginning_of_a_long_body_is_read(body: str) -> None:
+    """Also of JSON that is incomplete at the limit of reading."""
     stop = error_of(400, {}, body.encode(), ctx=CTX).stop
     assert stop is not None
     assert stop.reason == "context_window_exceeded"
@@ -194,7 +194,7 @@ def test_each_key_has_a_hint(data: st.DataObject) -> None:
 
 @given(before=st.text(ASCII, max_size=40), length=st.integers(0, 3_000), limit=st.sampled_from([120, 300, 1_000]))
 def test_no_part_of_a_key_is_shown(before: str, length: int, limit: int) -> None:
-    """Wherever in a text it stands, and however much text is looked at."""
+    """At any position in a text, with any limit."""
     key = "sk-proj-" + "Ab1" * 30
     shown = safe_excerpt(
         f"{before} {'word ' * (length // 5)}{' ' * (length % 5)}{key} and more " + "text " * 300, limit

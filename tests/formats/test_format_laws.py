@@ -1,4 +1,4 @@
-"""What holds of every format, for every reply on file and for what is made of it: bytes, histories, damage."""
+"""Laws of every format, for every recorded reply and variants of it: bytes, histories, damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ each_format = pytest.mark.parametrize("recorded", [pytest.param(each, id=name) f
 
 
 def a_stream(recorded: Recorded, data: st.DataObject) -> tuple[list[Event], Context]:
-    """One of the format's streams on file, not too long a one."""
+    """Generate one of the format's recorded streams that is not too long."""
     short = [name for name, events in recorded.streams.items() if len(events) < 100]
     name = data.draw(st.sampled_from(short))
     return recorded.streams[name], recorded.contexts[name]
@@ -39,7 +39,7 @@ def a_stream(recorded: Recorded, data: st.DataObject) -> tuple[list[Event], Cont
 @each_format
 @given(data=st.data())
 def test_any_chunking_gives_the_same_events(recorded: Recorded, data: st.DataObject) -> None:
-    """However the bytes arrive, the events are the same; cut anywhere, they are the first ones."""
+    """The events do not depend on the chunks; a truncated stream has the first of them."""
     kind, (events, _) = recorded.format.framing, a_stream(recorded, data)
     raw = b"".join(framing.frame(event, kind) for event in events)
     if kind is Framing.SSE:
@@ -57,8 +57,8 @@ def test_any_chunking_gives_the_same_events(recorded: Recorded, data: st.DataObj
 
 @each_format
 @given(data=st.data())
-def test_what_follows_the_last_event_says_nothing(recorded: Recorded, data: st.DataObject) -> None:
-    """A summarizer that says that a response is over knows why it stopped: only an error may add a detail."""
+def test_events_after_the_last_are_ignored(recorded: Recorded, data: st.DataObject) -> None:
+    """A summarizer at the end of a response has its stop reason: only an error may add a detail."""
     events, ctx = a_stream(recorded, data)
     summarizer = recorded.format.summarizer(ctx)
     for event in events:
@@ -76,7 +76,7 @@ def test_what_follows_the_last_event_says_nothing(recorded: Recorded, data: st.D
 @each_format
 @given(data=st.data())
 def test_a_history_survives_the_format(recorded: Recorded, data: st.DataObject) -> None:
-    """Stored as JSON and read back, it is written the same, whatever the answers hold and how they were answered."""
+    """Stored as JSON and read back, it is written the same, with any answers and tool results."""
     api, answer, fails = recorded.format, data.draw(st.text(max_size=20)), data.draw(st.booleans())
     history = [Message(role="system", content="Be brief.")]
     for number in range(data.draw(st.integers(1, 5))):
@@ -94,7 +94,7 @@ def test_a_history_survives_the_format(recorded: Recorded, data: st.DataObject) 
 
 @each_format
 def test_a_response_of_another_format_is_resumed_by_its_text(recorded: Recorded) -> None:
-    """Its blocks mean nothing here."""
+    """Its blocks have no meaning in this format."""
     api, other = recorded.format, RECORDED["anthropic" if recorded.format.name != "anthropic" else "openai_chat"]
     cut = other.read("length", other.contexts["length"])
     asked = Request(model="m", messages=(Message(role="user", content="hi"),))
@@ -123,7 +123,7 @@ BYTES = (
 
 
 def _containers(thing: Any) -> Iterator[tuple[Any, Any]]:
-    """Every dictionary and list in it, with each of its keys."""
+    """Yield every dictionary and list, with each of its keys."""
     pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
     for key, inner in pairs:
         yield thing, key
@@ -131,7 +131,7 @@ def _containers(thing: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
-    """JSON with a few values replaced, dropped, renamed, or taken from another reply."""
+    """Generate JSON with a few values replaced, dropped, renamed, or taken from another reply."""
     thing = deepcopy(thing)
     for _ in range(rng.randint(1, 3)):
         places = list(_containers(thing))
@@ -153,7 +153,7 @@ def damaged_json(thing: Any, others: list[Any], rng: random.Random) -> Any:
 
 
 def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Bytes with a few flipped, cut out, doubled or put in, or without their end."""
+    """Generate bytes with a few flipped, removed, doubled or inserted, or without their end."""
     for _ in range(rng.randint(1, 4)):
         at, size = rng.randrange(len(data) + 1), rng.randrange(1, 40)
         before, here, after = data[:at], data[at : at + size], data[at + size :]
@@ -164,7 +164,7 @@ def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def damaged_events(events: list[Event], kind: Framing, rng: random.Random) -> list[Event]:
-    """Events whose JSON, order or bytes were damaged.
+    """Generate events with damaged JSON, order or bytes.
 
     Raises:
         DecodeError: no events can be read of the bytes.
@@ -189,10 +189,9 @@ def damaged_events(events: list[Event], kind: Framing, rng: random.Random) -> li
 
 @each_format
 @given(seed=st.integers(0, 2**32))
-def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
-    """Many of them: a response or a ProviderError each, read alike by client and telemetry, after every event too.
-
-    None is an `end_turn` that nobody said.
+def test_damaged_replies_are_tolerated(recorded: Recorded, seed: int) -> None:
+    """Each gives a response or a ProviderError, the same for client and telemetry, also after every event. None is an
+    `end_turn` that was not sent.
     """
     api, rng = recorded.format, random.Random(seed)
     for _ in range(MANY):
@@ -220,8 +219,8 @@ def test_damaged_replies_are_survived(recorded: Recorded, seed: int) -> None:
 
 
 @each_format
-def test_half_of_a_surrogate_pair_in_any_text_is_survived(recorded: Recorded) -> None:
-    """Python's strings hold it, where JSON escaped it; most parsers of text refuse it with a TypeError."""
+def test_half_of_a_surrogate_pair_in_any_text_is_tolerated(recorded: Recorded) -> None:
+    """Python's strings can hold it after a JSON escape; most text parsers raise a TypeError for it."""
     for name, body in recorded.bodies.items():
         ctx = recorded.contexts[name]
         for number, (container, key) in enumerate(_containers(body)):
@@ -239,8 +238,8 @@ OTHERS: list[Any] = [["x"], {"x": []}, 7, "x"]
 
 @pytest.mark.slow
 @each_format
-def test_any_one_value_of_another_type_is_survived(recorded: Recorded) -> None:
-    """Each value of each reply, replaced by a list, an object, a number, a text: read alike, never raised over."""
+def test_any_value_of_a_wrong_type_is_tolerated(recorded: Recorded) -> None:
+    """Each value of a reply is replaced by a list, an object, a number and a text: readings agree, and never raise."""
     for name, ctx in recorded.contexts.items():
         events = recorded.streams.get(name) or [Event(None, recorded.bodies[name])]
         if len(events) > 40:
@@ -270,7 +269,7 @@ def _read_alike(recorded: Recorded, name: str, events: list[Event], ctx: Context
 
 @each_format
 def test_events_after_the_last_are_read_alike(recorded: Recorded) -> None:
-    """The last event, then one of those before it: client and telemetry agree on what came."""
+    """After the last event follows one of those before it: client and telemetry agree."""
     for name, events in recorded.streams.items():
         ctx = recorded.contexts[name]
         for ending, late in product((events[-1:], events[-2:]), events[:60]):
@@ -290,8 +289,8 @@ BODIES = [
 
 
 @given(seed=st.integers(0, 2**32))
-def test_damaged_requests_are_survived(seed: int) -> None:
-    """Many of them: a Request or a DecodeError each; telemetry sums up what it can."""
+def test_damaged_requests_are_tolerated(seed: int) -> None:
+    """Each gives a Request or a DecodeError; telemetry summarizes the readable parts."""
     rng = random.Random(seed)
     for _ in range(MANY):
         name, body = rng.choice(BODIES)
@@ -304,8 +303,8 @@ def test_damaged_requests_are_survived(seed: int) -> None:
 
 @each_format
 @pytest.mark.parametrize("bad", [None, 3, "x", [], ["x"]], ids=repr)
-def test_what_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> None:
-    """A body or an event that is no object is the provider's fault, and is said so."""
+def test_a_value_that_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> None:
+    """A body or an event that is not an object is reported as the provider's fault."""
     with pytest.raises(DecodeError):
         recorded.format.decode(bad, ctx=Context())
     with pytest.raises(DecodeError):

@@ -1,4 +1,4 @@
-"""What the formats promise beside what the files of replies and requests show."""
+"""Properties of the formats beyond the files of replies and requests."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ chat, completions = format_of("openai_chat"), format_of("completions")
         ("ollama", "tool-calls", {"created_at": "2026-10-01T09:31:00Z"}),
     ],
 )
-def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, another: Json) -> None:
-    """What is minted differs within a response and between responses, and stands in the block too."""
+def test_a_minted_call_id_is_unique_to_its_response(name: str, shows: str, another: Json) -> None:
+    """Minted ids differ within a response and between responses, and are in the block too."""
     body = RECORDED[name].bodies[shows]
     first, again = (format_of(name).decode(each, ctx=Context()) for each in (body, {**body, **another}))
     ids = [call.id for response in (first, again) for call in response.tool_calls]
@@ -49,14 +49,14 @@ def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, ano
         {"messages": iter([]), "max_tokens": True, "n": 0, "temperature": "hot", "response_format": SimpleNamespace()},
     ],
 )
-def test_sentinels_of_sdks_are_as_good_as_nothing(kwargs: Json) -> None:
+def test_sentinels_of_sdks_count_as_missing(kwargs: Json) -> None:
     """So are iterators and nonsense."""
     assert chat.request_summary(kwargs) == RequestSummary(stream_usage=False)
     assert format_of("cohere").request_summary(kwargs) == RequestSummary()
 
 
-def test_the_hosts_own_lists_are_not_grown() -> None:
-    """What a stream says of pictures is joined elsewhere."""
+def test_the_hosts_lists_are_not_changed() -> None:
+    """Images of a stream are joined in other lists."""
     images = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]
     delta = {"content": "", "images": images}
     response = streamed(chat, [Event(None, {"choices": [{"index": 0, "delta": delta}]})] * 2, Context())
@@ -67,7 +67,7 @@ def test_the_hosts_own_lists_are_not_grown() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_encoding_leaves_the_hosts_messages_alone(name: str) -> None:
-    """Messages that an API wants as one are joined in the body, not in the host's own lists of parts."""
+    """Messages that an API needs as one are joined in the body, not in the host's lists of parts."""
     messages = [{"role": "user", "content": [{"text": word}]} for word in ("one", "two")]
     request = Request.model_validate({"model": "m", "messages": messages})
     body = format_of(name).encode(request)
@@ -79,8 +79,8 @@ def test_encoding_leaves_the_hosts_messages_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", SHAPES, ids=lambda dialect: dialect or "openai")
-def test_nobody_need_say_whose_completion_it_is(dialect: str) -> None:
-    """Without a dialect a reply is known by its members, and judged by its own service's words."""
+def test_the_dialect_of_a_completion_is_recognised(dialect: str) -> None:
+    """Without a dialect, a reply is recognised by its members, and read with its service's stop reasons."""
     recorded = RECORDED["completions"]
     ours = {name: ctx for name, ctx in recorded.contexts.items() if ctx.dialect == dialect}
     assert ours
@@ -94,13 +94,13 @@ KEYS = yaml.safe_load(Path(__file__).with_name("keys.yaml").read_text())
 
 
 @pytest.mark.parametrize(("said", "secret"), KEYS, ids=lambda value: value[:12])
-def test_no_key_of_any_provider_gets_out(said: str, secret: str) -> None:
-    """Google's, AWS's, Azure's, Hugging Face's, Cohere's: as they are spelled, and wherever one is named as a key."""
+def test_no_key_of_any_provider_leaks(said: str, secret: str) -> None:
+    """Keys of Google, AWS, Azure, Hugging Face and Cohere, by their form, and wherever a text names a key."""
     raised = error_of(401, {}, json.dumps({"error": {"message": said}}).encode(), ctx=Context())
     assert secret not in f"{raised} {raised.body} {safe_excerpt(said)}"
 
 
 def test_bodies_are_shortened() -> None:
-    """A page of HTML does not travel in an exception, and costs little to look at."""
+    """An exception does not contain a page of HTML, which costs little to search."""
     raised = error_of(502, {}, b"<p>bad gateway</p>" * 100_000, ctx=Context())
     assert (len(raised.body or ""), len(str(raised)) < 400) == (1_000, True)

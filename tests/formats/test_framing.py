@@ -1,6 +1,6 @@
-"""Bytes as events: server-sent ones, as providers and the lines between decorate them, and AWS's binary stream.
+"""Bytes as events: server-sent events, as providers and proxies send them, and AWS's binary stream.
 
-The second is read beside botocore's own reader of it (botocore 1.44.5).
+The second is compared with botocore's own reader (botocore 1.44.5).
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ ROWS = [json.loads(line) for line in Path(__file__).with_name("framing.jsonl").r
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["why"])
 def test_events_of_bytes(row: Json) -> None:
-    """The same events come out whole, byte by byte, and when they are written again."""
+    """The events are the same whole, byte by byte, and after they were written again."""
     data = row["raw"].encode()
     expected = [Event(each.get("name"), each["data"]) for each in row["events"]]
     assert list(events([data])) == list(events(map(frame, expected))) == expected
     assert list(events(data[i : i + 1] for i in range(len(data)))) == expected
 
 
-def test_bad_json_is_a_decode_error_after_what_came_before() -> None:
-    """What came before a bad event is given first; the error keeps the data, without keys in it. Nesting and numbers
-    beyond Python's limits are the provider's fault, too, and no crash.
+def test_bad_json_is_a_decode_error_after_the_events_before_it() -> None:
+    """Events before a bad one are returned first; the error keeps the data, without keys.
+
+    Nesting and numbers beyond Python's limits are the provider's fault, too, and no crash.
     """
     found = events([b'data: {"a":1}\n\ndata: {"key": sk-live-abcdef1234567890}\n\n'])
     assert next(found) == A
@@ -60,7 +61,7 @@ STOP = Event(None, {"messageStop": {"stopReason": "end_turn"}})
 
 
 def built(headers: bytes, payload: bytes = b"{}", length: int | None = None) -> bytes:
-    """A message with these headers, written here and not by our own writer."""
+    """Build a message with these headers, independently of our own writer."""
     length = 12 + len(headers) + len(payload) + 4 if length is None else length
     prelude = struct.pack(">II", length, len(headers))
     head = prelude + struct.pack(">I", binascii.crc32(prelude)) + headers + payload
@@ -68,7 +69,7 @@ def built(headers: bytes, payload: bytes = b"{}", length: int | None = None) -> 
 
 
 def header(name: str, kind: int, value: bytes) -> bytes:
-    """One header: the length of its name, its name, the type of its value, its value."""
+    """Build one header: the length of its name, its name, the type of its value, its value."""
     return bytes([len(name.encode())]) + name.encode() + bytes([kind]) + value
 
 
@@ -96,7 +97,7 @@ def botocores(data: bytes) -> list[dict[str, Any]]:
     payload=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9) | st.booleans(), max_size=4),
 )
 def test_any_event_is_read_alike(name: str, raised: bool, payload: dict[str, Any]) -> None:
-    """Whatever an event or an exception is called and holds, ours reads it back, and botocore finds what it is."""
+    """With any name and content of an event or an exception, our reader and botocore agree."""
     name = name.removesuffix("Exception") + "Exception" * raised
     raw, kind = message(Event(None, {name: payload})), "exception" if raised else "event"
     assert read(raw) == [Event(None, {name: payload})]
@@ -112,8 +113,8 @@ OTHER_TYPES = (
 )
 
 
-def test_headers_of_every_type_are_passed_over() -> None:
-    """The text that matters is found among headers of all ten types, which botocore reads from the same bytes."""
+def test_headers_of_every_type_are_skipped() -> None:
+    """The relevant text is found among headers of all ten types, which botocore reads from the same bytes."""
     odd = b"".join(header(f"schlüssel {kind}", kind, value) for kind, value in OTHER_TYPES)
     data = built(odd + strings(event_type="messageStop", message_type="event"), b'{"stopReason":"end_turn"}')
     assert read(data) == [STOP]
@@ -132,13 +133,13 @@ def test_headers_of_every_type_are_passed_over() -> None:
     ids=["an error that the model does not know", "an error, bare", "no payload", "no header"],
 )
 def test_kinds_of_messages(headers: dict[str, str], payload: bytes, expected: Any) -> None:
-    """Every kind of message is an event, named after what it is."""
+    """Every kind of message is an event with the name of its kind."""
     assert read(built(strings(**headers), payload)) == [Event(None, expected)]
 
 
 @given(at=st.integers(0, len(message(DELTA)) - 1), flip=st.integers(1, 255))
 def test_one_damaged_byte_is_noticed(at: int, flip: int) -> None:
-    """A wrong byte anywhere is a DecodeError, after what came before."""
+    """A wrong byte anywhere is a DecodeError, after the events before it."""
     bad = bytearray(message(DELTA))
     bad[at] ^= flip
     found = events([message(STOP) + bytes(bad)], Framing.EVENTSTREAM)
@@ -162,8 +163,8 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("data", "says"), UNREADABLE.values(), ids=list(UNREADABLE))
-def test_what_does_not_add_up_is_the_providers_fault(data: bytes, says: str) -> None:
-    """It is said so, and not waited for; the payload is kept, without keys in it."""
+def test_inconsistent_replies_are_the_providers_fault(data: bytes, says: str) -> None:
+    """The error is raised without waiting for more bytes; the payload is kept, without keys."""
     with pytest.raises(DecodeError, match=says) as raised:
         read(data)
     assert says != "not JSON" or raised.value.body == "<html> [removed]"

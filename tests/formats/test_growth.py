@@ -1,4 +1,4 @@
-"""The work of reading grows with what is read, not with its square: each list on file, and each event, many times."""
+"""The work of reading is linear in the input: each recorded list and event is repeated many times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def same(thing: Any, number: int) -> Any:
 
 
 def numbered(thing: Any, number: int) -> Any:
-    """Another entry of a list: with a number and an id of its own, wherever it has them."""
+    """Return another entry of a list, with its own number and id."""
     if isinstance(thing, list):
         return [numbered(each, number) for each in thing]
     if not isinstance(thing, dict):
@@ -45,7 +45,7 @@ def numbered(thing: Any, number: int) -> Any:
 
 
 def emptied(thing: Any, number: int) -> Any:
-    """The same without a word: its texts are empty, but for what says what it is."""
+    """Return the entry with empty texts, except those that show its kind."""
     if isinstance(thing, list):
         return [emptied(each, number) for each in thing]
     if not isinstance(thing, dict):
@@ -58,7 +58,7 @@ def emptied(thing: Any, number: int) -> Any:
 
 
 def widened(thing: Any, number: int) -> Any:
-    """The same with a member that no other has, in each of its objects."""
+    """Return the entry with a unique member in each of its objects."""
     if isinstance(thing, list):
         return [widened(each, number) for each in thing]
     if not isinstance(thing, dict):
@@ -85,7 +85,7 @@ def lists_in(thing: Any, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
 
 
 def kind_of(thing: Any) -> Any:
-    """What an event is: its type, and the names in it."""
+    """Return an event's kind: its type, and the names in it."""
     if isinstance(thing, list):
         return kind_of(thing[-1]) if thing else None
     if not isinstance(thing, dict):
@@ -143,7 +143,7 @@ def all_many(recorded: Recorded) -> list[Many]:
 
 
 def summarizing(api: Format, ctx: Context, things: list[Any]) -> Callable[[], object]:
-    """As telemetry reads it."""
+    """Read it as telemetry does."""
 
     def read() -> object:
         summarizer = api.summarizer(ctx)
@@ -155,7 +155,7 @@ def summarizing(api: Format, ctx: Context, things: list[Any]) -> Callable[[], ob
 
 
 def building(api: Format, ctx: Context, things: list[Any]) -> Callable[[], object]:
-    """As a client reads it, and as content is recorded."""
+    """Read it as a client does, and as for captured content."""
 
     def read() -> object:
         with suppress(ProviderError):
@@ -175,7 +175,7 @@ SUSPICIOUS = 4.8
 
 
 def broken(api: Format, ways: list[Many], n: int, **measured: Any) -> list[str]:
-    """The cases whose time grows faster than the law allows."""
+    """Return the cases whose time grows too fast."""
     found = []
     for what, ctx, made in ways:
         grown = cache(made)  # for both readers, however often they are measured
@@ -194,7 +194,7 @@ def broken(api: Format, ways: list[Many], n: int, **measured: Any) -> list[str]:
 @pytest.mark.slow
 @each_format
 def test_reading_many_takes_time_in_proportion(recorded: Recorded) -> None:
-    """Of every list and every kind of event that the format has on file, in one way or another."""
+    """Every recorded list and kind of event of the format, in one of the ways."""
     cases = all_many(recorded)[:: len(WAYS) + 1]
     assert len(cases) > 10  # a format without replies on file proves nothing
     assert broken(recorded.format, cases, 250) == []
@@ -203,13 +203,13 @@ def test_reading_many_takes_time_in_proportion(recorded: Recorded) -> None:
 @pytest.mark.slow
 @each_format
 def test_reading_many_in_any_way_takes_time_in_proportion(recorded: Recorded) -> None:
-    """Each of them in each way. As long as 200 are, 500 need not be read to know that nothing is suspicious."""
+    """Each of them in each way. If 200 are in proportion, 500 are not tested."""
     assert broken(recorded.format, all_many(recorded), 200, suspicious=SUSPICIOUS, again=500) == []
 
 
 @each_format
-def test_what_is_many_is_read(recorded: Recorded) -> None:
-    """The law is on work that is done: of what is made many, the reader says as many parts more."""
+def test_many_items_are_read(recorded: Recorded) -> None:
+    """The reader really reads the repeated items: it yields as many additional parts."""
     api, n = recorded.format, 50
 
     def parts(ctx: Context, things: list[Any]) -> int:
@@ -279,7 +279,7 @@ def test_reading_long_requests_takes_time_in_proportion(name: str) -> None:
     ],
 )
 def test_the_end_of_an_object_in_pieces(pieces: list[str], is_whole: bool) -> None:
-    """It is whole when its last bracket has come, whatever its strings hold, and nothing else."""
+    """It is complete when its last bracket has arrived, with any strings, and nothing follows."""
     end = JsonObjectEnd()
     for piece in pieces:
         end.feed(piece)

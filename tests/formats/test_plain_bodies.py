@@ -1,4 +1,4 @@
-"""Plain bodies are read as the formats' own readers read them; what is not plain is left to those."""
+"""Plain bodies are read like the formats' own readers do; others are left to those readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODIES = [
 
 
 def is_read_the_same(name: str, context: Context, body: Any) -> bool:
-    """Compare what both say; True if the body is plain."""
+    """Compare both readings; return True if the body is plain."""
     api = format_of(name)
     rows = api.summarizer(context).rows
     plain = plain_facts(name, context, rows, body) if isinstance(body, dict) else None

@@ -1,4 +1,4 @@
-"""`endturn.read`: replies that are at hand, in whatever form they were kept, say what their files say."""
+"""`endturn.read`: stored replies, in any form, match their files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def kept(format_: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The same reply as programs keep it, or as `iter_bytes()`, `iter_text()` and `iter_lines()` give it."""
+    """Return the reply in stored forms, or as `iter_bytes()`, `iter_text()` and `iter_lines()` return it."""
     if "body" in reply:
         text = json.dumps(reply["body"])
         yield from {"parsed": reply["body"], "text": f" {text}\n", "bytes": text.encode()}.items()
@@ -57,7 +57,7 @@ def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
-    """What a reply is read as, or how it fails."""
+    """Return the reading of a reply, or its error."""
     asked = {"model": reply["asked"]["model"]} if reply.get("asked", {}).get("model") else None
     try:
         return read(value, format=format_, provider=reply.get("provider", format_of(format_).provider), request=asked)
@@ -66,8 +66,8 @@ def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_reply_says_the_same_in_whichever_form_it_was_kept(format_: str) -> None:
-    """Parsed, as text, as bytes, in pieces; and that is what its file says."""
+def test_a_reply_reads_the_same_in_every_stored_form(format_: str) -> None:
+    """Parsed, as text, as bytes and in pieces, it matches its file."""
     read_so_far = 0
     for path, reply in kept(format_):
         (_, first), *others = ((form, said(value, format_, reply)) for form, value in forms(format_, reply))
@@ -88,10 +88,10 @@ def answer(text: str, reason: str) -> Any:
     return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 16}}
 
 
-def test_what_was_asked_and_of_whom_tells_more() -> None:
-    """A limit, of our request or of the JSON that was sent; whoever is named knows what compatible servers share.
+def test_request_and_provider_refine_the_reading() -> None:
+    """The limit is from our request or the sent JSON; a named provider has the values that compatible servers share.
 
-    An SDK's object says the same as its JSON.
+    An SDK's object reads the same as its JSON.
     """
     body, asked = answer("and then", "stop"), Request(model="m", messages=(), max_tokens=16)
     for request, suspected in ((None, False), (asked, True), ({"max_tokens": 16}, True)):
@@ -117,7 +117,7 @@ GEMINI = (
     ids=["v1", "lines of v1", "array"],
 )
 def test_lines_of_json_where_events_are_usual(chunks: Any, format_: str) -> None:
-    """As Cohere's first version and Gemini without `alt=sse` send them."""
+    """Cohere's first version, and Gemini without `alt=sse`, send them."""
     found = read(iter(chunks), format=format_)
     assert (found.text, found.stop.reason) == ("Hi", StopReason.MAX_TOKENS)
 
@@ -133,7 +133,7 @@ CHAT = '{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"lengt
     ],
     ids=["html", "text", "null", "gzip", "utf-16"],
 )  # fmt: skip
-def test_what_is_no_reply_is_no_cut_stream(reply: Any, format_: str) -> None:
+def test_a_value_that_is_no_reply_is_not_a_broken_stream(reply: Any, format_: str) -> None:
     """A gateway's page, something compressed, another encoding: none is an answer that broke off."""
     for kept_as in (reply, [reply]):
         with pytest.raises(DecodeError, match="neither JSON nor a stream"):
@@ -163,7 +163,7 @@ async def later() -> Any:
         (later(), UsageError, "collect"),
     ],
 )
-def test_what_cannot_be_read_is_said(reply: Any, kind: type[Exception], says: str) -> None:
+def test_unreadable_values_raise_a_clear_error(reply: Any, kind: type[Exception], says: str) -> None:
     """A damaged body, a damaged event, another format, no reply at all, pieces of two kinds, a stream to be awaited."""
     with pytest.raises(kind, match=says):
         read(reply, format="openai_chat")
@@ -186,7 +186,7 @@ PIECES = st.sampled_from(["[", "]", "{", "}", ",", ":", '"', "\n", "data: ", "nu
 )
 @example(reply='["x", {"a": 1}]', format_="gemini")
 def test_text_and_bytes_are_read_or_fail_as_documented(reply: str, format_: str) -> None:
-    """Whatever stands in them: what a provider sent is never the caller's mistake."""
+    """With any content: a provider's reply is never the caller's mistake."""
     for kept_as in (reply, reply.encode()):
         with suppress(DecodeError, ProviderError):
             assert read(kept_as, format=format_).stop.reason

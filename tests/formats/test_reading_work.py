@@ -1,4 +1,4 @@
-"""How much work reading is, counted: functions of the package that are entered, generators at each step included."""
+"""The work of reading, counted as calls of the package's functions, including each step of generators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.work import functions_entered
 
 
 def entered(work: Callable[[], object]) -> int:
-    """Count the functions of the package that some work enters."""
+    """Count the calls of the package's functions during some work."""
     work()  # tables are read once
     return functions_entered(work)
 
@@ -84,7 +84,7 @@ EACH = {
 
 
 def test_each_item_is_read_with_few_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each kind of list: what a hundred items more add."""
+    """Measured for each kind of list by adding a hundred items."""
 
     def counted(count: int) -> dict[str, int]:
         monkeypatch.setattr(reading, "ITEMS", count)
@@ -132,8 +132,8 @@ ODD: tuple[Any, ...] = (
 """What may stand in the place of anything."""
 
 
-def test_what_is_read_in_one_step_is_read_as_if_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of texts and of calls, with anything in the place of any member of one item, or nothing."""
+def test_the_fast_path_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of texts and of calls, with any value for any member of one item, or without it."""
     modules = [module for name, module in sys.modules.items() if name.startswith("endturn.formats.")]
     monkeypatch.setattr(reading, "ITEMS", 4)
     made = [(f"{name}: {what}", format_of(name), body) for name, what, body in reading.bodies()]
@@ -166,8 +166,8 @@ def test_what_is_read_in_one_step_is_read_as_if_one_by_one(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("name", "data"), [pytest.param(name, data, id=f"{name}, {what}") for name, what, data in reading.error_bodies()]
 )
-def test_little_of_an_error_is_looked_at(monkeypatch: pytest.MonkeyPatch, name: str, data: bytes) -> None:
-    """Of a long body the beginning is parsed, and less of it searched."""
+def test_only_the_beginning_of_an_error_is_searched(monkeypatch: pytest.MonkeyPatch, name: str, data: bytes) -> None:
+    """Only the beginning of a long body is parsed, and less of it is searched."""
     parsed, searched = [0], [0]
     holds_any, from_json = errors._holds_any, pydantic_core.from_json
 
@@ -214,7 +214,7 @@ OUTPUTS = (
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_a_call_without_an_id_gets_the_same_one_whatever_is_read_in_one_step(
+def test_a_minted_id_does_not_depend_on_the_fast_path(
     output: tuple[dict[str, Any], ...],
 ) -> None:
     speaks = format_of("openai_responses")

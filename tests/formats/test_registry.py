@@ -1,4 +1,4 @@
-"""Which dialect of a format a provider speaks."""
+"""The dialect of a format for a provider."""
 
 from __future__ import annotations
 

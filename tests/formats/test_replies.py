@@ -1,4 +1,4 @@
-"""Every reply and request on file is read as its file says: whole, at every cut, delta by delta."""
+"""Every recorded reply and request matches its file: whole, truncated anywhere, delta by delta."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 6
 
 
 def check(path: Path, want: Any, got: Any) -> None:
-    """Fail with what is read otherwise than the file says: a place with + has more than there, one with - is gone."""
+    """Fail with the differences from the file: + marks additional values, - missing ones."""
     found = [f"{at}: {json.dumps(value)}" for at, value in changes(want, got)]
     if found:
         told = "\n".join(found[:MOST])
@@ -30,8 +30,8 @@ def named(path: Path) -> str:
 
 @pytest.mark.behaviour(3, 5, 6, 7, 9, 10, 11)
 @pytest.mark.parametrize("path", reply_files(), ids=named)
-def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
-    """What client and telemetry make of it, whole and after each event, and each event's deltas."""
+def test_a_reply_matches_its_recorded_file(path: Path) -> None:
+    """Readings of client and telemetry, whole and after each event, and each event's deltas."""
     content = json.loads(path.read_text())
     now = of_file(path, content)
     for part in EXPECTED:
@@ -40,7 +40,7 @@ def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
 
 @pytest.mark.behaviour(8)
 @pytest.mark.parametrize("path", request_files(), ids=named)
-def test_requests_and_error_answers_are_what_their_file_says(path: Path) -> None:
+def test_requests_and_error_answers_match_their_files(path: Path) -> None:
     """Bodies, summaries, routes, continuations and exceptions."""
     content = json.loads(path.read_text())
     check(path, content, of_file(path, content))

@@ -1,6 +1,6 @@
-"""What the real SDKs hand out is read like the JSON that it was, and none declares a reason that has no row.
+"""Objects of the real SDKs are read like their JSON, and no SDK declares a reason without a row.
 
-`tests/providers/test_sdk_client.py` has what they are asked and answer over HTTP.
+`tests/providers/test_sdk_client.py` has their requests and responses over HTTP.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ to_protobuf: Any = import_module("google.protobuf.json_format").ParseDict
 
 
 def seen(format: str, things: Iterable[Any], ctx: Context) -> ResponseSummary:
-    """What telemetry makes of an SDK's objects."""
+    """Return telemetry's summary of an SDK's objects."""
     return summarized(
         format_of(format), (as_json(thing, choices=ctx.request.facts.choice_count) for thing in things), ctx
     )
 
 
 def decoded(format: str, things: list[Any], ctx: Context, *, stream: bool) -> ChatResponse:
-    """What a client makes of them."""
+    """Return a client's response from them."""
     said = [as_json(thing) for thing in things]
     if stream:
         return streamed(format_of(format), (Event(None, each) for each in said), ctx)
@@ -107,7 +107,7 @@ ON_FILE = [
 
 @pytest.mark.parametrize(("format", "dialect", "name"), ON_FILE)
 def test_an_object_of_the_sdk_is_read_as_its_json(format: str, dialect: str, name: str) -> None:
-    """A whole one, and the chunks of a stream; of Google's, dumped by its own names too; boto3's bytes are base64."""
+    """A response, and the chunks of a stream; Google's also dumped under Python names; boto3's bytes are base64."""
     recorded, made = RECORDED[format], OBJECTS[format, dialect]
     ctx, stream = recorded.contexts[name], name in recorded.streams
     said = [event.data for event in recorded.streams[name]] if stream else [recorded.bodies[name]]
@@ -166,7 +166,7 @@ def xai_chunk(
 
 
 def xai_response(chunks: list[Any]) -> Any:
-    """The response that the SDK itself makes of its chunks."""
+    """Return the response that the SDK itself assembles from its chunks."""
     response = XaiResponse(chat_pb2.GetChatCompletionResponse(), None)
     for each in chunks:
         response.process_chunk(each.proto)
@@ -339,19 +339,19 @@ def test_settings_may_be_an_object(format: str, settings: Any, expected: Any) ->
 
 
 def literals(annotation: Any) -> set[str]:
-    """The words of a Literal, within whatever Optional or Union stands around it."""
+    """Return the values of a Literal, also within an Optional or a Union."""
     inner = get_args(annotation)
     words = {each for each in inner if isinstance(each, str)}
     return words | {word for each in inner if not isinstance(each, str) for word in literals(each)}
 
 
 def members(enumeration: Any) -> set[str]:
-    """What an enumeration declares; Google's grow by what the tests made its SDK read."""
+    """Return the declared members of an enumeration; Google's grow with values that the tests read."""
     return {enumeration[name].value for name in vars(enumeration) if name in enumeration.__members__}
 
 
 def choices(response: Any) -> set[str]:
-    """The words that the `finish_reason` of a response's choices declares."""
+    """Return the values that the `finish_reason` of a response's choices declares."""
     (choice,) = get_args(response.model_fields["choices"].annotation)
     return literals(choice.model_fields["finish_reason"].annotation)
 
@@ -366,7 +366,7 @@ NO_MORE_THAN_FAILED = {
 
 
 def of_responses() -> set[str]:
-    """Every raw value that OpenAI's types of a response allow, as our table spells them."""
+    """Return every raw value that OpenAI's response types allow, in our table's spelling."""
     running = {"queued", "in_progress"}
     return {
         *literals(openai.types.responses.ResponseStatus) - running - {"incomplete"},
@@ -411,7 +411,7 @@ def test_no_sdk_knows_a_reason_without_a_row(format: str, dialect: str, declared
         assert sorted(rows - words - ALSO_SAID) == [], "the SDK no longer declares what stop_reasons.tsv still has"
 
 
-def test_what_is_read_by_name_is_declared() -> None:
+def test_members_that_are_read_by_name_are_declared() -> None:
     """Bedrock's events and the type of a call that its servers run; Ollama's reason, which may be any text."""
     model = _service()
     assert {name for name in model.shape_for("ConverseStreamOutput").members if not name.endswith("Exception")} == {

@@ -1,4 +1,4 @@
-"""Tools of a request, as its provider gets them."""
+"""Tools of a request, as they are sent to its provider."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def allowed(mode: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_whether_a_request_forces_a_tool_call(name: str, body: dict[str, Any], forces: bool) -> None:
-    """What a call asks for, by its body, or by an SDK's arguments."""
+    """The tool choice of a call, from its body or from an SDK's arguments."""
     assert format_of(name).request_summary(body).forces_tool is forces
 
 
@@ -137,5 +137,5 @@ def test_the_tool_results_of_a_message(message: Any, results: list[tuple[str, st
     ],
 )
 def test_ids_that_look_random(call_id: str, is_random: bool) -> None:
-    """Counters and names are given to many calls; an id that looks random is one call's."""
+    """Counters and names are used for many calls; an id that looks random belongs to one call."""
     assert looks_random(call_id, {"search"}) is is_random

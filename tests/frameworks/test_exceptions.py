@@ -1,4 +1,4 @@
-"""Responses that exceptions hide. The classes are of packages that are not installed here."""
+"""Responses in exceptions. The classes are of packages that are not installed here."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reason_of(error: BaseException) -> StopReason | None:
         ("google.ContinuationInterruptedError", StopReason.ERROR),
     ],
 )
-def test_a_class_stands_for_a_reason(name: str, reason: StopReason) -> None:
+def test_an_exception_class_means_a_reason(name: str, reason: StopReason) -> None:
     assert reason_of(exception(name)) is reason
 
 
@@ -64,11 +64,11 @@ def test_a_class_stands_for_a_reason(name: str, reason: StopReason) -> None:
         "mine.MaxTokensReachedException",
     ],
 )
-def test_other_classes_stand_for_no_reason(name: str) -> None:
+def test_other_classes_mean_no_reason(name: str) -> None:
     assert of_exception(exception(name)) is None
 
 
-def test_a_subclass_stands_for_the_same_reason() -> None:
+def test_a_subclass_means_the_same_reason() -> None:
     base = type(exception("strands.MaxTokensReachedException"))
     assert reason_of(type("Mine", (base,), {"__module__": "mine"})("no")) is StopReason.MAX_TOKENS
 

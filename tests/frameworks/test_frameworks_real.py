@@ -1,4 +1,4 @@
-"""The frameworks' own objects and exceptions, as the installed packages make them."""
+"""The frameworks' own objects and exceptions, created by the installed packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from endturn.vocabulary.stop import Resume, StopReason
 
 
 class Answer(pydantic.BaseModel):
-    """What a structured answer is parsed into."""
+    """The type of a structured answer."""
 
     value: int
 
@@ -45,7 +45,7 @@ class Answer(pydantic.BaseModel):
 
 
 def test_pydantic_ai_knows_no_word_without_a_row() -> None:
-    """A new word of Pydantic AI's fails here first, and is named."""
+    """A new finish reason of Pydantic AI fails this test, which names it."""
     assert set(get_args(pydantic_messages.FinishReason)) == set(frameworks.REASONS["pydantic-ai"])
     states = "complete incomplete suspended interrupted"
     assert set(get_args(pydantic_messages.ModelResponseState)) == set(states.split())
@@ -53,7 +53,7 @@ def test_pydantic_ai_knows_no_word_without_a_row() -> None:
 
 @pytest.mark.parametrize("reason", list(FinishReason), ids=lambda reason: reason.value)
 def test_gemini_names_are_found_in_any_framework(reason: FinishReason) -> None:
-    """LangChain and OpenTelemetry hand on the enum's name, in either case: it means what the format says it means."""
+    """LangChain and OpenTelemetry pass on the enum's name, in either case, with the format's meaning."""
     row = format_of("gemini").reasons[""][reason.value]
     stop = frameworks.langchain({"finish_reason": reason.name, "model_provider": "google_genai"})
     assert (stop.reason, stop.resume, stop.mapped) == (row.reason, row.resume, True)
@@ -76,7 +76,7 @@ def test_the_named_exceptions_exist() -> None:
 
 
 def test_langchain_chunks_add_up() -> None:
-    """Adding chunks glues their reasons together, and completes the JSON of a cut call."""
+    """Adding chunks concatenates their reasons, and completes the JSON of a truncated call."""
     chunk = AIMessageChunk(content="a", response_metadata={"finish_reason": "STOP", "model_provider": "google_genai"})
     both = chunk + chunk
     assert both.response_metadata["finish_reason"] == "STOPSTOP"
@@ -93,7 +93,7 @@ def test_langchain_chunks_add_up() -> None:
 
 
 def test_langchain_results() -> None:
-    """A message, its generation, both kinds of result and a graph's state say the same; no other message is read."""
+    """Messages, generations, both kinds of result and a graph's state read the same; other messages are rejected."""
     message = AIMessage(
         content="",
         response_metadata={"finish_reason": "stop", "model_provider": "openai"},
@@ -120,7 +120,7 @@ def test_langchain_results() -> None:
 
 @asynccontextmanager
 async def agent_of(*replies: Reply, **settings: Any) -> AsyncIterator[Agent[None, Any]]:
-    """An agent of Pydantic AI's whose model is scripted, over real HTTP."""
+    """Return an agent of Pydantic AI with a scripted model over real HTTP."""
     with ScriptedProvider(list(replies)).serve() as url:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
             model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))
@@ -134,7 +134,7 @@ async def agent_of(*replies: Reply, **settings: Any) -> AsyncIterator[Agent[None
 
 
 async def test_pydantic_ai_responses() -> None:
-    """A run is read by its last response, streamed or not; dumped, a response says the same; a request is no answer."""
+    """A run is read by its last response, streamed or not; a dumped response reads the same; a request is rejected."""
     async with agent_of(
         call("search", {"query": "x"}), truncate("one two three", after=2), say("All."), say("All.")
     ) as agent:
@@ -171,7 +171,7 @@ RAISES: dict[str, tuple[list[Reply], type[Exception], StopReason | None]] = {
 
 @pytest.mark.parametrize("name", RAISES)
 async def test_what_pydantic_ai_raises(name: str) -> None:
-    """A refusal is one, though it keeps its words alone; an error answer that speaks of window or filter is a stop."""
+    """A refusal is recognised by its text; an error response about the window or a filter is a stop."""
     replies, kind, reason = RAISES[name]
     async with agent_of(*replies) as agent:
         with pytest.raises(kind) as error:
@@ -185,7 +185,7 @@ async def test_what_pydantic_ai_raises(name: str) -> None:
 
 
 def test_otel_spans() -> None:
-    """A span of the SDK is read as it is; one that records nothing says nothing, one of something else is no answer."""
+    """A span of the SDK is read; a non-recording one is empty, and a span of something else is rejected."""
     assert frameworks.otel(INVALID_SPAN).reason is StopReason.MISSING
     span: Any = TracerProvider().get_tracer("t").start_span("chat m")
     assert frameworks.otel(span).reason is StopReason.MISSING
@@ -204,7 +204,7 @@ def test_otel_spans() -> None:
 
 
 def test_openai_parse_hides_the_completion() -> None:
-    """`parse()` raises over a cut answer, which the exception keeps with its usage."""
+    """`parse()` raises for a truncated answer, which the exception keeps with its usage."""
     with (
         ScriptedProvider([truncate('{"value": 7}', after=2), refuse()]).serve() as url,
         openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
@@ -240,13 +240,13 @@ POST = httpx2.Request("POST", "http://s")
     ids=repr,
 )
 def test_error_answers(error: Exception, speaks: bool) -> None:
-    """An SDK's error that speaks of the context window is that stop reason; any other is none."""
+    """An SDK's error about the context window is that stop reason; other errors have none."""
     seen = of_exception(error)
     assert (None if seen is None else seen.stop.reason) == (StopReason.CONTEXT_WINDOW_EXCEEDED if speaks else None)
 
 
 def test_gemini_continuation_that_broke_off() -> None:
-    """The SDK followed the tokens itself, until a hop failed: what is left can be resumed."""
+    """The SDK followed the tokens itself until a request failed: the partial response can be resumed."""
     broken = google.genai.errors.ContinuationInterruptedError
     seen: Any = of_exception(broken("hop failed", continuation_token="t", interaction_id="i"))
     assert (seen.stop.reason, seen.stop.resume, seen.facts.id) == (StopReason.PAUSED, Resume.NATIVE_TOKEN, "i")

@@ -84,7 +84,7 @@ def test_normalizes_a_raw_value(
         ("length", {"terminal_seen": False}, {"reason": "missing"}),
     ],
 )
-def test_normalizes_with_what_the_response_says(raw: str, facts: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_normalizes_with_facts_of_the_response(raw: str, facts: dict[str, Any], expected: dict[str, Any]) -> None:
     stop = endturn.normalize(raw, **facts)
     assert {name: getattr(stop, name) for name in expected} == expected
 
@@ -109,6 +109,6 @@ def test_rejects_unknown_names(options: dict[str, Any], message: str) -> None:
         ({}, "not {}"),
     ],
 )
-def test_explains_text_alone(raw: Any, message: str) -> None:
+def test_explains_only_text(raw: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         endturn.explain(raw)

@@ -108,6 +108,6 @@ def test_rejects_a_number() -> None:
 
 
 @pytest.mark.parametrize("word", sorted(frameworks.REASONS["otel.util-genai"]))
-def test_reads_back_what_telemetry_writes(word: str) -> None:
+def test_reads_back_telemetrys_own_attributes(word: str) -> None:
     stop = otel((word,))
     assert finish_reason(stop.reason, stop.raw) == word

@@ -1,4 +1,4 @@
-"""`endturn rules check`: what is right passes, and what is wrong is named, with promtool and without."""
+"""`endturn rules check`: valid files pass, and problems are reported, with promtool and without."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "complaint"), BROKEN)
-def test_what_is_wrong_is_named_without_promtool(
+def test_problems_are_reported_without_promtool(
     right: str, wrong: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Structure and expressions are looked at where promtool is not installed."""
+    """Structure and expressions are checked if promtool is not installed."""
     monkeypatch.setenv("PATH", "/nonexistent")
     assert problems(GOOD, tmp_path) == []
     assert complaint in "\n".join(problems(GOOD.replace(right, wrong), tmp_path))
@@ -60,9 +60,8 @@ def test_what_is_wrong_is_named_without_promtool(
 def test_promtool_finds_more_but_nothing_in_the_shipped_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unknown function in a template, and a rule that stands there twice, are promtool's to find.
-
-    Rule files, the PrometheusRule and Grafana's alerts of this checkout are what is checked by default.
+    """Only promtool finds an unknown function in a template, and a duplicate rule. By default, the rule files, the
+    PrometheusRule and Grafana's alerts of this checkout are checked.
     """
     promtool = str(require_stack("prometheus")["promtool"])
     assert problems(GOOD, tmp_path, promtool) == []
@@ -79,10 +78,10 @@ def test_promtool_finds_more_but_nothing_in_the_shipped_files(
     assert all(line.endswith("promtool: ok") for line in lines)
 
 
-def test_the_command_line_says_what_is_wrong(
+def test_the_command_line_reports_invalid_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit status 1 and the rule's name for a bad file; 2 for none, no rule file, or a program that is not there."""
+    """Exit status 1 and the rule's name for an invalid file; 2 for no file, no rule file, or a missing program."""
     monkeypatch.chdir(tmp_path)
     assert main(["rules", "check"]) == 2
     assert "no rule files found" in capsys.readouterr().err

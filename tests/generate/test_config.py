@@ -1,4 +1,4 @@
-"""The configuration file: what it says is what the rules ask, and what it may not say is refused."""
+"""The configuration file: its settings reach the rules, and invalid settings are rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from endturn.errors import UsageError
 from endturn.generate import config, dashboards, files as generated
 from endturn.generate.alerts import ALERTS
-from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.config import AlertLimits, RuleConfig
 from endturn.generate.rules import alert_rules
 from tests.support.processes import REPOSITORY
 
@@ -26,14 +26,14 @@ def read(text: str, folder: Path) -> RuleConfig:
     return config.read(file)
 
 
-def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+def test_an_empty_configuration_is_the_default(tmp_path: Path) -> None:
     """An empty file, empty sections, and the continuation policy's table beside them, change nothing."""
     assert read("", tmp_path) == RuleConfig()
     assert read("[alerts]\n[services]\n[agent]\nmax_tokens = 7\n", tmp_path) == RuleConfig()
 
 
 def test_the_guides_sample_is_read(tmp_path: Path) -> None:
-    """What the guide shows works as it stands; who is only ticketed may have an objective that could never page."""
+    """The guide's example is valid; a service without pages may have an objective that could never page."""
     made = read(SAMPLE, tmp_path)
     assert made.period == 28 * 86400
     cells = {cell.who: cell.limits for cell in made.cells()}
@@ -44,15 +44,18 @@ def test_the_guides_sample_is_read(tmp_path: Path) -> None:
 
 
 def test_the_pages_name_every_alert_and_every_key() -> None:
-    """The guide each alert, the generated page each key, with its default and what it means."""
+    """The guide names each alert, the generated page each key, with its default and meaning."""
     assert [alert.name for alert in ALERTS if f"`{alert.name}`" not in GUIDE] == []
     page = (REPOSITORY / "docs" / "alert-configuration.md").read_text()
-    names = {*(RuleConfig.model_fields.keys() - {"limits", "services"}), *(f"alerts.{n}" for n in Limits.model_fields)}
+    names = {
+        *(RuleConfig.model_fields.keys() - {"limits", "services"}),
+        *(f"alerts.{n}" for n in AlertLimits.model_fields),
+    }
     assert set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)) == names
 
 
 def test_no_two_groups_of_services_overlap(tmp_path: Path) -> None:
-    """Each series is asked by one group alone, and a name's dots are dots."""
+    """Each series is in only one group, and dots in names match only dots."""
     text = '[services."shop.a"]\npage = false\n[services."*".environments.dev]\ntickets = false\n'
     assert [(cell.who, cell.where) for cell in read(text, tmp_path).cells()] == [
         ("", ('job!~"shop[.]a"', 'deployment_environment_name!~"dev"')),
@@ -62,11 +65,11 @@ def test_no_two_groups_of_services_overlap(tmp_path: Path) -> None:
     ]
 
 
-def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> None:
-    """With its own limits alone in its text, and a label that says whose they are; others are one rule.
+def test_services_with_other_limits_have_their_own_rule(tmp_path: Path) -> None:
+    """Its text has only its own limits, and a label names the service; all other services share one rule.
 
-    Grafana, for which no two of a folder may be the same, tells them apart by title and uid; the overview's tile, which
-    is about all services, says whom another objective is asked of.
+    Grafana distinguishes the rules of a folder by title and uid; the overview's tile, which covers all services, lists
+    other objectives.
     """
     text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
     made = read(text, tmp_path)
@@ -88,7 +91,7 @@ def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> No
 
 
 def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
-    """The overview's tile and table divide by the allowed share that each service has."""
+    """The overview's tile and table divide by each service's allowed share."""
     made = read('[services."shop/a"]\nobjective = 0.99\n', tmp_path)
     board = json.loads(dashboards.files(made)["dashboards/overview.json"])
     asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
@@ -97,8 +100,8 @@ def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
         assert re.findall(r'job(=|!~)"shop/a".*/ (0\.\d+) and', expr) == [("!~", "0.005"), ("=", "0.01")]
 
 
-def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
-    """One that no service is asked for is not written, and without a Collector nothing is asked of it.
+def test_an_alert_that_is_disabled_everywhere_has_no_rule(tmp_path: Path) -> None:
+    """An alert without a service is not written, and without a Collector there are no alerts on it.
 
     A slash at an address's end is not doubled.
     """
@@ -137,7 +140,7 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
         (('[services."a"]\npage = "yes"'), "services.\"a\".page: input should be a valid boolean, not 'yes'"),
         (('[alerts]\ntruncated = "0.3"'), "alerts.truncated: input should be a valid number, not '0.3'"),
         (("[alerts]\nunfinished = true"), "alerts.unfinished: input should be a valid integer, not True"),
-        ("alerts = 1", "alerts: input should be a valid dictionary or instance of Limits, not 1"),
+        ("alerts = 1", "alerts: input should be a valid dictionary or instance of AlertLimits, not 1"),
         ('period = "3x"', "period: a duration"),
         ('period = "0s"', "period: input should be greater than 0"),
         ('collector = "a{{"', "collector: a regular expression without quotes, backslashes, doubled braces"),

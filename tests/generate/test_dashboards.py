@@ -1,4 +1,4 @@
-"""The committed dashboards: sound by structure, true to Grafana's types, and reading only what there is."""
+"""The committed dashboards: valid structure, Grafana's types, and queries of existing series only."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ Panel = dict[str, Any]
 
 
 def drawn(board: dict[str, Any]) -> list[Panel]:
-    """The panels that show something, of open and of folded rows."""
+    """Return the panels with content, in open and in collapsed rows."""
     every = [inner for panel in board["panels"] for inner in (panel, *panel.get("panels", []))]
     return [panel for panel in every if panel["type"] != "row"]
 
 
 def targets(panel: Panel) -> list[dict[str, Any]]:
-    """The panel's questions to Prometheus."""
+    """Return the panel's Prometheus queries."""
     return [each for each in panel["targets"] if each["datasource"]["type"] == "prometheus"]
 
 
 def strings(node: Any) -> Iterator[str]:
-    """Every text of a JSON value."""
+    """Yield every text of a JSON value."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict | list):
@@ -85,8 +85,8 @@ PANELS = [panel for board in BY_NAME.values() for panel in drawn(board)]
 QUERIES = [(panel["title"], each) for panel in PANELS for each in targets(panel)]
 
 
-def test_there_are_six() -> None:
-    """Each file has a uid of its own; the first one says everything on few panels; no fact stands on two."""
+def test_there_are_six_dashboards() -> None:
+    """Each file has its own uid; the first one has few panels; no query is on two panels."""
     assert {file.stem for file in (REPOSITORY / "dashboards").glob("*.json")} == set(NAMES)
     assert len({board["uid"] for board in BY_NAME.values()}) == len(NAMES) == 6
     assert len(drawn(BY_NAME["overview"])) <= 16
@@ -101,7 +101,7 @@ def test_there_are_six() -> None:
 
 
 def _as(node: Any, held: Any) -> Any:
-    """What is held, and of dictionaries only what the node has, too."""
+    """Return the value, with only those members of dictionaries that the node has, too."""
     match node, held:
         case dict(), dict():
             return {key: _as(value, held.get(key, ...)) for key, value in node.items()}
@@ -110,8 +110,8 @@ def _as(node: Any, held: Any) -> Any:
     return held
 
 
-def test_grafanas_types_hold_all_of_it(board: dict[str, Any]) -> None:
-    """Read and written by the Foundation SDK nothing is lost: no field is misspelt or unknown, as one would be here."""
+def test_grafanas_types_accept_every_dashboard(board: dict[str, Any]) -> None:
+    """The Foundation SDK reads and writes each without loss: no field is misspelt or unknown, as one would be here."""
     plugins.register_default_plugins()
     again = json.loads(JSONEncoder().encode(models.Dashboard.from_json(board | {"timezon": "utc"})))
     assert _as(board | {"timezon": "utc"}, again) == board | {"timezon": ...}
@@ -121,7 +121,10 @@ def test_grafanas_types_hold_all_of_it(board: dict[str, Any]) -> None:
 
 
 def test_panels_have_an_id_and_a_place(board: dict[str, Any]) -> None:
-    """An id of its own, so that links to it last. Each cell of the grid, 24 wide, is one's, in folded rows as well."""
+    """Each panel has a unique id, so that links stay valid.
+
+    Panels do not overlap on the grid, 24 wide, also in collapsed rows.
+    """
     ids = Counter(inner["id"] for panel in board["panels"] for inner in (panel, *panel.get("panels", [])))
     assert all(id_ > 0 and times == 1 for id_, times in ids.items())
     for some in (board["panels"], *(panel["panels"] for panel in board["panels"] if panel.get("panels"))):
@@ -134,8 +137,8 @@ def test_panels_have_an_id_and_a_place(board: dict[str, Any]) -> None:
         assert set(taken) == {(x, y) for x in range(24) for y in range(min(lines), max(lines) + 1)}
 
 
-def test_panels_say_what_they_show(board: dict[str, Any]) -> None:
-    """A noun for a title, and a description: a question, its formula, what to do, and where the data come from."""
+def test_panels_have_a_complete_description(board: dict[str, Any]) -> None:
+    """The title is a noun; the description has a question, its formula, advice and the data source."""
     for panel in drawn(board):
         says = panel["description"]
         assert re.match(r"\*\*.+\?\*\*\n\n[A-Z0-9*`].+\.\n\n.+\.\n\n.+\.$", says, re.DOTALL), panel["title"]
@@ -145,8 +148,8 @@ def test_panels_say_what_they_show(board: dict[str, Any]) -> None:
     assert not [panel["title"] for panel in (*board["panels"], *drawn(board)) if "?" in panel["title"]]
 
 
-def test_numbers_have_units_and_words_for_nothing(board: dict[str, Any]) -> None:
-    """What is shown when there is nothing, a known unit, thresholds; bars say what they count, and in what."""
+def test_numbers_have_units_and_a_text_for_no_value(board: dict[str, Any]) -> None:
+    """Numbers have a text for no value, a known unit and thresholds; bars name what they count."""
     for panel in drawn(board):
         if panel["type"] not in ("traces", "logs"):
             defaults = panel["fieldConfig"]["defaults"]
@@ -171,8 +174,8 @@ def test_data_comes_from_the_chosen_source(board: dict[str, Any]) -> None:
     assert all(each["datasource"] == SOURCES["prometheus"] for each in (*queries, *board["annotations"]["list"]))
 
 
-def test_variables_offer_what_those_before_them_leave(board: dict[str, Any]) -> None:
-    """Filters stand in order; all of one matches series that lack its label, too."""
+def test_variables_offer_the_values_that_earlier_ones_leave(board: dict[str, Any]) -> None:
+    """Filters are in order; "all" of a filter also matches series without its label."""
     filters = [each for each in board["templating"]["list"] if each["name"] in VARIABLES]
     assert [each["name"] for each in filters] == [*VARIABLES][: len(filters)]
     for place, each in enumerate(filters):
@@ -193,7 +196,7 @@ def test_every_variable_is_used_and_exists(board: dict[str, Any]) -> None:
 
 
 def test_filters_reach_every_query_of_our_own(board: dict[str, Any]) -> None:
-    """No query of ours ignores what was chosen, where its series have such a label."""
+    """No query of ours ignores a filter whose label its series have."""
     chosen = {VARIABLES[each["name"]] for each in board["templating"]["list"] if each["name"] in VARIABLES}
     labels = {metric.prometheus: {a.label for a in metric.attributes} for metric in schema.METRICS}
     for panel in drawn(board):
@@ -206,7 +209,7 @@ def test_filters_reach_every_query_of_our_own(board: dict[str, Any]) -> None:
 
 
 def test_filters_reach_every_search_of_events_and_spans() -> None:
-    """What is chosen narrows these too, the environment and the cluster as well as the service with its namespace."""
+    """The filters narrow these too: environment, cluster, and service with its namespace."""
     service = {"service", "namespace", "environment", "cluster"}
     searches = [
         (panel["title"], each)
@@ -228,8 +231,8 @@ def test_recorded_series_are_read_by_the_budget_alone_and_exemplars_are_of_bucke
     assert ["_bucket{" in expr for expr in shown] == [True, True]
 
 
-def test_what_the_collector_fills_says_so() -> None:
-    """Only what reads nothing else of ours than responses, suspected truncations and unmapped reasons may claim it."""
+def test_panels_with_data_from_the_collector_name_it() -> None:
+    """Only panels that read just responses, suspected truncations and unmapped reasons may claim it."""
     filled = {each.prometheus for each in schema.OF_SPANS}
     claims = set()
     for panel in PANELS:
@@ -254,7 +257,7 @@ def test_the_oldest_prometheus_reads_every_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.stack
-def test_traces_that_ended_with_a_gateway_are_told_when_it_is_back_within_a_day(tmp_path: Path) -> None:
+def test_traces_lost_with_a_gateway_are_shown_if_it_is_back_within_a_day(tmp_path: Path) -> None:
     """Once, in the step in which it is back."""
     [panel] = [each for each in PANELS if each["title"] == "Traces that ended with a gateway"]
     expr = panel["targets"][0]["expr"].replace("$__interval", "10m")
@@ -305,7 +308,7 @@ def test_the_color_of_a_model_or_service_is_no_verdict(name: str) -> None:
 
 
 def test_charts_of_models_and_services_use_those_colors() -> None:
-    """Beside lines of thresholds, the classic palette would paint some model red."""
+    """With threshold lines, the classic palette would paint some model red."""
     for panel in PANELS:
         legends = " ".join(each.get("legendFormat", "") for each in targets(panel))
         thresholds = panel["fieldConfig"]["defaults"].get("custom", {}).get("thresholdsStyle")
@@ -329,14 +332,14 @@ COLUMN = 40.3
 
 
 def title_width(title: str) -> float:
-    """The pixels of a title in Grafana's font, roughly."""
+    """Return a title's approximate width in Grafana's font, in pixels."""
     narrow, wide = set("ijlrtfI ,.:;·'|()"), set("mwMW_")
     return 7.8 * sum(0.55 if each in narrow else 1.35 if each in wide else 1 for each in title)
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_a_title_fits(panel: Panel) -> None:
-    """Beside the icon of the description, which it would otherwise push into an ellipsis."""
+    """A title fits next to the description's icon, without an ellipsis."""
     assert title_width(panel["title"]) + 64 <= COLUMN * panel["gridPos"]["w"] - 8
 
 
@@ -345,7 +348,7 @@ TABLES = [panel for panel in PANELS if panel["type"] == "table" and targets(pane
 
 @pytest.mark.parametrize("panel", TABLES, ids=lambda panel: panel["title"])
 def test_a_tables_columns_fit(panel: Panel) -> None:
-    """No column is out of sight: Grafana gives 150 pixels to one without a width."""
+    """All columns are visible: Grafana gives 150 pixels to a column without a width."""
     [columns] = [
         step["options"]["renameByName"] for step in panel["transformations"] if "renameByName" in step["options"]
     ]
@@ -365,7 +368,7 @@ JUDGED = {"Not continued", "Truncated", "Unfinished", "Incomplete turns"}
 
 
 def colorings(panel: Panel) -> Iterator[tuple[str, str, Any]]:
-    """What colors the values of a panel, or of a column: its name, the kind, and the thresholds or mappings."""
+    """Yield the colorings of a panel's values or columns: name, kind, and thresholds or mappings."""
     config = panel["fieldConfig"]
     properties = [("", each, config["defaults"].get(each)) for each in ("thresholds", "mappings", "color")]
     for override in config["overrides"]:
@@ -377,7 +380,7 @@ def colorings(panel: Panel) -> Iterator[tuple[str, str, Any]]:
 
 
 def colors_of_nothing(panel: Panel) -> Iterator[str]:
-    """The colors that a panel may give to what has no value: the lowest step, and mappings of null."""
+    """Return the colors of a missing value: the lowest step, and mappings of null."""
     for _, kind, value in colorings(panel):
         if kind == "thresholds":
             assert value["steps"][0]["value"] is None, panel["title"]
@@ -391,8 +394,8 @@ def colors_of_nothing(panel: Panel) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_what_has_no_value_is_no_verdict(panel: Panel) -> None:
-    """Neither green nor orange nor red, in the panel and in each column; a tile's words for nothing are grey."""
+def test_a_missing_value_has_no_verdict_color(panel: Panel) -> None:
+    """It is neither green nor orange nor red, in the panel and in each column; a tile's text for no value is grey."""
     assert set(colors_of_nothing(panel)) <= NEUTRAL
     if panel["type"] == "stat":
         [nothing] = panel["fieldConfig"]["defaults"]["mappings"]
@@ -403,7 +406,7 @@ def test_what_has_no_value_is_no_verdict(panel: Panel) -> None:
 
 
 def test_green_needs_enough_turns() -> None:
-    """Each tile or column with a green step asks for a least number, and its words for nothing name it."""
+    """Each tile or column with a green step needs a minimum of turns, and its text for no value names it."""
     green = set()
     for panel in PANELS:
         for name, kind, value in colorings(panel):
@@ -424,7 +427,7 @@ def test_green_needs_enough_turns() -> None:
 @pytest.mark.stack
 @pytest.mark.parametrize("title", sorted(JUDGED))
 def test_a_zero_of_few_turns_is_not_shown(tmp_path: Path, title: str) -> None:
-    """Nothing of no turns and of 19, zero of 20; one bad turn of two is shown as what it is."""
+    """No value for 0 and 19 turns, zero for 20; one bad turn of two is shown as 50%."""
     [panel] = [each for each in PANELS if each["title"] == title]
     [target] = targets(panel)
     calls = 'gen_ai_provider_name="openai",gen_ai_request_model="m",job="a"'
@@ -451,16 +454,19 @@ def test_a_zero_of_few_turns_is_not_shown(tmp_path: Path, title: str) -> None:
         evaluate(folder, series, [(expr, "4m", {} if value is None else {"{}": value})])
 
 
-def test_numbers_of_things_have_one_style() -> None:
-    """1.39 K, not 1,390 beside it; exact is what somebody types: a limit."""
+def test_counts_have_one_style() -> None:
+    """Counts are 1.39 K, never 1,390; only limits, which users type, are exact."""
     plain = {panel["title"] for panel in PANELS if panel["fieldConfig"]["defaults"].get("unit") == "none"}
     assert plain - {panel["title"] for panel in PANELS if not targets(panel)} == {
         "Alerts firing", "Collectors", "Limit needed", "Limit now"}  # fmt: skip
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:
-    """Links lead to dashboards of ours and set variables that they have, always the whole service, and with a model its
-    provider; others lead to committed documents. A link of a table's cell takes its values from columns that it has."""
+    """Links lead to existing dashboards and documents.
+
+    They set existing variables, always the complete service, and with a model its provider. A link of a table's cell
+    uses existing columns.
+    """
     variables = {each["uid"]: {v["name"] for v in each["templating"]["list"]} for each in BY_NAME.values()}
     for url in [text for text in strings(drawn(board)) if text.startswith("/d/")]:
         uid, _, query = url.removeprefix("/d/").partition("?")
@@ -485,12 +491,12 @@ def test_links_resolve(board: dict[str, Any]) -> None:
 # --- The code that builds them ------------------------------------------------------------------------------------
 
 
-def test_the_committed_files_are_what_the_code_builds() -> None:
+def test_the_committed_files_are_current() -> None:
     assert {f"dashboards/{name}.json": json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
             for name, board in BY_NAME.items()} == dashboards.files(RuleConfig())  # fmt: skip
 
 
-def test_importing_them_warns_of_nothing() -> None:
+def test_importing_the_dashboards_emits_no_warning() -> None:
     """The SDK's first import warns, which `-W error` would make fatal."""
     code = "import endturn.generate.dashboards"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=REPOSITORY)
@@ -536,7 +542,7 @@ def test_without_the_sdk_the_shipped_dashboards_are_exported(tmp_path: Path) -> 
     ],
     ids=["equal ids", "too wide", "no share"],
 )  # fmt: skip
-def test_refuses_what_grafana_would_not_draw(build: Callable[[], str], message: str) -> None:
+def test_rejects_panels_that_grafana_cannot_draw(build: Callable[[], str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
 

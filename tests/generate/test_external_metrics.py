@@ -1,4 +1,4 @@
-"""Metrics of Collectors and SDKs have one place: `external_metrics`, in every spelling."""
+"""Metrics of Collectors and SDKs are declared in one place, `external_metrics`, with all their names."""
 
 from __future__ import annotations
 

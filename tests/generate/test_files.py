@@ -15,8 +15,10 @@ from tests.support.processes import REPOSITORY
 def test_a_check_names_what_is_not_current_and_generating_mends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is committed is current. A check says which file is not and why, with the head of a diff; only orphans are
-    left to whoever put them there."""
+    """The committed files are current.
+
+    A check reports other files, with the beginning of a diff; orphans are not removed.
+    """
     generated = files.files()
     monkeypatch.setattr(files, "files", lambda config: generated)
     assert [str(change) for change in files.run(REPOSITORY, check=True)] == []
@@ -49,7 +51,7 @@ def test_a_check_names_what_is_not_current_and_generating_mends_it(
 
 
 def test_the_reference_names_everything() -> None:
-    """Every metric (in both spellings), event, span and attribute of the schema stands in the reference."""
+    """Every metric (under both names), event, span and attribute of the schema is in the reference."""
     text = (REPOSITORY / "docs" / "telemetry.md").read_text()
     names = [metric.name for metric in schema.METRICS]
     names += [event.name for event in schema.EVENTS] + [span.name for span in schema.SPANS]

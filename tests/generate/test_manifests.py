@@ -1,4 +1,4 @@
-"""The rules' other forms hold the same rules: a PrometheusRule, and Grafana's own alerts in its provisioning shape."""
+"""The rules' other forms have the same rules: a PrometheusRule, and Grafana's own alerts in its provisioning form."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ BOARDS = {json.loads(file.read_text())["uid"] for file in (REPOSITORY / "dashboa
 NODE = ("refId", "type", "expr", "expression")
 
 
-def test_the_prometheus_rule_is_what_the_operator_takes() -> None:
-    """The rule file in the shape of its own definition; what it would drop without a word is refused here."""
+def test_the_prometheus_rule_has_the_operators_form() -> None:
+    """It matches the operator's definition; members that the operator would drop silently are an error here."""
     manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
     assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
     assert re.fullmatch("[a-z0-9.-]+", manifest["metadata"]["name"])
@@ -52,7 +52,7 @@ def test_the_prometheus_rule_is_what_the_operator_takes() -> None:
 
 
 def _strict(schema: Any) -> Any:
-    """The schema without room for members that it does not name."""
+    """Return the schema without additional members."""
     if isinstance(schema, list):
         return [_strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -62,10 +62,10 @@ def _strict(schema: Any) -> Any:
 
 
 def test_grafana_has_every_alert() -> None:
-    """Each alert, with its query, times, severity and stable uid; no contact point and no policy beside them.
+    """Each alert has its query, times, severity and a stable uid; there is no contact point and no policy.
 
-    The condition is a threshold on whether the query gave a number, each node reads the one before it. Labels, whose
-    dollar signs provisioning expands, have none; annotations, left alone, use Grafana's name of a value.
+    The condition is a threshold on whether the query returned a number; each node reads the one before it. Labels,
+    whose dollar signs provisioning expands, have none; annotations, left alone, use Grafana's name of a value.
     """
     assert {each.alert.name for each in ALERT_RULES} == RULES.keys()
     assert len({rule["uid"] for rule in RULES.values()}) == len(RULES)
@@ -90,7 +90,7 @@ def test_grafana_has_every_alert() -> None:
 
 
 def test_grafana_knows_the_shape() -> None:
-    """As its API takes it, each rule survives a round trip through the SDK's models, which drop what is unknown."""
+    """Each rule, in the API's form, survives a round trip through the SDK's models, which drop unknown members."""
     register_default_plugins()
     for rule in RULES.values():
         renamed = ("keepFiringFor", "missing_series_evals_to_resolve")

@@ -19,7 +19,7 @@ DASHBOARDS = REPOSITORY / "dashboards"
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Where a query is, and the query: of panels, annotations and rules."""
+    """Yield the place and the text of each query: of panels, annotations and rules."""
     for file in sorted(DASHBOARDS.glob("*.json")):
         board = json.loads(file.read_text())
         panels = [inner for panel in board["panels"] for inner in (panel, *panel.get("panels", []))]
@@ -51,7 +51,7 @@ def test_a_query_reads_declared_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in EXPRESSIONS if name.startswith("pipeline-")])
 def test_a_query_reads_every_spelling_of_a_collectors_metric(name: str) -> None:
-    """Whether its Prometheus reader adds units and types to names is the Collector's configuration."""
+    """The Collector's configuration decides whether its Prometheus reader adds units and types to names."""
     patterns = [dict(matchers).get("__name__", re.escape(read)) for read, matchers in selectors(EXPRESSIONS[name])]
     for metric in EXTERNAL_METRICS:
         read = {each for each in metric.names if any(re.fullmatch(pattern, each) for pattern in patterns)}

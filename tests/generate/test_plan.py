@@ -1,4 +1,4 @@
-"""`endturn plan`: its figures are those of a simulated fleet and those computed by hand."""
+"""`endturn plan`: its figures agree with a simulated fleet and with a calculation by hand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def process(number: int) -> Stage:
 
 
 def series(stage: Stage) -> int:
-    """How many series in Prometheus a process has, with `target_info`."""
+    """Return the number of a process's series in Prometheus, including `target_info`."""
     reader = stage.readers[0]
     assert isinstance(reader, InMemoryMetricReader)
     found = points(reader.get_metrics_data())
@@ -78,7 +78,7 @@ def series(stage: Stage) -> int:
 
 
 def test_a_fleet_in_miniature_makes_what_the_plan_says() -> None:
-    """Spans, events and series as computed; a span and an event as long, within a fifth."""
+    """Spans, events and series are as computed; the sizes of spans and events agree within 20%."""
     stages = [process(number) for number in range(PROCESSES)]
     spans = [span for stage in stages for span in stage.spans.get_finished_spans()]
     logs = [log for stage in stages for log in stage.logs.get_finished_logs()]
@@ -94,7 +94,7 @@ def test_a_fleet_in_miniature_makes_what_the_plan_says() -> None:
 
 
 def test_a_stream_has_the_series_that_are_planned_for_it() -> None:
-    """Two histograms of its model more."""
+    """A streaming model has two more histograms."""
     found = []
     streamed: dict[str, Any] = {"first_chunk_s": 0.2, "chunk_gaps_s": (0.02,)}
     for chunks in ({}, streamed):
@@ -224,7 +224,7 @@ def test_every_figure_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_as_settings_of_compose(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each is a variable of the fleet's file, which starts as many gateways as the command knows of."""
+    """Each is a variable of the fleet's Compose file, which starts as many gateways as the command assumes."""
     written = dict(line.split("=") for line in run(capsys, "--values", "compose", turns=100).splitlines())
     text = (REPOSITORY / "docker-compose.fleet.yml").read_text()
     assert written.keys() <= set(re.findall(r"\$\{(\w+):-", text))
@@ -235,7 +235,7 @@ def test_as_settings_of_compose(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.stack
 def test_as_settings_of_kustomize(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As an overlay over the manifests they change the gateways' number, and values that a gateway reads."""
+    """As an overlay of the manifests, they change the number of gateways, and values that a gateway reads."""
     overlay = tmp_path / "overlay"
     (overlay / "sizes").mkdir(parents=True)
     below = os.path.relpath(REPOSITORY / "kubernetes", overlay)

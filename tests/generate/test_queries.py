@@ -1,4 +1,4 @@
-"""The PromQL helpers refuse what the schema lacks, and count what happened."""
+"""The PromQL helpers reject names that the schema lacks, and count events exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESPONSES = INDICATORS["responses"].count
 
 @pytest.mark.stack
 def test_prometheus_names_the_metrics_as_they_are_declared(tmp_path: Path) -> None:
-    """All of them, pushed by OTLP; no name has a capital."""
+    """All metrics, pushed by OTLP; no name has a capital."""
     with Prometheus(tmp_path) as prometheus:
         exporter = OTLPMetricExporter(endpoint=f"{prometheus.url}/api/v1/otlp/v1/metrics")
         provider = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
@@ -47,7 +47,7 @@ def test_prometheus_names_the_metrics_as_they_are_declared(tmp_path: Path) -> No
 
 
 def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:
-    """The sum is over either name's rate, and the type that the new names carry becomes the label of the old one."""
+    """The sum is over both names' rates, and the type in the new names becomes the label of the old one."""
     assert Queries().rate(schema.OPERATION_DURATION, HistogramPart.COUNT, by=(schema.PROVIDER.label,), over="1h") == (
         "sum by (gen_ai_provider_name) (rate(gen_ai_client_operation_duration_seconds_count[1h])"
         " or rate(gen_ai_client_inference_duration_seconds_count[1h]))"
@@ -77,7 +77,7 @@ def test_a_condition_on_what_a_later_name_says_selects_names() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Series in promtool's notation, a sample each 15 seconds, and what an expression gives of them at a time."""
+    """Series in promtool's notation, a sample each 15 seconds, and the result of an expression at a time."""
 
     at: str
     series: Mapping[str, str]
@@ -231,7 +231,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_rejects_what_the_schema_does_not_declare(name: str) -> None:
+def test_rejects_names_that_the_schema_does_not_declare(name: str) -> None:
     build, message = MISTAKES[name]
     with pytest.raises(ValueError, match=message):
         build()

@@ -1,4 +1,4 @@
-"""Every name of redacted_names is deleted from spans, by expressions that Go's regular expressions are fast at."""
+"""Every name of redacted_names is deleted from spans, by expressions that Go matches in one pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LISTED = {key for kind in KINDS for key in keys(kind)}
 
 
 def statements(signal: str) -> list[str]:
-    """What the shipped processors of both files do with a signal."""
+    """Return the statements of the shipped processors of both files for a signal."""
     found: list[str] = []
     for file in ("collector", "redaction"):
         processors: dict[str, Any] = yaml.safe_load((REPOSITORY / f"collector/{file}.yaml").read_text())["processors"]
@@ -43,7 +43,7 @@ def statements(signal: str) -> list[str]:
 
 
 def patterns(of: str) -> list[re.Pattern[str]]:
-    """What the keys of a map, such as a span's, are matched against."""
+    """Return the patterns for the keys of a map, such as a span's."""
     found = [match for each in statements("trace_statements") if (match := DELETES.fullmatch(each)) and match[1] == of]
     return [re.compile(json.loads(match[2])) for match in found]
 
@@ -61,7 +61,7 @@ def test_each_name_is_deleted_in_any_case_and_nothing_longer(kind: Kind) -> None
 
 
 def test_every_name_is_plain_and_has_one_place_in_the_table() -> None:
-    """A pattern among them would begin like another: Go then tries all branches at once, ten times as long."""
+    """A pattern could begin like another name: Go would then try all branches at once, ten times as long."""
     assert len({entry.source for entry in NAME_SOURCES}) == len(NAME_SOURCES)
     for kind in (*KINDS, "event_fields", "urls"):
         names = [name for entry in NAME_SOURCES for name in getattr(entry, kind)]
@@ -71,7 +71,7 @@ def test_every_name_is_plain_and_has_one_place_in_the_table() -> None:
 
 
 def test_go_is_fast_at_every_pattern_that_spans_are_matched_against() -> None:
-    """With a thousand instructions it would no longer read in one pass; what a span costs is that times how many."""
+    """With a thousand instructions it would no longer match in one pass; each pattern adds to the cost of a span."""
     expressions = patterns("span")
     assert len(expressions) == 8
     assert all(len(re.findall(r"\\.|\[[^]]+\]|[^()?:\\\[]", each.pattern)) < 990 for each in expressions)
@@ -133,7 +133,7 @@ def test_secrets_in_a_url_are_replaced_and_the_rest_stays(name: str) -> None:
 
 
 def test_no_attribute_of_endturns_spans_without_content_is_searched_for() -> None:
-    """Spans with the number of their attributes are not searched: what is on them has to be free of such names."""
+    """Spans with the attribute count are not searched, so they must not have such names."""
     keys = {attribute.key for span in schema.SPANS for attribute in span.attributes if not attribute.opt_in}
     assert schema.ATTRIBUTE_COUNT.key in keys
     assert [key for key in keys if any(pattern.match(key) for pattern in patterns("span"))] == []
@@ -142,5 +142,5 @@ def test_no_attribute_of_endturns_spans_without_content_is_searched_for() -> Non
 
 
 def test_attributes_that_hold_a_stop_reason_are_kept() -> None:
-    """The reason of an old span stands below the names of its content."""
+    """The reason of an old span is below the names of its content."""
     assert "gen_ai.completion.0.finish_reason" in redaction.preserved_attributes()

@@ -1,4 +1,4 @@
-"""The rules: six counts, and alerts that each fire where they should and are quiet where they should."""
+"""The rules: six counts, and alerts that fire, and stay quiet, on their examples."""
 
 from __future__ import annotations
 
@@ -50,12 +50,10 @@ OTHERS = COUNTERS | {"ALERTS": {"alertname", "alertstate"}, "": LABELS} | {name:
 
 
 def test_six_counts_are_recorded_and_alerts_are_few() -> None:
-    """By service, provider and model, and by service; nobody has to read more than six lines. Turns that a person
-    stopped are on neither side of a share.
+    """By service, provider and model, and by service. Turns that a person stopped are on neither side of a share.
 
-    One alert more has to be worth its reader's attention: say so where the number is raised. Half answers that reach
-    people page, and Collectors that are down, for then nobody could be told of those, and a full queue, for then
-    telemetry is lost.
+    Each further alert needs a justification where the number is raised. Truncated answers that reach people page, and
+    so do Collectors that are down, since these answers would go unnoticed, and a full queue, since telemetry is lost.
     """
     assert list(RECORDED) == [
         "endturn:turns:count5m", "endturn:turns_truncated:count5m", "endturn:turns_unfinished:count5m",
@@ -70,8 +68,8 @@ def test_six_counts_are_recorded_and_alerts_are_few() -> None:
 
 
 @pytest.mark.parametrize("expr", [*RECORDED.values(), *(rule.expression for rule in ALERT_RULES)])
-def test_rules_read_what_exists(expr: str) -> None:
-    """Each reads metrics of the schema or recorded counts, by labels that they have and values that there are."""
+def test_rules_read_existing_series(expr: str) -> None:
+    """Each reads metrics of the schema or recorded counts, by existing labels and values."""
     metrics = {metric.prometheus: metric.attributes for metric in schema.METRICS}
     for name, matchers in selectors(expr):
         if name in RECORDED:
@@ -87,15 +85,15 @@ def test_rules_read_what_exists(expr: str) -> None:
 
 @pytest.mark.parametrize("rule", ALERT_RULES, ids=lambda rule: rule.alert.name)
 def test_alerts_lead_somewhere(rule: AlertRule) -> None:
-    """To a runbook page that is committed, and a dashboard that there is."""
+    """Each alert links to a committed runbook page and an existing dashboard."""
     page = REPOSITORY / "docs" / "runbooks" / rule.runbook_url.rpartition("/")[2]
     assert page.read_text().splitlines()[2] == f"# {rule.alert.name}"
     assert rule.alert.dashboard in {board["uid"] for board in BY_NAME.values()}
     assert rule.dashboard_url.startswith(f"{CONFIG.grafana}/d/{rule.alert.dashboard}")
 
 
-def test_runbooks_name_panels_that_there_are() -> None:
-    """What a runbook sets in italics is the beginning of a panel's title, or a dashboard's name."""
+def test_runbooks_name_existing_panels() -> None:
+    """Text in italics in a runbook is the beginning of a panel's title, or a dashboard's name."""
     titles = [panel["title"] for panel in PANELS]
     titles += [board["title"].removeprefix("endturn / ") for board in BY_NAME.values()]
     for alert in ALERTS:
@@ -117,7 +115,7 @@ def test_runbooks_name_panels_that_there_are() -> None:
     ],
 )
 def test_a_link_opens_the_dashboard_on_what_the_alert_is_about(name: str, labels: dict[str, str], leads: str) -> None:
-    """Service, provider, model, environment and cluster; where there is none of these, on everything."""
+    """It sets service, provider, model, environment and cluster; without these, the dashboard shows everything."""
     [rule] = [each for each in ALERT_RULES if each.alert.name == f"Endturn{name}"]
     example = replace(rule.alert.fires[0], labels=labels)
     url = filled_annotations(rule, example)["dashboard_url"]
@@ -125,7 +123,7 @@ def test_a_link_opens_the_dashboard_on_what_the_alert_is_about(name: str, labels
 
 
 def test_alerts_are_routed_by_component() -> None:
-    """`pipeline` are those that there are with a Collector alone, each rule has the label, and the guide names it."""
+    """`pipeline` has the alerts that need a Collector; each rule has the label, and the guide names it."""
     without = {rule.alert.name for rule in alert_rules(RuleConfig(collector=""))}
     assert {each.name for each in ALERTS if each.component == "service"} == without
     assert all(rule.labels["component"] == rule.alert.component for rule in ALERT_RULES)
@@ -134,7 +132,7 @@ def test_alerts_are_routed_by_component() -> None:
 
 
 def test_commands_of_runbooks_can_be_pasted() -> None:
-    """None has an ellipsis or an angle bracket for what the reader has to fill in."""
+    """None has an ellipsis or an angle bracket for a part that the reader must fill in."""
     for alert in ALERTS:
         steps = (*alert.runbook.diagnosis, *alert.runbook.actions, alert.runbook.recovery)
         commands = [code for step in steps for code in re.findall("`([^`]+)`", step) if " " in code]
@@ -143,7 +141,7 @@ def test_commands_of_runbooks_can_be_pasted() -> None:
 
 @pytest.mark.parametrize("expression", [*RECORDED.values(), *(rule.expression for rule in ALERT_RULES)])
 def test_no_rule_reads_a_rules_result_through_the_lookback(expression: str) -> None:
-    """Of what rules recorded, and of `ALERTS`, ranges alone are read.
+    """Recorded series and `ALERTS` are read only as ranges.
 
     An instant selector has, for five minutes after a restart of Prometheus, the value from before the restart.
     """
@@ -176,10 +174,10 @@ def _instant_selectors(node: Any) -> Iterator[str]:
 @pytest.mark.stack
 @pytest.mark.parametrize("which", ["built", "2.42"])
 def test_a_restart_counts_nothing_again(which: str, tmp_path: Path) -> None:
-    """What is recorded two minutes after a restart, while rules' results from before it are within the lookback.
+    """The test records two minutes after a restart, while results from before it are still within the lookback.
 
-    The service ended with 193 turns of one minute, in the last evaluation before Prometheus stopped; five minutes later
-    all of them are out of the window, and are counted no more, though the results are read for a minute yet.
+    The service ended with 193 turns in the minute of the last evaluation before Prometheus stopped; five minutes later
+    they are outside the window, and are not counted again, although the results are visible for another minute.
     """
     program = promtool.oldest() if which == "2.42" else None
     labels = 'job="shop/agent",gen_ai_provider_name="openai",gen_ai_request_model="m"'
@@ -225,15 +223,15 @@ def test_every_alert_is_tested_both_ways() -> None:
 @pytest.mark.stack
 @pytest.mark.parametrize("which", ["built", "2.42"])
 def test_promtool_accepts_and_runs_the_committed_rules(which: str) -> None:
-    """No lint finds anything, and every example fires or is quiet, in the current version and the oldest promised."""
+    """No lint reports a problem, and all examples pass, in the current version and the oldest supported one."""
     program = promtool.oldest() if which == "2.42" else None
     promtool.run("check", "rules", "--lint=all", "--lint-fatal", "endturn.yaml", cwd=RULES, program=program)
     tests = [file.name for file in (RULES / "tests").glob("*.yaml")]
     promtool.run("test", "rules", *sorted(tests), cwd=RULES / "tests", program=program)
 
 
-def test_rule_tests_are_of_the_rules_that_are_shipped() -> None:
-    """Each tested rule is a shipped one, word for word, and the rules that it reads are with it."""
+def test_rule_tests_test_the_shipped_rules() -> None:
+    """Each tested rule is identical to a shipped one, and the rules that it reads are included."""
     shipped = [
         rule for group in yaml.safe_load((RULES / "endturn.yaml").read_text())["groups"] for rule in group["rules"]
     ]
@@ -250,7 +248,7 @@ def test_rule_tests_are_of_the_rules_that_are_shipped() -> None:
 
 @pytest.mark.stack
 def test_a_service_apart_is_asked_what_its_section_says(tmp_path: Path) -> None:
-    """One service is only watched, another has a milder objective, and nothing is asked of any staging environment."""
+    """One service is only observed, another has a lower objective, and staging environments have no alerts."""
     services = {
         "shop/watched": {"page": False},
         "shop/rough": {"objective": 0.95},
@@ -289,12 +287,12 @@ Service = tuple[Sequence[int], Sequence[int]]
 
 
 def between(minutes: Sequence[int], end: int, window: int) -> int:
-    """How many lie in the window of so many minutes that ends with the minute."""
+    """Return the number of events in a window of this many minutes that ends with the minute."""
     return bisect_right(minutes, end) - bisect_right(minutes, end - window)
 
 
 def holds(service: Service, at: int, name: str, at_least: int) -> bool:
-    """The alert's condition, in numbers."""
+    """Return whether the alert's condition holds, from numbers."""
     turns, unfinished = service
 
     def share(window: int) -> float:
@@ -310,13 +308,13 @@ def holds(service: Service, at: int, name: str, at_least: int) -> bool:
 
 
 def counter(minutes: Sequence[int], length: int) -> str:
-    """A counter's values in promtool's notation, minute by minute."""
+    """Return a counter's values per minute, in promtool's notation."""
     return " ".join(str(bisect_right(minutes, minute)) for minute in range(length + 1))
 
 
 @pytest.mark.stack
 def test_promtool_agrees_with_the_model(tmp_path: Path) -> None:
-    """For services of every kind, the rules' conditions hold exactly where the model says so, at several moments."""
+    """For services of every kind, the rules' conditions hold exactly if the model's do, at several times."""
     rules = manifests.files(CONFIG)[manifests.RULES]
     expressions = {rule["alert"]: rule["expr"] for rule in yaml.safe_load(rules)["groups"][1]["rules"]}
     source, length, blur = random.Random(3), 9 * HOUR, 12

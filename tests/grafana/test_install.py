@@ -1,4 +1,4 @@
-"""`endturn dashboards`: what it does to a Grafana, said by a stand-in that answers as Grafana's API is documented."""
+"""`endturn dashboards`, against a stand-in that implements Grafana's documented API."""
 
 from __future__ import annotations
 
@@ -72,10 +72,12 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 # What is installed
 
 
-def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """All dashboards and rules arrive, below a path too, as they are; the second time nothing is written.
+def test_the_shipped_dashboards_are_installed_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All dashboards and rules arrive unchanged, also below a path; the second time nothing is written.
 
-    A dashboard is one version with our message. A rule asks the default Prometheus, and its links lead to this Grafana.
+    A dashboard has one version with our message. A rule queries the default Prometheus, and links to this Grafana.
     """
     monkeypatch.setenv("GRAFANA_TOKEN", f" {TOKEN}\r\n")  # read from a file, it ends in a newline
     with serving_grafana("/monitoring") as state:
@@ -113,7 +115,7 @@ def upgraded(state: State, folder: Path) -> None:
 
 
 def others_dashboards(state: State, folder: Path) -> None:
-    """Somebody's copy, somebody's change of one that is no longer shipped, and one in another folder."""
+    """Add somebody's copy, a changed dashboard that is no longer shipped, and one in another folder."""
     state.folders["mine"] = "mine"
     state.save(board("my-copy", "copy"), "endturn", "")
     state.save(board("endturn-stops", "stops, better"), "endturn", "mended the title")
@@ -126,7 +128,7 @@ def saved_over(state: State, folder: Path) -> None:
 
 
 def other_groups(state: State, folder: Path) -> None:
-    """A group of ours that is no more, and a team's."""
+    """Add a group of ours that no longer exists, and a group of a team."""
     for group, uid in (("endturn-old", "endturn-gone"), ("team", "team-rule")):
         rule = {"uid": uid, "folderUID": "endturn", "ruleGroup": group}
         state.groups["endturn", group] = {"rules": [rule]}
@@ -140,7 +142,7 @@ THEIRS = {"isPaused": True, "notification_settings": {"receiver": "night shift"}
 
 
 def in_our_group(state: State, folder: Path) -> None:
-    """Our rule is paused and notifies elsewhere; beside it are a team's, and one that is no longer shipped."""
+    """Pause our rule and change its notifications; add a team's rule and one that is no longer shipped."""
     rules = state.groups["endturn", "endturn-alerts"]["rules"]
     rules += [FOREIGN, rules[0] | {"uid": "endturn-old"}]
     rules[0] |= THEIRS
@@ -160,7 +162,7 @@ TEAMS = frozenset({"team-rule"})
 
 
 class Again(NamedTuple):
-    """What has changed since the first time, what is said then, each dashboard's versions after, further rules."""
+    """A change after the first installation, the expected output, the versions of each dashboard, and further rules."""
 
     change: Callable[[State, Path], Any]
     said: list[str]
@@ -194,8 +196,10 @@ AGAIN = [
 
 
 @pytest.mark.parametrize("case", AGAIN)
-def test_the_second_time(grafana: State, folder: Path, capsys: pytest.CaptureFixture[str], case: Again) -> None:
-    """What differs becomes ours again, what is no more goes, somebody else's stays; a third time writes nothing."""
+def test_a_second_installation_restores_our_objects(
+    grafana: State, folder: Path, capsys: pytest.CaptureFixture[str], case: Again
+) -> None:
+    """Changed objects are restored, obsolete ones removed, foreign ones kept; a third installation writes nothing."""
     arguments = ("--from", folder, "--alerts")
     run(grafana, *arguments)
     first = dict(grafana.groups["endturn", "endturn-alerts"]["rules"][0])
@@ -215,7 +219,7 @@ def test_the_second_time(grafana: State, folder: Path, capsys: pytest.CaptureFix
 
 
 def test_a_dry_run_only_reads(grafana: State, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--dry-run` says what would be done, alerts included. `--folder` creates that folder, and moves what there is."""
+    """`--dry-run` prints the changes, including alerts. `--folder` creates that folder, and moves existing objects."""
     assert run(grafana, "--from", folder, "--alerts", "--dry-run") == 0
     assert grafana.writes == []
     assert [line.split()[:3] for line in lines(capsys)] == [["would", "be", "created"]] * 4
@@ -228,11 +232,11 @@ def test_a_dry_run_only_reads(grafana: State, folder: Path, capsys: pytest.Captu
 # Data sources and alert rules
 
 
-def test_what_is_installed_asks_the_data_sources_that_were_named(grafana: State, folder: Path) -> None:
+def test_installed_dashboards_use_the_named_data_sources(grafana: State, folder: Path) -> None:
     """A name is looked up; the variable starts with its uid, fixed references and alerts follow it, and others stay.
 
-    A file's group becomes the API's: seconds, renamed fields, plain dollars in labels. A token that may not list the
-    data sources can still say which uid to use.
+    A file's group is converted to the API's form: seconds, renamed fields, plain dollars in labels. A token that may
+    not list data sources can still name a uid.
     """
     sources = ("--datasource", "prometheus=Old Prometheus", "--datasource", "loki=L1")
     assert run(grafana, "--from", folder, "--alerts", *sources) == 0
@@ -279,7 +283,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("words", "spoil"), [pytest.param(*row, id=row[0]) for row in WRONG])
-def test_what_cannot_work_is_said_with_what_to_do(
+def test_errors_say_what_to_do(
     grafana: State,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -302,12 +306,12 @@ def test_what_cannot_work_is_said_with_what_to_do(
     assert grafana.dashboards == {}
 
 
-def test_what_grafana_refuses_does_not_stop_the_others(
+def test_a_rejected_object_does_not_stop_the_others(
     grafana: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A provisioned dashboard and one whose title is taken are refused by name, the rest is installed; exit 1.
+    """A provisioned dashboard and one with a used title are rejected by name, the others are installed; exit 1.
 
-    So it goes with a group of rules that Grafana answers 409 for.
+    The same applies to a group of rules for which Grafana returns 409.
     """
     rules = "PUT /api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"
     grafana.answers[rules] = (409, {"message": "conflict"})
@@ -328,8 +332,8 @@ def test_what_grafana_refuses_does_not_stop_the_others(
 # What is shipped
 
 
-def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Again into the same folder is fine; a file that differs stays, with all others, until --force says otherwise."""
+def test_export_overwrites_nothing_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second export into the same folder succeeds; if a file differs, none is written without --force."""
     out = tmp_path / "out"
 
     def export(folder: Path, *options: str) -> tuple[int, str]:
@@ -352,10 +356,10 @@ def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.Captur
         assert "Traceback" not in said
 
 
-def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_dashboards(tmp_path: Path) -> None:
     """Dashboards, rules and provisioning files of the checkout are in the wheel, byte for byte, and are found there.
 
-    So are the tables of stop reasons. The wheel is built and unpacked; a Python that sees nothing else reads them.
+    So are the tables of stop reasons. The wheel is built and unpacked; a Python with only these files reads them.
     """
     built = tmp_path / "built"
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
@@ -388,7 +392,7 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     assert exported == here
 
 
-def test_the_guide_names_what_there_is() -> None:
+def test_the_guides_commands_and_files_exist() -> None:
     """Its commands and files. Each endpoint of its ServiceMonitor honours the labels that applications give, and the
     Collector's job is the one that rules ask for.
     """

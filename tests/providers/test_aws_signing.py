@@ -1,4 +1,4 @@
-"""Our clients at Bedrock: signed as botocore signs and as AWS recomputes it, or with a key."""
+"""Our clients for Bedrock: requests signed like botocore's and as AWS verifies them, or with a key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ boto3: Any = import_module("boto3")
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """No credentials but what a test sets: neither this machine's files nor its roles."""
+    """Use only credentials that the test sets, none of this machine's files and roles."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -50,7 +50,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def at(monkeypatch: pytest.MonkeyPatch, hour: int) -> None:
-    """Have botocore sign as at this hour."""
+    """Make botocore sign for this time."""
     monkeypatch.setattr(botocore, "get_current_datetime", lambda *args: datetime.datetime(2026, 11, 21, hour))
 
 
@@ -84,9 +84,9 @@ MODELS = [
 @pytest.mark.parametrize("token", [None, TOKEN], ids=["keys", "session"])
 @pytest.mark.parametrize("model", MODELS)
 def test_the_signature_is_botocores(model: str, token: str | None, keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the same request at the same moment, ours and boto3's client send the same path and the same signature.
+    """For the same request at the same time, our client and boto3's send the same path and signature.
 
-    It holds for minutes: each request is signed anew.
+    A signature is valid for minutes, so each request is signed.
     """
     if token is not None:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
@@ -115,7 +115,7 @@ def test_the_signature_is_botocores(model: str, token: str | None, keys: None, m
 def test_without_credentials_there_is_no_client(
     environment: dict[str, str] | None, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what to give or to install: botocore is an extra."""
+    """The error says what to pass or to install: botocore is an extra."""
     for name, value in (environment or {}).items():
         monkeypatch.setenv(name, value)
     if environment is None:
@@ -137,7 +137,7 @@ def test_a_profile_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> N
 
 
 async def arrived(library: Any, base_url: str | None = None, **options: Any) -> list[Any]:
-    """The requests that each colour sends, whole and streamed."""
+    """Return the requests of the sync and the async client, whole and streamed."""
     seen: list[Any] = []
 
     def answer(request: Any) -> Any:
@@ -165,9 +165,7 @@ PLACES = [
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place["sent"])
 @pytest.mark.usefixtures("keys")
-async def test_what_is_sent_is_what_was_signed(
-    library: Any, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_signed_bytes_are_sent(library: Any, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS's own host names the region, else the environment does; no header that the HTTP library adds is signed."""
     environment, region = place["environment"], place["region"]
     for name, value in environment.items():
@@ -200,7 +198,7 @@ async def test_a_bedrock_api_key_needs_no_signature(given: str, monkeypatch: pyt
 
 @pytest.mark.usefixtures("keys")
 def test_neither_keys_nor_signatures_are_shown() -> None:
-    """No repr of a client holds them, and what a scripted server received has none."""
+    """Neither a client's repr nor the scripted server's recorded requests contain them."""
     provider = ScriptedProvider([say("x")])
     with provider.serve() as url, Client("aws.bedrock", base_url=url) as sync:
         sync(ASKED)

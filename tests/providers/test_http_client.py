@@ -1,4 +1,4 @@
-"""Our HTTP clients: what comes back, whose fault an error is, and what is announced."""
+"""Our HTTP clients: results, errors by whose fault they are, and announced calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from endturn.calls.records import CallEnded, CallStarted, Record, TurnEnded
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, RequestRejected, UsageError
 from endturn.formats import format_of
 from endturn.providers.http_client import AsyncClient, Client
-from endturn.testing.scripted import ScriptedProvider, cut, fail, hang_up, say, truncate
+from endturn.testing.scripted import ScriptedProvider, break_off, fail, hang_up, say, truncate
 from endturn.vocabulary.messages import ChatResponse, Delta, Message, Request
 from endturn.vocabulary.providers import PROVIDERS
 from endturn.vocabulary.stop import StopReason
@@ -43,7 +43,7 @@ def made(kind: Any, format: str, where: ScriptedProvider | str, timeout: float =
 
 
 def answering(content: bytes, *, status: int = 200, key: str = KEY, format: str = "openai_chat") -> Client:
-    """A client that is answered with these bytes."""
+    """Return a client whose server returns these bytes."""
     answer = httpx.MockTransport(lambda _: httpx.Response(status, headers={"x-request-id": "r1"}, content=content))
     return Client(format_of(format).provider, api_key=key, base_url="http://h/v1", format=format, http=answer)
 
@@ -62,7 +62,7 @@ def asks(client: Client, stream: bool) -> ChatResponse:
 # --- Whose fault it is; tests/providers/test_sdk_client.py has the statuses ---
 
 
-def test_nobody_there_is_unavailable() -> None:
+def test_a_refused_connection_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with made(Client, "openai_chat", f"http://127.0.0.1:{port}") as sync:
@@ -89,8 +89,8 @@ FOREIGN = {
 @streamed
 @pytest.mark.parametrize("content", FOREIGN)
 @pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
-def test_a_success_that_is_no_answer_is_an_error(format: str, content: bytes, stream: bool) -> None:
-    """Neither a body that is not in the provider's format is an empty answer, nor one where a stream was asked for."""
+def test_a_success_status_without_an_answer_is_an_error(format: str, content: bytes, stream: bool) -> None:
+    """A body in another format is no empty answer, also if a stream was requested."""
     with answering(content, format=format) as sync, pytest.raises(FOREIGN[content]) as caught:
         asks(sync, stream)
     assert (caught.value.provider, caught.value.request_id) == (format_of(format).provider, "r1")
@@ -99,7 +99,7 @@ def test_a_success_that_is_no_answer_is_an_error(format: str, content: bytes, st
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]"])
 def test_a_stream_that_turns_into_something_else_is_an_error(content: bytes) -> None:
-    """What came is kept; another object is passed over."""
+    """The received part is kept; other objects are skipped."""
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": null}]}\n\n'
     with answering(chunk + b'data: {"object": "list"}\n\ndata: ' + content + b"\n\n") as sync:
         items = sync.stream(ASKED)
@@ -110,8 +110,8 @@ def test_a_stream_that_turns_into_something_else_is_an_error(content: bytes) -> 
     assert raised.value.partial.text == "So far"
 
 
-def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
-    """Some servers do not stream; what they send is the answer all the same."""
+def test_a_body_in_place_of_a_stream_is_accepted() -> None:
+    """Some servers do not stream; their body is the answer."""
     body = ScriptedProvider([say("All of it.")]).complete(ASKED)
     with answering(json.dumps(format_of("openai_chat").reply(body, stream=False)).encode()) as sync:
         said, response = finished(list(sync.stream(ASKED)))
@@ -153,7 +153,7 @@ def test_the_clients_own_key_is_never_quoted(key: str, stream: bool, status: int
     assert "secret" not in repr(Client("x", format="openai_chat", base_url="http://me:secret@host/v1?key=secret"))
 
 
-def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any other provider needs a format and an address, and no key."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with ScriptedProvider([say("mine"), say("theirs")]).serve() as url:
@@ -167,7 +167,7 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
     ("request_", "says"), [("hi", "not a str"), (ASKED.but(temperature=float("nan")), "cannot be written as JSON")]
 )
 def test_a_request_that_cannot_be_sent_is_named(request_: Any, says: str) -> None:
-    """A text, and a figure that JSON has no word for, are the caller's mistakes."""
+    """A text, or a number that JSON cannot represent, is the caller's mistake."""
     with made(Client, "openai_chat", ScriptedProvider([])) as sync, pytest.raises(UsageError, match=says):
         sync(request_)
 
@@ -175,7 +175,7 @@ def test_a_request_that_cannot_be_sent_is_named(request_: Any, says: str) -> Non
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 def test_the_hosts_own_http_client(library: Any) -> None:
     """A client of httpx or httpx2 that the host made is used, its errors are ours, and it stays open."""
-    provider = ScriptedProvider([say("one"), hang_up(), cut("two")])
+    provider = ScriptedProvider([say("one"), hang_up(), break_off("two")])
     with library.Client(transport=provider.transport()) as http:
         with pytest.raises(UsageError, match="needs Client; this is AsyncClient"):
             AsyncClient("openai", api_key=KEY, http=http)
@@ -201,7 +201,7 @@ def ended(records: list[Record]) -> CallEnded:
 @streamed
 @pytest.mark.parametrize("format", ["openai_chat", "anthropic"])
 def test_a_call_is_announced_once(format: str, stream: bool) -> None:
-    """By the client alone: a decorator around it adds no record. Whoever stops at the response has had everything."""
+    """Only the client announces it: a decorator around it adds no record. A consumer may stop at the response."""
     wrapper = open_call(Layer.WRAPPER, RequestFacts(model="m"), EndpointFacts(provider="openai"))
     assert wrapper is not None
     script = [truncate("One two three", after=2)]
@@ -228,7 +228,7 @@ def test_a_call_is_announced_once(format: str, stream: bool) -> None:
 
 @streamed
 def test_an_error_is_announced(stream: bool) -> None:
-    """Within the call an HTTP layer that asks to announce is told that it already is."""
+    """Within the call, an HTTP layer below sees that the call is already announced."""
     below: list[object] = []
 
     def answer(request: httpx.Request) -> Any:
@@ -246,7 +246,7 @@ def test_an_error_is_announced(stream: bool) -> None:
     assert record.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
-async def test_an_async_stream_that_is_left_is_cancelled() -> None:
+async def test_an_abandoned_async_stream_is_cancelled() -> None:
     """Closing an async stream midway is `cancelled`, and the connection is free for the next call."""
     with heard() as records, ScriptedProvider([say("One two").but(pace_s=0.01), say("next")]).serve() as url:
         async with made(AsyncClient, "openai_chat", url) as other:
@@ -256,8 +256,8 @@ async def test_an_async_stream_that_is_left_is_cancelled() -> None:
             assert (await other(ASKED)).text == "next"
 
 
-async def test_a_task_that_is_cancelled_after_the_reason_has_come() -> None:
-    """The response is whole, and the call has not failed, though its host did not wait for the end of the bytes."""
+async def test_a_task_that_is_cancelled_after_the_stop_reason() -> None:
+    """The response is complete and the call has not failed, even if its host did not wait for the last bytes."""
     chunks = [b'data: {"choices": [{"index": 0, "delta": {"content": "One"}, "finish_reason": "stop"}]}\n\n']
     is_read = asyncio.Event()
 

@@ -1,6 +1,6 @@
-"""Every client that a controller asks, against a scripted server: real SDKs through the adapters, and our own.
+"""Every client that a controller calls, against a scripted server: real SDKs through the adapters, and our own.
 
-A situation is what a provider says; each is played by every client, whole and streamed, sync and async.
+A situation is a script of a provider; every client plays each, whole and streamed, sync and async.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from endturn.providers.http_client import AsyncClient, Client
 from endturn.testing.scripted import (
     Reply,
     ScriptedProvider,
+    break_off,
     call,
-    cut,
     empty,
     fail,
     hang_up,
@@ -132,7 +132,7 @@ OURS = {
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """An SDK, asked in one of four ways."""
+    """An SDK, called in one of four ways."""
 
     sdk: Sdk
     stream: bool
@@ -140,7 +140,7 @@ class Way:
 
     @property
     def told(self) -> str | None:
-        """The format that is named beside the client."""
+        """The format that is passed with the client."""
         return self.sdk.format if self.sdk.told else None
 
     @property
@@ -149,7 +149,7 @@ class Way:
 
     @asynccontextmanager
     async def asking(self, scripted: ScriptedProvider, patience_s: float = 30) -> AsyncIterator[Any]:
-        """A client of a scripted provider, which is closed after."""
+        """Yield a client of a scripted provider, and close it."""
         make = self.sdk.amake if self.asynchronous else self.sdk.make
         assert make is not None
         with scripted.serve() as url:
@@ -166,7 +166,7 @@ class Way:
     async def turn(
         self, client: Any, start: Request | Resumption, *, options: Mapping[str, Any] | None = None, **settings: Any
     ) -> TurnResult:
-        """One turn of a controller that asks it."""
+        """Run one turn of a controller with it."""
         asked = client
         if self.stream or options:
             asked = self.provider(client, **(options or {}))
@@ -177,7 +177,7 @@ class Way:
         return ContinuationController(asked, **settings).run(start)
 
     async def asked(self, client: Any, request: Request) -> ChatResponse:
-        """One call of the provider function alone."""
+        """Make one call of the provider function."""
         answer = self.provider(client)(request)
         if self.stream:
             answer = [item async for item in answer][-1] if self.asynchronous else list(answer)[-1]
@@ -193,7 +193,7 @@ class Way:
 
 
 async def _close(client: Any) -> None:
-    """Close whatever an SDK calls its client."""
+    """Close any SDK's client."""
     for within in ("", "_client", "_client_wrapper.httpx_client.httpx_client", "sdk_configuration.client"):
         owner = client
         for name in filter(None, within.split(".")):
@@ -206,7 +206,7 @@ async def _close(client: Any) -> None:
 
 
 def _ways(sdks: Mapping[str, Sdk], streams: Sequence[bool] = (False, True)) -> list[list[Any]]:
-    """The ways of asking each SDK."""
+    """Return the ways of calling each SDK."""
     return [
         [
             pytest.param(Way(sdk, stream, asynchronous), id=f"{name}{' async' * asynchronous}{' streamed' * stream}")
@@ -219,7 +219,7 @@ def _ways(sdks: Mapping[str, Sdk], streams: Sequence[bool] = (False, True)) -> l
 
 
 def each_way(sdks: Mapping[str, Sdk], streams: Sequence[bool] = (False, True)) -> pytest.MarkDecorator:
-    """Each SDK in each way of asking it."""
+    """Parametrise by each SDK in each way of calling it."""
     return pytest.mark.parametrize("way", [way for ways in _ways(sdks, streams) for way in ways])
 
 
@@ -228,7 +228,7 @@ def each_case(
     sdks: Callable[[str], Mapping[str, Sdk]],
     streams: Callable[[str], Sequence[bool]] = lambda case: (False, True),
 ) -> pytest.MarkDecorator:
-    """Each case with each SDK in each way; in `make test` in one of the ways, so that any two of the three meet."""
+    """Parametrise by case, SDK and way; `make test` uses one way for each pair, so that all pairs occur."""
     return pytest.mark.parametrize(
         ("way", "case"),
         [
@@ -263,7 +263,7 @@ QUESTION, FIRST, REST = (
 
 
 class Situation(NamedTuple):
-    """What a provider says, and what a turn makes of it.
+    """A script of a provider, and the expected result of a turn.
 
     Attributes:
         text, outcome: where the turn ends first; whole: its text when it has been taken up again, if it can be.
@@ -305,10 +305,10 @@ SITUATIONS = {
         FIRST, "provider_error", WHOLE, {"max_tokens": 1, "error": 1, "end_turn": 1},
     ),
     "a stream that ends early": Situation(
-        [cut(FIRST, after=3, tidy=True), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True
+        [break_off(FIRST, after=3, tidy=True), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True
     ),
     "a stream that breaks": Situation(
-        [cut(FIRST, after=3), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True, "connection"
+        [break_off(FIRST, after=3), say(REST)], HALF, "stream_cut", HALF + REST, LOST, True, "connection"
     ),
     "an error within a stream": Situation(
         [fail(503, text=FIRST), say(REST)], FIRST, "provider_error", WHOLE, {"error": 1, "end_turn": 1}, True
@@ -325,7 +325,7 @@ FEW = {"a cut answer", "a new word", "thinking", "a tool loop", "a stream that e
 
 
 def _speaking(case: str) -> dict[str, Sdk]:
-    """The SDKs whose formats have words for it."""
+    """Return the SDKs whose formats can express it."""
     sdks = SDKS | OURS | (MORE if case in FEW else {})
     return {name: sdk for name, sdk in sdks.items() if sdk.format not in UNSAID.get(case, ())}
 
@@ -333,7 +333,7 @@ def _speaking(case: str) -> dict[str, Sdk]:
 @each_case(SITUATIONS, _speaking, lambda case: [True] if SITUATIONS[case].streamed else [False, True])
 @pytest.mark.behaviour(3, 9, 12, 19, 21, 33, 42)
 async def test_a_turn(way: Way, case: str) -> None:
-    """It goes as the script has it, can be taken up where it ended, and every call is counted once by its reason."""
+    """It follows the script, can be resumed where it ended, and every call is counted once by its reason."""
     situation = SITUATIONS[case]
     provider = ScriptedProvider(situation.script, format=way.sdk.format, dialect=way.sdk.dialect)
     ran: list[Any] = []
@@ -377,14 +377,14 @@ async def test_a_turn(way: Way, case: str) -> None:
 
 
 def is_of_an_sdk(error: object) -> bool:
-    """Of one of those above, not of the HTTP library under it."""
+    """Return whether a class is of one of these SDKs, not of the HTTP library below."""
     vendors = "openai anthropic google botocore groq together mistralai ollama cohere"
     return type(error).__module__.split(".")[0] in vendors.split()
 
 
 @each_way(OURS)
-async def test_what_our_clients_give_is_what_was_said(way: Way) -> None:
-    """Text, thinking, calls, figures and quotas are those that the scripted provider gives in process."""
+async def test_our_clients_return_the_scripted_response(way: Way) -> None:
+    """Text, thinking, calls, usage and quotas equal those of the scripted provider in process."""
     reply = say(FIRST) if way.sdk.format == "completions" else ASKS.but(text=FIRST, reasoning="Hm.")
     reply = reply.but(headers={"x-ratelimit-remaining-tokens": "1990"})
     provider = ScriptedProvider([reply, reply], format=way.sdk.format)
@@ -402,7 +402,7 @@ async def test_what_our_clients_give_is_what_was_said(way: Way) -> None:
 
 
 def connections(url: str) -> int:
-    """How many connections to this server are established, as Linux sees them; other systems show none."""
+    """Return the number of established connections to this server on Linux; 0 on other systems."""
     table, port = Path("/proc/self/net/tcp"), urlsplit(url).port
     lines = table.read_text().splitlines()[1:] if table.exists() else []
     return sum(line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "01" for line in lines)
@@ -410,8 +410,8 @@ def connections(url: str) -> int:
 
 @each_way(SDKS, [True])
 @pytest.mark.behaviour(18)
-async def test_a_stream_that_is_left_is_closed(way: Way) -> None:
-    """By its consumer or by a cancelled task: its connection is closed at once, though the client stays open."""
+async def test_an_abandoned_stream_is_closed(way: Way) -> None:
+    """If its consumer leaves or a task is cancelled, its connection is closed at once; the client stays open."""
     provider = ScriptedProvider([say(FIRST + REST).but(pace_s=0.2)] * 2)
     arrived = asyncio.Event()
 
@@ -436,7 +436,7 @@ async def test_a_stream_that_is_left_is_closed(way: Way) -> None:
 
 
 async def closed(provider: ScriptedProvider) -> None:
-    """Wait for a second until nobody is connected any more, which is less than a stream would go on."""
+    """Wait up to a second until there is no connection; the stream would take longer."""
     url = f"http://{provider.received[0].headers['host']}"
     await asyncio.sleep(0.05)
     gc.collect()  # Google's async generators do not close those within them; what is left open warns
@@ -455,7 +455,7 @@ INTERACTIONS = {"google interactions": MORE["google interactions"]}
 @each_way({name: SDKS[name] for name in ("google", "anthropic")})
 @pytest.mark.behaviour(13, 14)
 async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
-    """Gemini's token goes back as it came, Anthropic's turn is sent again: by us, within the policy's limits."""
+    """Gemini's token is sent back unchanged, Anthropic's turn is sent again: by us, within the policy's limits."""
     provider = ScriptedProvider([pause("One "), pause("two "), say("three."), pause("One ")])
     async with way.asking(provider) as client:
         result = await way.turn(client, way.request())
@@ -468,7 +468,7 @@ async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
 @each_way({"google": SDKS["google"], **INTERACTIONS})
 @pytest.mark.behaviour(14)
 async def test_googles_sdk_follows_tokens_by_itself(way: Way) -> None:
-    """Where it is told to, or always; nobody above it hears of the pause: all hops are one response."""
+    """It does so on request, or always; the layers above do not see the pause: all requests give one response."""
     follows = {} if way.sdk.told else {"automatic_continuation": True}
     provider = ScriptedProvider([pause("One "), say("two.")], format=way.sdk.format)
     async with way.asking(provider) as client:
@@ -513,7 +513,7 @@ EXTRA: dict[str, dict[str, Any]] = {
 
 @whole_and_streamed
 @pytest.mark.parametrize("name", EXTRA)
-async def test_what_arrives_is_what_was_asked(name: str, stream: bool) -> None:
+async def test_the_request_arrives_as_it_was_sent(name: str, stream: bool) -> None:
     """Tools, choice, format, settings, and members that the SDK has no argument for: the server reads our request."""
     way = Way(SDKS[name], stream=stream, asynchronous=False)
     form = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -542,7 +542,7 @@ async def test_what_arrives_is_what_was_asked(name: str, stream: bool) -> None:
     ],
 )  # fmt: skip
 async def test_options_are_arguments_of_every_call(name: str, options: dict[str, Any], extra: dict[str, Any]) -> None:
-    """Headers, further body, a time limit: the SDK's own words; what a request says wins, and is merged into theirs."""
+    """Headers, extra body and timeout have the SDK's own names; a request's values win, and are merged into them."""
     way = Way(SDKS[name], stream=False, asynchronous=False)
     provider = ScriptedProvider([CUT, say(REST)])
     async with way.asking(provider) as client:
@@ -568,10 +568,10 @@ IMAGE: dict[str, Any] = {"image": {"format": "png", "source": {"bytes": "aW1hZ2U
     ],
 )
 @pytest.mark.behaviour(23)
-async def test_bytes_go_back_as_they_came(
+async def test_bytes_are_sent_back_unchanged(
     name: str, format: str, blocks: tuple[Any, ...], question: Any, member: str, stream: bool
 ) -> None:
-    """Google's signatures and AWS's redacted thinking are bytes in their SDKs: what comes back is what was sent."""
+    """Google's signatures and AWS's redacted thinking are bytes in their SDKs, and are sent back unchanged."""
     way = Way(SDKS[name], stream=stream, asynchronous=False)
     said = Message(role="assistant", content="Blue.", blocks=Blocks(format, blocks))
     asked = way.request()
@@ -602,7 +602,7 @@ ERRORS: dict[str, tuple[Reply, type[ProviderError], StopReason | None]] = {
 
 @each_case(ERRORS, lambda case: SDKS | OURS | (MORE if case == "rate" else {}))
 async def test_errors_say_whose_fault_they_are(way: Way, case: str) -> None:
-    """By their type; with the status, what it says of the stop and of trying again; an SDK's exception is the cause."""
+    """Their type shows it; they have the status, the stop and the retry delay; an SDK's exception is the cause."""
     reply, kind, reason = ERRORS[case]
     status = reply.failure and reply.failure.status
     async with way.asking(ScriptedProvider([reply]), 30 if case != "late" else PATIENCE_S) as client:
@@ -619,11 +619,11 @@ async def test_errors_say_whose_fault_they_are(way: Way, case: str) -> None:
 
 
 @each_case(["half a body", "a lost body"], lambda case: SDKS | MORE | OURS, lambda case: [False])
-async def test_a_body_that_is_cut_or_lost(way: Way, case: str) -> None:
-    """Half a JSON text is a DecodeError, a lost connection none; where boto3 is silent about either, it is one too."""
+async def test_a_truncated_or_lost_body(way: Way, case: str) -> None:
+    """Half a JSON text is a DecodeError, a lost connection is not; if boto3 reports neither, it is one too."""
     silent, tidy = way.sdk is SDKS["boto3"], case == "half a body"
     kind = DecodeError if tidy or silent else ProviderUnavailable
-    async with way.asking(ScriptedProvider([CUT, cut(FIRST, tidy=tidy)])) as client:
+    async with way.asking(ScriptedProvider([CUT, break_off(FIRST, tidy=tidy)])) as client:
         result = await way.turn(client, way.request())
     assert (result.text, result.outcome, type(result.error)) == (FIRST, "provider_error", kind)
     assert way.is_ours or re.search("was cut on its way" if silent else "its SDK cannot read|failed", str(result.error))
@@ -633,8 +633,8 @@ async def test_a_body_that_is_cut_or_lost(way: Way, case: str) -> None:
 ASKED = Request(model="m", messages=(Message(role="user", content="hi"),))
 
 
-def test_anything_else_passes() -> None:
-    """What is neither an answer nor a lost connection is the host's own."""
+def test_other_exceptions_pass() -> None:
+    """Exceptions for anything but a response or a lost connection are the host's."""
 
     def refuse(request: Any) -> None:
         raise LookupError("the host's hook")
@@ -656,8 +656,11 @@ def _client(kind: Any, **settings: Any) -> Any:
     return kind(**{"api_key": "none", **settings})
 
 
-def test_a_clients_method_is_refused_at_once() -> None:
-    """It takes no Request. The error says what to hand over, to the controllers too; a subclass's own method may."""
+def test_a_clients_method_is_rejected_at_once() -> None:
+    """It takes no Request.
+
+    The error says what to pass, also to the controllers; a subclass's own method is accepted.
+    """
 
     class Ours(openai.OpenAI):
         def ask(self, request: Request) -> ChatResponse:
@@ -683,8 +686,8 @@ def test_a_clients_method_is_refused_at_once() -> None:
 
 
 @whole_and_streamed
-async def test_a_method_beside_its_format(stream: bool) -> None:
-    """An SDK's own method takes a body's members, and those that it has no argument for."""
+async def test_a_method_with_its_format(stream: bool) -> None:
+    """An SDK's own method takes a body's members, also those without an argument of its own."""
     request = ASKED.but(max_tokens=400, extra={"a_new_member": 1})
     provider = ScriptedProvider([CUT, say(REST)])
     with provider.serve() as url:
@@ -696,7 +699,7 @@ async def test_a_method_beside_its_format(stream: bool) -> None:
 
 @whole_and_streamed
 def test_invoked_models(stream: bool) -> None:
-    """A function of each family's body; Bedrock's figures are in the last chunk of a stream, whatever the family."""
+    """A function takes each family's body; Bedrock's usage is in the last chunk of a stream, whatever the family."""
     models = [
         "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-v2:1", "amazon.nova-lite-v1:0",
         "amazon.titan-text-express-v1", "mistral.mixtral-8x7b-instruct-v0:1", "cohere.command-r-plus-v1:0",
@@ -722,8 +725,8 @@ def test_invoked_models(stream: bool) -> None:
             assert (received.request.model, received.request.max_tokens) == (model, 1000)
 
 
-def test_a_provider_function_is_given_back() -> None:
-    """As are our clients; streamed, their method for it."""
+def test_a_provider_function_is_returned_unchanged() -> None:
+    """So are our clients; for streams, their `stream` method is returned."""
     assert sdk_client.provider(print) is print
     with Client("openai", api_key="none") as client:
         assert sdk_client.provider(client) is client
@@ -823,7 +826,7 @@ def test_a_dialect_can_be_named() -> None:
         (print, {"format": "telegraph"}, "unknown format 'telegraph'"),
     ],
 )
-def test_rejects_what_is_no_client(value: Any, options: dict[str, Any], message: str) -> None:
+def test_rejects_values_that_are_no_client(value: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         sdk_client.provider(value, **options)
 

@@ -1,4 +1,4 @@
-"""The text of a message is read again only from the record that the scan found."""
+"""The text of a message is read again only from the scanned record."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SESSION = lines(user("u1", "first words"), answer("m1", "first answer"))
 
 
 def texts(path: Path, later: bytes) -> tuple[str, str]:
-    """What is read of the only turn, once the file has other bytes than at the scan."""
+    """Return the texts of the only turn, after the file was changed."""
     (ended,) = scan([path]).turns
     path.write_bytes(later)
     os.utime(path, ns=(1, 1))
     return question_of(ended.past), text_of(ended.past, ended.past.calls[0])
 
 
-def test_a_session_that_goes_on_still_has_its_texts(tmp_path: Path) -> None:
+def test_a_session_in_progress_still_has_its_texts(tmp_path: Path) -> None:
     path = tmp_path / "session"
     path.write_bytes(SESSION)
     later = SESSION + lines(user("u2", "more"), answer("m2", "other words"))
@@ -67,7 +67,7 @@ def test_a_packed_file_that_was_written_again_is_a_changed_one(tmp_path: Path) -
 
 
 def test_the_text_of_a_copied_call_is_read_from_its_own_file(tmp_path: Path) -> None:
-    """A fork repeats the turn, and goes on with it."""
+    """A fork repeats the turn, and continues it."""
     (tmp_path / "original").write_bytes(SESSION)
     fork = [record | {"requestSessionId": "s0"} for record in (user("u1", "first words"), answer("m1", "first answer"))]
     (tmp_path / "fork").write_bytes(lines(*fork, answer("m2", "second answer")))

@@ -1,4 +1,4 @@
-"""Claude Code: the traces of a cut, of an interruption and of a sub-agent, by version."""
+"""Claude Code: traces of truncation, interruption and sub-agents, by version."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def written(path: Path, lines: Iterable[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_trace_means_what_the_facts_say(name: str, tmp_path: Path) -> None:
+def test_a_trace_reads_as_its_expected_facts(name: str, tmp_path: Path) -> None:
     lines, expected = CASES[name]
     assert figures(scan([written(tmp_path / "session", lines)])) == expected
 
@@ -297,7 +297,7 @@ def test_a_fork_and_its_original_have_each_call_once() -> None:
         assert sessions == ["00000002", "00000002", "d6b3dc05"]
 
 
-def test_an_error_in_a_copy_that_ends_before_the_turn_went_on_is_no_end(tmp_path: Path) -> None:
+def test_an_error_at_the_end_of_a_shorter_copy_does_not_end_the_turn(tmp_path: Path) -> None:
     lines = [user("go"), synthetic("API Error: 529", error="overloaded"), answer("m1", "end_turn")]
     written(tmp_path / "fork", [line | {"requestSessionId": "s0"} for line in lines])
     written(tmp_path / "original", lines[:2])
@@ -305,7 +305,7 @@ def test_an_error_in_a_copy_that_ends_before_the_turn_went_on_is_no_end(tmp_path
     assert (str(ended.turn.outcome), len(ended.past.calls)) == ("completed", 2)
 
 
-def test_turns_that_failed_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_turns_are_counted_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [user("go"), synthetic("API Error: 401", error="no_key"), user("again"), answer("m1", "end_turn")]
     assert scan([written(tmp_path / "session", lines)]).as_json()["total"]["failed_turns"] == 1
     run([tmp_path])

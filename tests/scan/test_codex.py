@@ -141,13 +141,13 @@ def written(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_session_means_what_the_facts_say(name: str, tmp_path: Path) -> None:
+def test_a_session_reads_as_its_expected_facts(name: str, tmp_path: Path) -> None:
     lines, expected = CASES[name]
     assert figures(scan([written(tmp_path / "rollout", lines)])) == expected
 
 
 @pytest.mark.parametrize("case", ["whole", "cut-by-max-output-tokens", "version-0.100.0-cut"])
-def test_a_fork_that_replays_its_parent_counts_its_own_calls_alone(case: str, tmp_path: Path) -> None:
+def test_a_fork_that_replays_its_parent_counts_only_its_own_calls(case: str, tmp_path: Path) -> None:
     (original,) = (HERE / "codex" / case).glob("*.jsonl")
     lines = [json.loads(line) for line in original.read_text(encoding="utf-8").splitlines()]
     own = {"id": "fork", "cwd": "/p", "cli_version": "0.171.0", "forked_from_id": lines[0]["payload"]["id"]}

@@ -1,5 +1,4 @@
-"""Command-line agents: what a scan reads in their sessions is what a scripted provider sent, apart from what is written
-here of each (`logged`). Each runs with a home of its own, against loopback."""
+"""Command-line agents: a scan of their sessions matches the replies of a scripted provider."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from endturn.scan import scan
-from endturn.testing.scripted import Reply, ScriptedProvider, call, cut, fail, say, truncate
+from endturn.testing.scripted import Reply, ScriptedProvider, break_off, call, fail, say, truncate
 from endturn.vocabulary import Request
 from tests.sdks.build import envs
 
@@ -33,7 +32,7 @@ class Agent:
         environment: in `tests/sdks/envs.toml`; program: the command.
         arguments: of one run without a terminal.
         tool: a tool call that needs no permission.
-        set_up: writes its settings into the home, for a provider's URL, and returns environment variables.
+        set_up: writes its settings for a provider's URL into the home, and returns environment variables.
         sent: what the provider sends, in order, apart from answers to calls for a title.
         logged: the same as the session has it: the list of what is not there, or is there as something else.
     """
@@ -122,14 +121,14 @@ AGENTS = [
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.environment)
-def test_a_session_has_what_the_provider_sent(agent: Agent, tmp_path: Path) -> None:
+def test_a_session_has_the_provider_s_facts(agent: Agent, tmp_path: Path) -> None:
     installed = envs()[agent.environment]
     assert installed.built, f"not installed: python tests/sdks/build.py {agent.environment}"
     name, arguments = agent.tool
     replies = {
         "tool_call": call(name, dict(arguments)),
         "error": fail(500),
-        "half a text": cut("one two three four", after=2),
+        "half a text": break_off("one two three four", after=2),
         "max_tokens": truncate("one two three four", after=2),
         "end_turn": say("all of it"),
     }

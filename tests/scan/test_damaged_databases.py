@@ -1,4 +1,4 @@
-"""A damaged page of a database costs the rows on it, and the file is named."""
+"""A damaged page of a database loses only its rows, and the file is reported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def hermes(connection: sqlite3.Connection) -> None:
 
 @pytest.mark.parametrize(("fill", "turns"), [(opencode, MESSAGES), (hermes, MESSAGES // 2)])
 @pytest.mark.parametrize("place", ["msg_0000", "msg_0200", "msg_0398"])
-def test_a_damaged_page_costs_the_turns_on_it_alone(
+def test_a_damaged_page_loses_only_its_turns(
     fill: Callable[[sqlite3.Connection], None], turns: int, place: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "state.db"

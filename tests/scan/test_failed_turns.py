@@ -1,4 +1,4 @@
-"""A message of the user that got no answer is a turn where the file says what became of it, and none otherwise."""
+"""A user's message without an answer is a turn only if the file has an error or interruption for it."""
 
 from __future__ import annotations
 

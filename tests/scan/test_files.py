@@ -1,4 +1,4 @@
-"""Files and folders: each is read once, and what cannot be read is named."""
+"""Files and folders: each is read once, and unreadable ones are reported."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_missing_input_is_the_users_error(tmp_path: Path) -> None:
         scan([tmp_path / "nothing"])
 
 
-def test_a_file_of_lines_takes_the_memory_of_its_calls_alone(tmp_path: Path) -> None:
+def test_a_file_of_lines_needs_only_the_memory_of_its_calls(tmp_path: Path) -> None:
     long = json.dumps(
         {"type": "user", "sessionId": "s", "message": {"content": [{"type": "text", "text": "x" * 100_000}]}}
     )
@@ -124,13 +124,13 @@ def test_blank_lines_and_other_objects_are_no_damage(blank: bytes, tmp_path: Pat
 
 
 @pytest.mark.parametrize("damaged", [b'half of a line"}', b'{"type": "user", "message', b"\xff\xfe\0", b""])
-def test_a_damaged_first_line_costs_itself_alone(damaged: bytes, tmp_path: Path) -> None:
+def test_a_damaged_first_line_loses_only_itself(damaged: bytes, tmp_path: Path) -> None:
     (tmp_path / "session").write_bytes(damaged + b"\n" + SESSION.read_bytes())
     (result,) = read_file(tmp_path / "session")
     assert (result.source, len(result.turns[0].calls)) == ("claude_code", 4)
 
 
-def test_a_cut_zip_file_is_named_as_damaged(tmp_path: Path) -> None:
+def test_a_truncated_zip_file_is_reported_as_damaged(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "sessions.zip", "w") as archive:
         for number in range(3):
             archive.writestr(f"{number}.jsonl", SESSION.read_bytes())
@@ -143,7 +143,7 @@ def test_a_cut_zip_file_is_named_as_damaged(tmp_path: Path) -> None:
         assert "damaged" in scan([tmp_path / "cut.zip"]).as_json()["files"]["damaged"][str(tmp_path / "cut.zip")]
 
 
-def test_a_cut_json_value_is_named_as_damaged(tmp_path: Path) -> None:
+def test_a_truncated_json_value_is_reported_as_damaged(tmp_path: Path) -> None:
     request = json.loads((HERE / "otlp" / "of-another-instrumentation" / "traces.jsonl").read_text(encoding="utf-8"))
     for indent in (None, 1):
         data = json.dumps(request, indent=indent)
@@ -173,7 +173,7 @@ def test_a_terminal_shows_the_progress(
 
 
 def spelled(value: object, *, reverse: bool, spaces: bool, escape: bool) -> str:
-    """JSON in another spelling: the order of keys, the spaces, escaped letters."""
+    """Write JSON differently: another order of keys, spaces, escaped letters."""
     match value:
         case dict():
             pairs = [
@@ -201,7 +201,7 @@ def test_the_spelling_of_json_does_not_matter(case: Path, spelling: str, tmp_pat
     assert figures(scan([tmp_path / "spelled"])) == figures(scan([original]))
 
 
-def test_what_was_read_before_ctrl_c_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_before_ctrl_c_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         (tmp_path / f"{number}.jsonl").write_bytes(SESSION.read_bytes())
     read = 0
@@ -238,7 +238,7 @@ def test_a_report_of_an_interrupted_scan_says_how_many_files_are_left(tmp_path: 
     assert "Ctrl-C ended the scan; 2 files were left." in page
 
 
-def test_ctrl_c_before_the_files_are_listed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_files_are_listed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -285,7 +285,7 @@ def test_a_condition_does_not_pass_on_a_part_of_the_files(
     assert run([SESSION, tmp_path]) == 0
 
 
-def test_a_session_that_is_being_written_is_whole(tmp_path: Path) -> None:
+def test_a_session_that_is_being_written_is_not_damaged(tmp_path: Path) -> None:
     (tmp_path / "session").write_bytes(SESSION.read_bytes() + b'{"type": "assis')
     assert run([tmp_path], fail_on=["withheld > 0"]) == 0
 
@@ -299,7 +299,7 @@ def test_without_a_recorded_reason_a_condition_is_not_passed(
     )
 
 
-def test_a_report_says_what_is_uncertain(tmp_path: Path) -> None:
+def test_a_report_lists_uncertain_results(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     from endturn.ui.past_sessions import HtmlReport
 
@@ -332,7 +332,7 @@ def test_older_turns_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["files"]["read"] == 1
 
 
-def test_what_since_leaves_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_turns_that_since_excludes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([CASE], since="1m") == 0
     printed = capsys.readouterr().out
     assert "No model calls since then: all 4 began before --since." in printed
@@ -369,7 +369,7 @@ def test_shares_below_one_and_counts_need_no_percent_sign(condition: str) -> Non
 
 
 @pytest.mark.parametrize(("options", "has_text"), [([], False), (["--content"], True), (["--no-content"], False)])
-def test_a_report_has_what_answers_say_only_if_it_is_asked_to(
+def test_a_report_has_answer_texts_only_if_requested(
     options: list[str], has_text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("jinja2")
@@ -389,7 +389,7 @@ def test_a_report_has_what_answers_say_only_if_it_is_asked_to(
     assert "secret" not in page
 
 
-def test_the_text_says_first_what_to_look_at(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_begins_with_the_turns_to_check(capsys: pytest.CaptureFixture[str]) -> None:
     run([HERE])
     text = capsys.readouterr().out
     places = [text.index(part) for part in ("that were run", "left unfinished:", "responses by reason", "To change")]
@@ -410,7 +410,7 @@ def test_durations_and_moments() -> None:
 
 
 @pytest.mark.parametrize("half", [rb"\ud83d", rb"\\\ud83d", rb"\uDE00", rb"\ud83d\u0041", b"\xe9", b"\xf0\x9f\x98"])
-def test_half_a_character_costs_no_line(half: bytes, tmp_path: Path) -> None:
+def test_half_a_character_loses_no_line(half: bytes, tmp_path: Path) -> None:
     # tools cut text by its length: within a pair of JavaScript's, or within UTF-8
     data = SESSION.read_bytes().replace(b'"stop_reason":"max_tokens"', b'"x":"%s","stop_reason":"max_tokens"' % half)
     path = tmp_path / "session.jsonl"
@@ -419,14 +419,14 @@ def test_half_a_character_costs_no_line(half: bytes, tmp_path: Path) -> None:
     assert figures(scan([path])) == figures(scan([SESSION]))
 
 
-def test_whole_characters_stay_beside_half_ones(tmp_path: Path) -> None:
+def test_complete_characters_stay_next_to_half_ones(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     project = rb'"cwd":"\ud83d\ude00 \\ud83d \u00e9 \ud83d"'
     path.write_bytes(SESSION.read_bytes().replace(b'"cwd":"/home/user/proj"', project))
     assert scan([path]).turns[0].past.project == "\U0001f600 \\ud83d é \ufffd"
 
 
-def test_names_steer_no_terminal_and_are_printed_in_any_case(
+def test_names_cannot_control_the_terminal_and_are_always_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = SESSION.read_bytes().replace(b"/home/user/proj", rb"/x\u001b[31m\nFAILED: y")
@@ -454,9 +454,7 @@ def test_a_report_never_replaces_a_file_that_was_read(tmp_path: Path) -> None:
     assert other.read_text().startswith("<!doctype html>")
 
 
-def test_closed_input_and_a_user_without_a_home_are_clear_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_closed_input_and_a_missing_home_raise_clear_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert scan([Path("-")]).as_json()["files"]["unreadable"] == {"standard input": "it is closed"}
 

@@ -1,5 +1,8 @@
-"""Gemini CLI: whose reason an info message tells. The program writes an answer when its stream is over, which is after
-the message (chatRecordingService.ts, geminiChat.ts and useGeminiStream.ts of google-gemini/gemini-cli)."""
+"""Gemini CLI: the answer that an info message belongs to.
+
+The program writes an answer when its stream is over, which is after the message (chatRecordingService.ts, geminiChat.ts
+and useGeminiStream.ts of google-gemini/gemini-cli).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def message(number: int, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-def test_an_info_tells_the_reason_of_one_answer_or_of_none(name: str, tmp_path: Path) -> None:
+def test_an_info_message_has_the_reason_of_one_answer_or_of_none(name: str, tmp_path: Path) -> None:
     kinds, reasons = SESSIONS[name]
     lines = [HEADER, *(message(number, kind) for number, kind in enumerate(kinds))]
     (tmp_path / "session").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -51,8 +54,8 @@ def test_an_info_tells_the_reason_of_one_answer_or_of_none(name: str, tmp_path: 
     assert [call.response.stop.reason.value for call in calls] == reasons
 
 
-def test_a_message_that_only_an_error_answers_is_a_turn(tmp_path: Path) -> None:
-    """A prompt without any answer may have asked no model."""
+def test_a_message_with_only_an_error_is_a_turn(tmp_path: Path) -> None:
+    """A prompt without any answer may not have reached a model."""
     kinds = ["user", "error", "user", "user", "answer"]
     lines = [HEADER, *(message(number, kind) for number, kind in enumerate(kinds))]
     (tmp_path / "session").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Two calls are never taken for copies of one, and copies are never taken for two calls."""
+"""Different calls are never treated as copies, and copies never as different calls."""
 
 from __future__ import annotations
 

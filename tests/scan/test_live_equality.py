@@ -1,4 +1,4 @@
-"""The same turns, live and from their log: what an exporter wrote of agents says of them what a listener counted."""
+"""The same turns, live and from their log: a scan of exported telemetry has the counts of a listener."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_hexadecimal_ids(value: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_the_spans_of_the_demo_say_what_its_listener_counted(tmp_path: Path) -> None:
+def test_the_spans_of_the_demo_match_its_listeners_counts(tmp_path: Path) -> None:
     lines: list[str] = []
 
     def keep(asked: Asked) -> tuple[int, bytes, str]:

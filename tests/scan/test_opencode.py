@@ -1,4 +1,4 @@
-"""The database of opencode: read whole beside its write-ahead log, and never changed."""
+"""The database of opencode: read completely with its write-ahead log, and never changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = {
 
 @contextmanager
 def database(path: Path, *, last_in_wal: int = 0) -> Iterator[Path]:
-    """A database of the rows; the last so many messages are in its write-ahead log alone."""
+    """Create a database of the rows; this many of the last messages are only in its write-ahead log."""
     rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     messages = [row["id"] for row in rows if row["table"] == "message"]
     late = set(messages[len(messages) - last_in_wal :])
@@ -55,7 +55,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize("last_in_wal", [0, 3])
-def test_a_database_says_the_same_as_its_rows(tmp_path: Path, last_in_wal: int) -> None:
+def test_a_database_reads_the_same_as_its_rows(tmp_path: Path, last_in_wal: int) -> None:
     with database(tmp_path / "any-name", last_in_wal=last_in_wal) as path:
         before = listing(tmp_path)
         assert f"{path.name}-wal" in before
@@ -64,7 +64,7 @@ def test_a_database_says_the_same_as_its_rows(tmp_path: Path, last_in_wal: int) 
     assert found == figures(scan([ROWS]))
 
 
-def test_the_log_beside_the_target_of_a_link_is_read(tmp_path: Path) -> None:
+def test_the_log_next_to_the_target_of_a_link_is_read(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     with database(tmp_path / "home" / "opencode.db", last_in_wal=3) as path:
         (tmp_path / "link.db").symlink_to(path)
@@ -73,7 +73,7 @@ def test_the_log_beside_the_target_of_a_link_is_read(tmp_path: Path) -> None:
         assert listing(tmp_path / "home") == before
 
 
-def test_a_packed_database_whose_log_is_not_at_hand_is_named_and_uncertain(
+def test_a_packed_database_without_its_log_is_reported_and_uncertain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with database(tmp_path / "opencode.db", last_in_wal=3) as path:
@@ -105,7 +105,7 @@ def test_a_packed_database_without_a_log_is_certain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last_in_wal", [0, 3])
-def test_a_copied_folder_of_a_killed_tool_is_as_it_was(tmp_path: Path, last_in_wal: int) -> None:
+def test_a_copied_folder_of_a_killed_tool_is_unchanged(tmp_path: Path, last_in_wal: int) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     with database(tmp_path / "opencode.db", last_in_wal=last_in_wal) as path:
@@ -149,7 +149,7 @@ def storage(folder: Path) -> Path:
     return folder
 
 
-def test_the_files_of_early_versions_say_the_same_and_are_copies_of_the_database(tmp_path: Path) -> None:
+def test_files_of_early_versions_read_the_same_and_are_copies_of_the_database(tmp_path: Path) -> None:
     files = storage(tmp_path / "storage")
     found = scan([files])
     assert figures(found) == figures(scan([ROWS]))
@@ -160,7 +160,7 @@ def test_the_files_of_early_versions_say_the_same_and_are_copies_of_the_database
         assert figures(both) == figures(found)
 
 
-def test_a_damaged_message_file_is_named_and_costs_itself_alone(tmp_path: Path) -> None:
+def test_a_damaged_message_file_is_reported_and_loses_only_itself(tmp_path: Path) -> None:
     files = storage(tmp_path / "storage")
     message = next((files / "message").glob("*/*.json"))
     message.write_text(message.read_text(encoding="utf-8")[:-20], encoding="utf-8")

@@ -1,4 +1,4 @@
-"""OTLP: what an answer says is read again from its span, where the instrumentation recorded it."""
+"""OTLP: the text of an answer is read again from its span, if the instrumentation recorded it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in another form than the tool wrote them: in UTF-16, as one list, packed, or on standard input."""
+"""Converted files: in UTF-16, as one list, packed, or on standard input."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_list_that_is_longer_than_its_beginning_is_recognised_too(tmp_path: Pa
 
 
 @pytest.mark.parametrize("size", [0.3, 0.9])
-def test_a_list_that_is_cut_is_named_as_damaged(size: float, tmp_path: Path) -> None:
+def test_a_truncated_list_is_reported_as_damaged(size: float, tmp_path: Path) -> None:
     for name, data in {"known": as_list(SESSION.read_bytes()), "unknown": b'[{"a": 1}, {"b": 2}, {"c": "x"}]'}.items():
         (tmp_path / name).write_bytes(data[: int(len(data) * size)])
     files = scan([tmp_path]).as_json()["files"]
@@ -73,7 +73,7 @@ def test_a_list_that_is_cut_is_named_as_damaged(size: float, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "data", [b"[2026-11-30 08:00] started\n", b"[1, 2]", b'["a", {"b": 1}]', b"{{ a template }}", b"[section]\n{x"]
 )
-def test_what_only_begins_like_json_is_unknown_and_not_damaged(data: bytes, tmp_path: Path) -> None:
+def test_a_file_that_only_begins_like_json_is_unknown_and_not_damaged(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     files = scan([tmp_path]).as_json()["files"]
     assert (files["unknown"], files["damaged"]) == ([str(tmp_path / "file")], {})
@@ -158,7 +158,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
 @pytest.mark.parametrize("forced", [None, "claude_code"])
-def test_what_no_source_reads_is_named_with_what_to_do(name: str, forced: str | None, tmp_path: Path) -> None:
+def test_files_without_a_source_are_reported_with_a_remedy(name: str, forced: str | None, tmp_path: Path) -> None:
     data, problem = UNSUPPORTED[name]
     (tmp_path / "file").write_bytes(data)
     (tmp_path / "files.zip").write_bytes(zipped(member=data))
@@ -182,7 +182,7 @@ def flipped(data: bytes, place: int) -> bytes:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_damaged_member_costs_itself_alone(method: int, tmp_path: Path) -> None:
+def test_a_damaged_member_loses_only_itself(method: int, tmp_path: Path) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
         for name in ("a", "b", "c"):
@@ -237,7 +237,7 @@ def test_many_damaged_members_are_counted(tmp_path: Path) -> None:
     assert problem.endswith("; and 5 more members")
 
 
-def test_a_flipped_byte_of_an_evaluation_costs_one_sample_at_most_and_is_named(tmp_path: Path) -> None:
+def test_a_flipped_byte_of_an_evaluation_loses_at_most_one_sample_and_is_reported(tmp_path: Path) -> None:
     data = EVALUATION.read_bytes()
     with zipfile.ZipFile(EVALUATION) as archive:
         samples = [name for name in archive.namelist() if name.startswith("samples/")]

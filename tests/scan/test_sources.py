@@ -1,4 +1,4 @@
-"""What a scan says of the files of each source, and what holds for all of them."""
+"""The results of a scan for each source, and the laws for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from endturn.calls import CallEnded, CallStarted
-from endturn.scan import SOURCES, Evidence, FileResult, Shape, read_file, scan
+from endturn.scan import SOURCES, Evidence, FileResult, FileShape, read_file, scan
 from endturn.scan.registry import source_named
 from endturn.vocabulary import StopReason
 from tests.scan.cases import HERE, Case, cases, figures, files
@@ -34,7 +34,7 @@ WHOLE = {StopReason.END_TURN, StopReason.TOOL_CALL}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_scan_says_what_a_person_read_in_the_files(case: Case) -> None:
+def test_a_scan_matches_a_persons_reading_of_the_files(case: Case) -> None:
     expected = {name: value for name, value in case.expected.items() if name != "source" and value}
     assert figures(scan([case.path])) == expected
 
@@ -50,7 +50,7 @@ def test_every_source_has_cases() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_case_is_expected_of_something(source: str) -> None:
+def test_every_case_has_an_expectation(source: str) -> None:
     folders = {path.name for path in (HERE / source).iterdir() if path.name not in ("expected.json", "__pycache__")}
     assert folders == {case.name for case in CASES if case.source == source}
 
@@ -70,7 +70,7 @@ def read_data(tmp_path: Path, data: bytes, source: str, name: str = "cut.jsonl")
 
 
 def cuts(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where a file is cut, and how much of it is then whole lines: around and within each line."""
+    """Yield positions around and within each line, with the number of complete lines before each."""
     start = 0
     for line in data.splitlines(keepends=True):
         end = start + len(line)
@@ -81,7 +81,7 @@ def cuts(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("source", "path"), LINE_FILES)
-def test_a_cut_loses_the_last_record_at_most_and_finishes_nothing(source: str, path: Path, tmp_path: Path) -> None:
+def test_truncation_loses_at_most_the_last_record_and_finishes_nothing(source: str, path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()
     full = states(read_data(tmp_path, data, source))
     last: tuple[int, dict[str, tuple[Evidence, StopReason]]] = (0, {})
@@ -100,14 +100,14 @@ def test_a_cut_loses_the_last_record_at_most_and_finishes_nothing(source: str, p
         assert became_whole == []
 
 
-def test_every_source_of_lines_is_cut() -> None:
-    of_lines = {name for name in SOURCES if Shape.LINES in source_named(name).shapes}
+def test_every_source_of_lines_is_tested_with_truncation() -> None:
+    of_lines = {name for name in SOURCES if FileShape.LINES in source_named(name).shapes}
     assert of_lines - {str(parameters.values[0]) for parameters in LINE_FILES} == set()
 
 
 @pytest.mark.parametrize("source", sorted({str(parameters.values[0]) for parameters in LINE_FILES}))
-def test_a_cut_at_any_byte_loses_the_last_record_at_most(source: str, tmp_path: Path) -> None:
-    """Each byte of the smallest file of a source, or so many of them."""
+def test_truncation_at_any_byte_loses_at_most_the_last_record(source: str, tmp_path: Path) -> None:
+    """The smallest file of each source is truncated at each byte, or at many of them."""
     data = min((Path(str(path)).read_bytes() for name, path in map(values_of, LINE_FILES) if name == source), key=len)
     expected: dict[int, dict[str, tuple[Evidence, StopReason]]] = {}
     for at in sorted(random.Random(1).sample(range(len(data)), min(len(data), 60))):
@@ -184,9 +184,7 @@ def test_a_compressed_file_reads_as_the_plain_one(source: str, path: Path, tmp_p
 
 @pytest.mark.parametrize(("source", "path"), LINE_FILES[:1])
 @pytest.mark.parametrize("ending", ["gz", "zst", "xz"])
-def test_of_a_cut_compressed_file_the_lines_before_the_cut_are_kept(
-    source: str, path: Path, ending: str, tmp_path: Path
-) -> None:
+def test_lines_of_a_truncated_compressed_file_are_kept(source: str, path: Path, ending: str, tmp_path: Path) -> None:
     data = random.Random(1).randbytes(300_000).hex().encode()
     lines = path.read_bytes() + b'{"type": "filler", "data": "' + data + b'"}\n'
     packed = compressed(lines)[ending]
@@ -196,7 +194,7 @@ def test_of_a_cut_compressed_file_the_lines_before_the_cut_are_kept(
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_source_folder_is_as_it_was(case: Case, tmp_path: Path) -> None:
+def test_the_source_folder_is_unchanged(case: Case, tmp_path: Path) -> None:
     folder = shutil.copytree(case.path, tmp_path / "copy") if case.path.is_dir() else case.path.parent
 
     def listing() -> dict[str, tuple[int, int, int]]:
@@ -229,7 +227,7 @@ def test_a_copy_of_all_files_changes_no_figure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_records_are_those_of_live_calls(case: Case) -> None:
-    """Numbers are unique, times are the file's own, and the totals of a turn are those of its calls."""
+    """Numbers are unique, times are those of the file, and the totals of a turn are those of its calls."""
     summary = scan([case.path])
     records = [record for ended in summary.turns for record in ended.records]
     numbers = [record.number for record in records if isinstance(record, CallStarted)]

@@ -1,4 +1,4 @@
-"""Files that are one JSON value, or an archive: cut, or with members of other types."""
+"""Files that are one JSON value, or an archive: truncated, or with members of other types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_files(*suffixes: str) -> list[ParameterSet]:
 
 
 def large_files() -> list[ParameterSet]:
-    """Without objects on one line: those are read whole, whatever their size."""
+    """Return the large files, without single-line objects, which are read completely whatever their size."""
     return [
         pytest.param(case.source, path, id=f"{case}/{path.name}")
         for case in cases()
@@ -35,7 +35,7 @@ def large_files() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize(("source", "path"), value_files(".json", ".eval", ".har"))
-def test_a_cut_value_is_named_as_damaged_and_says_nothing(source: str, path: Path, tmp_path: Path) -> None:
+def test_a_truncated_value_is_reported_as_damaged_and_yields_no_turns(source: str, path: Path, tmp_path: Path) -> None:
     data = path.read_bytes().rstrip()
     cut = tmp_path / path.name
     for forced in ("", source):

@@ -17,7 +17,7 @@ from endturn import (
     instrument,
     uninstrument,
 )
-from endturn.testing.scripted import Ending, call, cut, partial_call, reason, say
+from endturn.testing.scripted import Ending, break_off, call, partial_call, reason, say
 from tests.support import turns
 from tests.support.turns import NOW, SEARCH, Played, ask, said
 from tests.telemetry.stage import Stage
@@ -68,7 +68,7 @@ WORDS = {
 @pytest.mark.parametrize(("format_name", "words"), WORDS.items(), ids=WORDS)
 def test_the_last_assistant_message_says_why_it_ended(format_name: str, words: list[str | None]) -> None:
     """In the provider's own word, verbatim; a lost stream said none, or how far it was."""
-    script = [say("Because."), reason(StopReason.MAX_TOKENS, "Becau"), cut("Becau")]
+    script = [say("Because."), reason(StopReason.MAX_TOKENS, "Becau"), break_off("Becau")]
     provider = ScriptedProvider(script, format=format_name)
     policy = ContinuationPolicy.preset("wave", continuation_max_attempts=0)
     controller = ContinuationController(provider.stream, policy=policy)

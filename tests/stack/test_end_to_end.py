@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from endturn.testing.scripted import ScriptedProvider, cut, essay, reason, say
+from endturn.testing.scripted import ScriptedProvider, break_off, essay, reason, say
 from endturn.testing.scripted.script import Script
 from tests.support import faster
 from tests.support.processes import REPOSITORY, Alertmanager, Collector, Prometheus, Webhook, eventually, free_port
@@ -35,7 +35,7 @@ SCRIPT: Script = {
     "gpt-5-mini": essay(LONG),
     "gpt-5-nano": essay(LONG),
     "gpt-5": [say("Done.")],
-    "gpt-4.1": [cut(LONG, after=5)],
+    "gpt-4.1": [break_off(LONG, after=5)],
     "claude-haiku-4-5": [say("Done.")],
     "claude-opus-4-1": [reason("some_new_reason", "Done.")],
 }

@@ -170,7 +170,9 @@ def test_what_becomes_of_spans(world: World, name: str, caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("source", [source for source in emitters.SOURCES if not source.span])
 @pytest.mark.parametrize("operation", emitters.INFERENCE)
-def test_what_the_collector_counts_is_counted_here(world: World, source: emitters.Source, operation: str) -> None:
+def test_what_the_collector_counts_is_counted_here(
+    world: World, source: emitters.AttributeSource, operation: str
+) -> None:
     """Every attribute in which it looks for a reason, on spans of every operation that it takes for a call."""
     provider = source.provider or "openai"
     raw = "max_tokens" if provider == "anthropic" else "length"

@@ -24,7 +24,7 @@ from endturn.instrumentation._instrument import uninstrument
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.providers.http_client import Client
 from endturn.telemetry import attributes
-from endturn.testing.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
+from endturn.testing.scripted import ScriptedProvider, break_off, call, fail, partial_call, reason, say, think, truncate
 from endturn.vocabulary.messages import Message, Request, Tool, ToolCall
 from tests.support.announced import settle
 from tests.telemetry.stage import Recording
@@ -144,7 +144,7 @@ def _replies(s: Secrets) -> list[Any]:
         think(s.reasoning, text=s.answer),
         call("f", {"a": s.called}, text=s.answer),
         reason(hostile, s.answer),
-        cut(f"{s.answer} and {s.answer}", after=2),
+        break_off(f"{s.answer} and {s.answer}", after=2),
         fail(401, s.code, message=quoting),
         say(f"{s.answer} and {s.answer}"),
     ]

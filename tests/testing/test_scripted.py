@@ -1,4 +1,4 @@
-"""The scripted provider: what its script says, in what order, and what a controller gets of it."""
+"""The scripted provider: its replies, their order, and the results in a controller."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from endturn.testing.scripted import (
     Reply,
     ScriptedProvider,
     block,
+    break_off,
     by_conversation,
-    cut,
     essay,
     fail,
     hang_up,
@@ -50,7 +50,7 @@ def request(*texts: str, model: str = "m", max_tokens: int | None = None) -> Req
 
 
 def refused(provider: ScriptedProvider) -> str:
-    """What a server says of a request that it does not answer, in the provider's own shape, not to be tried again."""
+    """Return the error message for a request without a reply, in the provider's shape, marked as not retryable."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     with httpx.Client(transport=provider.transport()) as http:
         answer = http.post("http://scripted/v1/chat/completions", json=body)
@@ -62,8 +62,8 @@ def refused(provider: ScriptedProvider) -> str:
 
 
 @pytest.mark.parametrize(("exhausted", "heard"), [("error", "ab"), ("last", "abbb"), ("cycle", "abab")])
-def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
-    """Its last reply again, or its start; else a UsageError, over HTTP a 400 that says so and is not retried."""
+def test_the_reply_after_the_last_one(exhausted: Any, heard: str) -> None:
+    """The last or the first reply is repeated, or there is a UsageError: over HTTP, a 400 without retries."""
     provider = ScriptedProvider([say("a"), say("b")], exhausted=exhausted)
     assert "".join(provider.complete(request()).text for _ in heard) == heard
     if exhausted == "error":
@@ -74,7 +74,7 @@ def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
 
 
 def test_a_script_is_a_reply_a_list_or_a_function_for_all_or_by_model() -> None:
-    """Each model or conversation has its own place in its lines; an unknown one is an error unless there is a "*"."""
+    """Each model or conversation has its own position; an unknown one is an error unless there is a "*"."""
     assert ScriptedProvider(say("one")).complete(request("hi")).text == "one"
     provider = ScriptedProvider({"a": [say("a1"), say("a2")], "b": lambda asked: say(asked.messages[0].text)})
     assert [provider.complete(request("hi", model=model)).text for model in "abab"] == ["a1", "hi", "a2", "hi"]
@@ -91,8 +91,8 @@ def test_a_script_is_a_reply_a_list_or_a_function_for_all_or_by_model() -> None:
         ScriptedProvider(gives_text).complete(request("hi"))
 
 
-def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> None:
-    """A line that raises does so in process; over HTTP it is logged, and a 400 that says what it raised."""
+def test_a_failing_function_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """A function's exception propagates in process; over HTTP it is logged, and becomes a 400 that names it."""
 
     def line(asked: Request) -> Reply:
         raise LookupError("no such line")
@@ -103,7 +103,7 @@ def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> Non
     assert "a function of the script failed" in caplog.text
 
 
-def test_what_was_received_is_recorded_without_credentials() -> None:
+def test_received_requests_are_recorded_without_credentials() -> None:
     """Requests are kept parsed and as sent, with their headers but without any key."""
     provider = ScriptedProvider([say("one"), say("two")])
     for name, path in (("openai", "/v1"), ("anthropic", "")):
@@ -130,13 +130,13 @@ def test_one_script_among_threads_is_played_once() -> None:
 )
 @pytest.mark.parametrize("stop", StopReason)
 def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, stop: StopReason) -> None:
-    """It arrives as what it is, or it is refused: no format says another one instead."""
+    """A reason arrives unchanged, or is rejected: no format replaces it by another one."""
     for text, streamed in product(("", "Some text 👋🏽."), (False, True)):
         provider = ScriptedProvider([reason(stop, text)], format=format, dialect=dialect)
         try:
             response = finished(list(provider.stream(request())))[1] if streamed else provider.complete(request())
         except UsageError as error:
-            assert f"no word for {stop.value!r}, only" in str(error) or (streamed and dialect == "ai21")  # noqa: PT017
+            assert f"no value for {stop.value!r}, only" in str(error) or (streamed and dialect == "ai21")  # noqa: PT017
         else:
             assert (response.stop_reason, response.text) == (stop, text)
 
@@ -144,15 +144,15 @@ def test_a_scripted_reason_is_the_one_that_is_read(format: str, dialect: str, st
 @pytest.mark.parametrize(
     ("format", "reply", "message"),
     [
-        ("anthropic", block(), "the anthropic format has no word for .*, only for end_turn, .* reason"),
-        ("openai_chat", pause(), "the openai_chat format has no word for .*, only for end_turn, .* reason"),
-        ("openai_chat", reason(StopReason.CONTEXT_WINDOW_EXCEEDED), "has no word for 'context_window_exceeded'"),
+        ("anthropic", block(), "the anthropic format has no value for .*, only for end_turn, .* reason"),
+        ("openai_chat", pause(), "the openai_chat format has no value for .*, only for end_turn, .* reason"),
+        ("openai_chat", reason(StopReason.CONTEXT_WINDOW_EXCEEDED), "has no value for 'context_window_exceeded'"),
         ("gemini", reason(StopReason.TOOL_CALL), r"only content that implies it: use call\('…'\)"),
         ("openai_chat", reason(StopReason.REFUSED), r"only content that implies it: use refuse\('…'\)"),
     ],
 )
-def test_a_reason_that_cannot_be_said(format: str, reply: Reply, message: str) -> None:
-    """It is a UsageError that says what to script instead; a dialect may have the word."""
+def test_a_reason_without_a_value_in_the_format(format: str, reply: Reply, message: str) -> None:
+    """It raises a UsageError that says what to script instead; a dialect may have a value for it."""
     with pytest.raises(UsageError, match=message):
         ScriptedProvider([reply], format=format).complete(request())
     if reply.stop is StopReason.CONTEXT_WINDOW_EXCEEDED:
@@ -179,8 +179,8 @@ def test_a_continued_essay_is_the_essay(text: str, maximum: int) -> None:
     assert "".join(said[1::2]) == text
 
 
-def test_where_an_essay_goes_on() -> None:
-    """A user message that is no nudge gets it from its beginning; a prefill, and pieces that were merged, its rest."""
+def test_an_essay_continues_where_it_was_truncated() -> None:
+    """A new question starts the essay from its beginning; a prefill, or merged pieces, get the rest."""
     provider = ScriptedProvider(essay(PROSE))
     first = provider.complete(request("Write.", max_tokens=4)).text
     assert provider.complete(request("Write.", first, "And the weather?", max_tokens=4)).text == first
@@ -210,9 +210,9 @@ async def test_the_four_kinds_of_provider_function(format: str) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_function_fails_as_a_client_does(format: str) -> None:
-    """Failures, lost connections and half bodies raise what a client would raise; a cut stream ends as `missing`."""
-    replies = [fail(429, retry_after_s=3), hang_up(), cut("One two"), cut("One two", tidy=True), fail(401)]
-    provider = ScriptedProvider([*replies, cut("One two")], format=format)
+    """Failures, lost connections and half bodies raise a client's exceptions; a broken stream ends as `missing`."""
+    replies = [fail(429, retry_after_s=3), hang_up(), break_off("One two"), break_off("One two", tidy=True), fail(401)]
+    provider = ScriptedProvider([*replies, break_off("One two")], format=format)
     for kind in (ProviderUnavailable, ProviderUnavailable, ProviderUnavailable, DecodeError, RequestRejected):
         with pytest.raises(kind):
             provider.complete(request())
@@ -225,7 +225,7 @@ def test_endings_can_be_set_on_any_reply() -> None:
     """A call whose connection is lost midway has so many tokens, is not closed, and its stop is `missing`."""
     reply = partial_call("write", {"path": "a.txt"}, after=1).but(ending=Ending.BROKEN)
     arrived = tokens('{"path": "a.txt"}')[0]
-    for whole in (reply.but(ending=Ending.WHOLE), partial_call("write", {"path": "a.txt"})):
+    for whole in (reply.but(ending=Ending.COMPLETE), partial_call("write", {"path": "a.txt"})):
         said = ScriptedProvider([whole]).complete(request(max_tokens=1))  # where the script does not say, that ends it
         assert [made.arguments_raw for made in said.tool_calls] == [arrived]
     for format in FORMATS:
@@ -312,7 +312,7 @@ def test_stopping_ends_open_streams_and_threads() -> None:
         (5, "a list of replies"),
     ],
 )
-def test_rejects_what_is_no_script(script: Any, message: str) -> None:
+def test_rejects_values_that_are_no_script(script: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ScriptedProvider(script)
 

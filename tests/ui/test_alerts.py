@@ -183,7 +183,7 @@ def test_every_comparison_has_words_and_pages() -> None:
         for group in alternatives(alert.condition(SETTINGS)):
             for each in group:
                 if isinstance(each, ShareAbove):
-                    assert SHARES[each.part, each.whole].startswith("of ")
+                    assert SHARES[each.part, each.total].startswith("of ")
                 else:
                     assert len(set(NUMBERS[each.count, each.without])) == 2
             first = group[0]

@@ -29,6 +29,6 @@ def test_a_stop_can_be_a_mapping() -> None:
         ({"type": "length"}, "Field required"),
     ],
 )
-def test_rejects_what_is_no_stop(stop: Any, message: str) -> None:
+def test_rejects_values_that_are_no_stop(stop: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ChatResponse(text="Half", stop=stop)

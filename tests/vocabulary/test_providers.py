@@ -1,4 +1,4 @@
-"""What stands in a row is all that there is of a provider, and of a stop reason."""
+"""A provider, and a stop reason, is defined by one row."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ print(json.dumps({
 
 
 def test_a_new_provider_is_one_row_and_so_is_a_new_stop_reason(tmp_path: Path) -> None:
-    """Clients ask the provider by name, and its host is recognised; the reason is read from a reply and explained.
+    """Clients find the provider by name, and its host is recognised; the reason is read from a reply and explained.
 
-    Both are counted, and documents and the Collector's rules know them.
+    Both are counted, and are in the documents and the Collector's rules.
     """
     package = shutil.copytree(REPOSITORY / "src" / "endturn", tmp_path / "endturn")
     for name, row in ROWS.items():

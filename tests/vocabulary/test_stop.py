@@ -1,4 +1,4 @@
-"""Find the stop that a raw value and the response around it mean, and what of a value is shown."""
+"""Find the stop for a raw value and facts of its response, and sanitise values for telemetry."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_sentence_that_negates_a_reason_is_unknown(raw: str) -> None:
 
 @pytest.mark.behaviour(1)
 @pytest.mark.parametrize("raw", [False, "", "  ", None, {}])
-def test_a_value_that_says_nothing_is_missing(raw: object) -> None:
+def test_an_empty_value_is_missing(raw: object) -> None:
     stop = find_stop(raw, CHAT)
     assert (stop.reason, stop.raw) == ("missing", None)
 
@@ -242,7 +242,7 @@ def test_shows_words(raw: str) -> None:
         "A_B C_D E_F G_H I_J K_L M_N O_P Q_R S_T U_V W_X Y_Z A_A B_B C_C D_D",
     ],
 )
-def test_hides_what_is_no_word(raw: str) -> None:
+def test_hides_values_that_are_no_word(raw: str) -> None:
     assert word_shown(raw) == "[not a word]"
 
 
@@ -254,5 +254,5 @@ def test_hides_what_is_no_word(raw: str) -> None:
         ("content_filter: sk-proj-abcdef1234567890", "content_filter: …"),
     ],
 )
-def test_hides_what_follows_a_word(raw: str, shown: str) -> None:
+def test_hides_the_text_after_a_word(raw: str, shown: str) -> None:
     assert word_shown(raw) == shown

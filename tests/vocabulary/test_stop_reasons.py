@@ -1,6 +1,6 @@
-"""The vocabulary: every row of the evidence is in the table, and the table is what everything is read by and explained.
+"""The vocabulary: every row of the evidence is in the table, and all readers and explanations use the table.
 
-A wrong row is refused by file and line.
+A wrong row is rejected with its file and line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHAT = format_of("openai_chat")
 
 @pytest.mark.behaviour(2)
 def test_every_row_of_the_evidence_is_in_the_table() -> None:
-    """What was read in the providers' own sources is what the table says, and where it stands."""
+    """The table agrees with the providers' own sources in values and paths."""
     kept = ("api", "raw", "normalized", "incomplete", "resume", "detail")
     for row in EVIDENCE:
         printed = TABLE[row["api"], row["raw"]].as_json()
@@ -44,9 +44,9 @@ def test_every_row_of_the_evidence_is_in_the_table() -> None:
     assert all(entry.api.path and entry.api.stream_path and entry.row.source for entry in lookup.table())
 
 
-def test_every_format_and_meaning_is_spoken_of() -> None:
-    """Each format has rows; each of our words and each way of resuming has its sentence. Only clean reasons are
-    complete; what is complete has nothing to resume.
+def test_every_format_and_meaning_is_documented() -> None:
+    """Each format has rows; each reason and each way of resuming has its sentence. Only clean reasons are complete, and
+    complete answers have nothing to resume.
     """
     assert {name for entry in lookup.table() for name, _ in entry.formats} == set(FORMATS)
     assert set(lookup.MEANING) == set(StopReason)
@@ -62,8 +62,8 @@ def test_every_format_and_meaning_is_spoken_of() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
-    """Every row of the table that our client of the provider reads."""
+def test_normalize_agrees_with_the_provider_s_client(provider: str) -> None:
+    """Check every row of the table that our client of the provider reads."""
     speaks = format_of(PROVIDERS[provider].format)
     for raw, row in speaks.reasons[dialect_in(speaks, provider)].items():
         stop = endturn.normalize(raw, provider=provider)
@@ -77,8 +77,8 @@ NATIVE = [row for row in EVIDENCE if row["api"] in UPSTREAM]
 
 @pytest.mark.parametrize("dialect", ["openrouter", "litellm", "a gateway nobody knows"])
 @pytest.mark.parametrize("row", NATIVE, ids=[f"{row['api']}-{row['raw']}" for row in NATIVE])
-def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: dict[str, str], dialect: str) -> None:
-    """Each upstream's word means through a gateway what it means at home; only its own way of resuming is left out."""
+def test_a_gateway_passes_on_every_stop_reason_of_its_model(row: dict[str, str], dialect: str) -> None:
+    """An upstream's value has the same meaning through a gateway; only its own way of resuming is left out."""
     native = {"native_finish_reason": row["raw"]}
     choice = {"message": {"content": "x"}, "finish_reason": "stop", "provider_specific_fields": native}
     stop = CHAT.decode({"choices": [choice]}, ctx=Context(dialect=dialect)).stop
@@ -88,10 +88,10 @@ def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: dict[str, st
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "completions", "bedrock_invoke"])
-def test_no_word_means_two_things(name: str) -> None:
-    """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union.
+def test_no_raw_value_has_two_meanings(name: str) -> None:
+    """No value has two meanings in all dialects, so replies of unknown servers can be read by their union.
 
-    Of Bedrock's families some do: under "" stands what no two of them dispute.
+    Values of Bedrock's families do: the table "" has those on which all families agree.
     """
     every = (
         format_of(name).reasons[""] if name == "bedrock_invoke" else stop_reason_tables.rows_of(name, "never heard of")
@@ -103,7 +103,7 @@ def test_no_word_means_two_things(name: str) -> None:
             assert name != "openai_chat" or every[raw].detail == rows[raw].detail, raw
 
 
-def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
+def test_the_printed_table_can_be_piped_to_head(tmp_path: Path) -> None:
     """`endturn reasons | head -1` ends quietly."""
     command = f"'{sys.executable}' -m endturn reasons --json | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
@@ -114,14 +114,14 @@ def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
 
 
 class Reason(Enum):
-    """As google-genai and others hold their reasons."""
+    """An enumeration like those of google-genai and others."""
 
     LENGTH = "length"
     BLANK = " "
 
 
 def test_truncated_is_three_reasons() -> None:
-    """Every metric, attribute, alert and sampling rule stands on this set."""
+    """Every metric, attribute, alert and sampling rule uses this set."""
     assert {reason for reason in StopReason if Stop(reason).truncated} == TRUNCATED
     assert sorted(TRUNCATED) == ["context_window_exceeded", "max_tokens", "missing"]
 
@@ -156,7 +156,10 @@ def write(folder: Path, dialects: str, rows: str) -> Path:
 
 
 def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
-    """They come first; of one value the dialect's own row counts, else the first. Paths left out are the home's."""
+    """Included rows come first; the dialect's own row for a value wins, else the first.
+
+    Missing paths are the format's own.
+    """
     dialects = HOME + "acme\tplain\tacme\tplain.chat\nacme\town\tacme\nacme\tboth\tacme/own\n"
     rows = (
         "# A comment, and an empty line.\n\nacme\t\tend\tend_turn\tno\tnone\t\tthe page\n"
@@ -181,10 +184,10 @@ def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
 PRIVATE = "openai_chat\tzai\tout_of_ink\terror\tyes\tnone\t\ta test\n"
 
 
-def test_a_private_word_is_one_provider_s(tmp_path: Path) -> None:
-    """A row without `shared` changes its own dialect's table, and no other; marked, no other table prints it either.
+def test_a_private_stop_reason_belongs_to_one_provider(tmp_path: Path) -> None:
+    """A row without `shared` changes only its own dialect's table; no other table prints it.
 
-    A reply is read by its provider's words, in whatever format it comes; by nobody else's.
+    A reply in any format is read with its provider's values, and with no other provider's.
     """
     folder = Path(str(shipped()))
     dialects, rows = ((folder / name).read_text("utf-8") for name in ("dialects.tsv", "stop_reasons.tsv"))
@@ -222,8 +225,8 @@ PLAINLY = ("anthropic", "bedrock_converse", "cohere", "completions", "gemini", "
 
 
 @pytest.mark.parametrize("name", PLAINLY)
-def test_a_named_provider_knows_what_an_unnamed_server_knows(name: str) -> None:
-    """In every format, of every provider: each word that compatible servers share is read, and means the same."""
+def test_a_named_provider_has_the_rows_of_an_unnamed_server(name: str) -> None:
+    """In every format and for every provider, values that compatible servers share have the same meaning."""
     speaks = format_of(name)
     for raw, meant in BORROWED.items():
         reply = ChatResponse(text="x", stop=Stop(StopReason.UNKNOWN, raw), id="r-1", model="m")
@@ -236,7 +239,7 @@ def test_a_named_provider_knows_what_an_unnamed_server_knows(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_table_has_the_shared_words(name: str) -> None:
-    """No provider's table lacks a word that the table of a server that nobody named has."""
+    """Every provider's table has all values from the table for unnamed servers."""
     speaks = format_of(name)
     unnamed = speaks.rows(Context(stop_reason_tables.COMPATIBLE)).keys()
     for provider in PROVIDERS:

@@ -1,4 +1,4 @@
-"""The tables of the package, wherever it lies."""
+"""The tables of the package, in a folder or a zip file."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def scripted_provider() -> scripted.ScriptedProvider:
                 scripted.say("Three mild days, with rain on the second."),
             ],
             "claude-opus-4-1": [scripted.refuse()],
-            "gpt-4.1": [scripted.cut(" ".join(_SENTENCES[:2]), after=9)],
+            "gpt-4.1": [scripted.break_off(" ".join(_SENTENCES[:2]), after=9)],
             "gpt-oss-120b": [scripted.reason("tokens_exhausted", _SENTENCES[1])],
         },
         key=scripted.by_conversation,

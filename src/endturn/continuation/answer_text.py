@@ -17,7 +17,15 @@ from endturn.calls import Strategy
 from endturn.continuation.limits import BUDGETED_STRATEGIES
 from endturn.continuation.stitching import Seam
 from endturn.formats import arguments, with_text
-from endturn.vocabulary import HALF, ChatResponse, Delta, Pieces, Stop, StopReason, ToolCall
+from endturn.vocabulary import (
+    REPLACEMENT_CHARACTER,
+    ChatResponse,
+    Delta,
+    Pieces,
+    Stop,
+    StopReason,
+    ToolCall,
+)
 
 NO_LIMIT: Final = sys.maxsize
 
@@ -42,14 +50,14 @@ class AnswerText:
 
     Args:
         shown: text that was released before; answer: the part of it that is the present answer.
-        discarded: the part of it that the next response replaces.
+        discarded: the part of `shown` that the next response replaces.
         restarted: as in TurnResult.
         min_overlap, max_overlap: as in ContinuationPolicy.
 
     Attributes:
-        restated: the latest part began with the complete answer once more.
-        is_restarted_prefill: the latest part is another text that begins as the answer does: all of
-            it was left out.
+        restated: the latest part repeated the complete answer at its beginning.
+            is_restarted_prefill: the latest part is a different text with the answer's beginning,
+            and was left out completely.
     """
 
     __slots__ = (
@@ -122,9 +130,9 @@ class AnswerText:
     # --- Parts ------------------------------------------------------------------------------------
 
     def begin(self, *, room: int = NO_LIMIT, hold: int = 0) -> list[Delta]:
-        """Begin a part of the answer, unless it is the latest once more.
+        """Begin a part of the answer, unless it repeats the latest one.
 
-        Returns text that is held back no longer.
+        Returns text that is no longer held back.
 
         Args:
             room: characters that the part may add.
@@ -139,7 +147,7 @@ class AnswerText:
         return self._release()
 
     def expect_continuation(self, *, prefilled: bool = False) -> None:
-        """Join the next part to the answer, which was cut off here; `prefilled` as in `Seam`."""
+        """Join the next part to the truncated answer; `prefilled` as in `Seam`."""
         self._follows_seam, self._seam = True, None
         if self.answer:
             self._seam = Seam(
@@ -150,11 +158,14 @@ class AnswerText:
             )
 
     def expect_repetition(self, part: str) -> None:
-        """Take what arrives next as the latest part from its beginning.
+        """Treat the next text as a repetition of the latest part.
 
-        `part` is the text of it so far.
+        `part` is that part's text so far.
         """
-        stripped_part, answer = part.rstrip(HALF), self.answer.rstrip(HALF)
+        stripped_part, answer = (
+            part.rstrip(REPLACEMENT_CHARACTER),
+            self.answer.rstrip(REPLACEMENT_CHARACTER),
+        )
         self._is_again, self._follows_seam = True, self._follows_seam or stripped_part != part
         if answer.endswith(stripped_part):
             self._part = len(answer) - len(stripped_part)
@@ -171,14 +182,11 @@ class AnswerText:
         return self._release(everything=True)
 
     def begin_answer(self) -> None:
-        """Begin another answer: tools have run."""
+        """Begin another answer, after tools were run."""
         self._answer, self._part, self._discarded = [""], 0, None
 
     def discard_latest(self) -> None:
-        """Take the latest part out of the answer, because another replaces it.
-
-        It may be restored.
-        """
+        """Remove the latest part from the answer, which another replaces. It can be restored."""
         added, hidden = self.added, "".join(self._hidden)
         unseen = hidden[-len(added) :] if added else ""
         if added.strip():
@@ -203,13 +211,13 @@ class AnswerText:
     # --- Pieces -----------------------------------------------------------------------------------
 
     def pass_through(self, text: str) -> bool:
-        """Take the next piece if it can be released unchanged. Returns whether it was taken."""
+        """Add the next piece if it can be released unchanged. Returns whether it was added."""
         if self._seam is not None or self._hidden or self._min_held or self._follows_seam:
             return False
         if (
             self._restarts
             or self._discarded is not None
-            or text.endswith(HALF)
+            or text.endswith(REPLACEMENT_CHARACTER)
             or len(text) > self._room
         ):
             return False
@@ -219,9 +227,9 @@ class AnswerText:
         return True
 
     def feed(self, text: str, *, restart: bool = False) -> list[Delta]:
-        """Take the next piece; return the text that can be released now.
+        """Add the next piece; return the text that can be released now.
 
-        `restart`: the response starts again with it.
+        `restart`: the response starts again with this piece.
         """
         deltas: list[Delta] = []
         if restart:
@@ -232,7 +240,7 @@ class AnswerText:
         return deltas + self._take_decided(self._seam.feed(text))
 
     def close(self) -> list[Delta]:
-        """End the part; return what its seam still held."""
+        """End the part; return the text that its seam held back."""
         return [] if self._seam is None else self._take_decided(self._seam.feed("", last=True))
 
     def take_excess(self) -> list[Delta]:
@@ -267,9 +275,9 @@ class AnswerText:
         return [] if text.isspace() and self._min_held else self._release()
 
     def _drop_half_character(self) -> None:
-        """Remove half a character at the end of the answer: text follows it."""
+        """Remove half a character at the end of the answer, because text follows it."""
         self._follows_seam = False
-        answer, hidden = self.answer.rstrip(HALF), "".join(self._hidden)
+        answer, hidden = self.answer.rstrip(REPLACEMENT_CHARACTER), "".join(self._hidden)
         self._hide(hidden[: max(0, len(hidden) - len(self.answer) + len(answer))])
         self._answer, self._part = [answer], min(self._part, len(answer))
 
@@ -277,7 +285,7 @@ class AnswerText:
         self._hidden, self._hidden_size = [text] if text else [], len(text)
 
     def _release(self, *, everything: bool = False) -> list[Delta]:
-        """Give out text that is not held back any more."""
+        """Return text that is no longer held back."""
         if not self._hidden or (self._hidden_size < self._min_held and not everything):
             return []
         text, held_size = "".join(self._hidden), 0
@@ -285,9 +293,9 @@ class AnswerText:
             if len(text.strip()) < self._min_held:
                 return []
             self._min_held = 0
-            held_size = min(len(text) - len(text.rstrip(HALF)), self._max_overlap)
+            held_size = min(len(text) - len(text.rstrip(REPLACEMENT_CHARACTER)), self._max_overlap)
         ready = text[: len(text) - held_size]
-        self._hide(HALF * held_size)
+        self._hide(REPLACEMENT_CHARACTER * held_size)
         self._shown.append(ready)
         restart = self._restarts and ready.strip() != ""
         if restart:
@@ -299,16 +307,16 @@ class AnswerText:
 
 
 class IncomingResponse:
-    """Collects a response's deltas, and returns those that the consumer may have.
+    """Collects a response's deltas, and returns those that the consumer may receive.
 
-    Pieces of tool calls are held back: they may not be used before the gate has passed them.
+    Pieces of tool calls are held back until the gate has passed the calls.
 
     Args:
         text: the text of the turn.
         strategy: how the call asks for a continuation; None for an ordinary call.
 
     Attributes:
-        response: None until `close` was called. If the response never ended, its part that arrived,
+        response: None until `close` was called. If the response never ended, the part that arrived,
             with the stop reason `missing`.
         is_overlong: the response was truncated, or continues one that was, and is longer than its
             room; `response` has the part that was kept.
@@ -331,15 +339,15 @@ class IncomingResponse:
         self._strategy = strategy
         self._text = text
         self._received: list[str] = []
-        self._pieces = Pieces()  # of a provider function that reads a stream by itself
+        self._pieces = Pieces()  # set by a provider function that reads a stream by itself
         self._reasoning: list[str] = []
         self._calls: dict[int, list[str]] = {}
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Take the next delta; return what the consumer may have."""
+        """Add the next delta; return the deltas that the consumer may receive."""
         text = self._pieces.take(delta.text, "text")
         is_whole = text is delta.text
-        # Nearly every delta is text that passes unchanged; that is the cheap path.
+        # Nearly every delta is text that passes unchanged: the fast path.
         if (
             text
             and not (delta.reasoning or delta.restart)
@@ -402,7 +410,7 @@ class IncomingResponse:
         return out
 
     def _unfinished(self, text: str) -> ChatResponse:
-        """Return the part that arrived of a response that never ended."""
+        """Return the received part of a response that never ended."""
         calls = tuple(
             ToolCall(id=id_ or f"call_{index}", name=name, arguments_raw=raw, closed=False)
             for index, (id_, name, raw) in sorted(self._calls.items())
@@ -414,7 +422,7 @@ class IncomingResponse:
 
 
 def declines(response: ChatResponse, strategy: Strategy | None) -> bool:
-    """Return whether a continuation response is a refusal, which is no part of the answer."""
+    """Return whether a continuation's response is a refusal, which is not part of the answer."""
     return response.stop.reason is StopReason.REFUSED and strategy not in (
         None,
         Strategy.RETRY,
@@ -423,7 +431,7 @@ def declines(response: ChatResponse, strategy: Strategy | None) -> bool:
 
 
 def _with_arguments(response: ChatResponse) -> ChatResponse:
-    """Return the response with those arguments parsed that a provider function gave as text."""
+    """Return the response with parsed arguments, where a provider function returned text."""
     calls = tuple(
         call.but(arguments=arguments(call.arguments_raw))
         if call.arguments is None and call.arguments_raw

@@ -1,4 +1,4 @@
-"""Calls that follow a response: their limits, strategies, requests and withdrawal."""
+"""Calls that follow a response: their limits, strategies, requests and cancellation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from endturn.continuation.turn_reports import report_repair
 from endturn.continuation.turn_state import JOINING, TurnState, limited
 from endturn.errors import RequestRejected
 from endturn.formats import with_text
-from endturn.vocabulary import HALF, ChatResponse, Resume, StopReason
+from endturn.vocabulary import REPLACEMENT_CHARACTER, ChatResponse, Resume, StopReason
 
 log = logging.getLogger("endturn")
 
@@ -96,7 +96,10 @@ def _after_pause(state: TurnState, latest: Responded) -> Decision:
 
 
 def _after_worthless_answer(state: TurnState, phase: Retrying) -> Decision:
-    """Ask the same once more. The response is no part of the answer, unless nothing replaces it."""
+    """Send the same request again.
+
+    The response is not part of the answer, unless nothing replaces it.
+    """
     latest, call, text = phase.latest, phase.latest.call, state.record.text
     outcome = state.limits.before_asking_again(phase.outcome)
     if outcome is not None:
@@ -105,7 +108,8 @@ def _after_worthless_answer(state: TurnState, phase: Retrying) -> Decision:
     text.discard_latest()
     if call.strategy in JOINING:  # the rest of an answer is requested again
         text.expect_continuation(prefilled=call.strategy is Strategy.PREFILL)
-    if phase.request.messages is not call.request.messages:  # the host's: it holds no nudge of ours
+    # the host's request, without our nudges
+    if phase.request.messages is not call.request.messages:
         unrecorded = unrecorded.without_nudges()
     limit = state.limits.clamp(state.terms.setup.output_limit(phase.request))
     request = limited(phase.request.but(retrieve=None), limit)
@@ -145,7 +149,7 @@ def _end_at_limit(
 
 
 def _can_resume(state: TurnState, latest: Responded) -> bool:
-    """Return whether the policy and the provider function allow to resume a pause."""
+    """Return whether the policy and the provider function allow resuming a pause."""
     response, setup = latest.response, state.terms.setup
     resume = response.stop.resume
     match resume:
@@ -168,10 +172,10 @@ def _can_resume(state: TurnState, latest: Responded) -> bool:
 def resumption_after(
     state: TurnState, latest: Responded, issue: str | None = None
 ) -> Resumption | None:
-    """Return the resumption after a cut, paused or lost response; None if there is none.
+    """Return the resumption after a truncated, paused or lost response; None if there is none.
 
     Args:
-        issue: what is wrong with the response's payload, if that is to be repaired.
+        issue: the problem with the response's payload, if it is to be repaired.
     """
     response, call = latest.response, latest.call
     is_nothing = not response.text.strip() and issue is None
@@ -184,10 +188,11 @@ def resumption_after(
 
 
 def _next_call(state: TurnState, latest: Responded, issue: str | None = None) -> Requesting | None:
-    """Return the call that asks for what follows a response; None if there is no way to ask."""
+    """Return the call that requests the rest of a response; None if no strategy can."""
     setup, response, unrecorded = state.terms.setup, latest.response, latest.call.unrecorded
     format, dialect, policy = setup.format, setup.dialect, setup.policy
-    base = latest.call.request.but(token=None, retrieve=None)  # they belonged to an earlier pause
+    # token and id belonged to an earlier pause
+    base = latest.call.request.but(token=None, retrieve=None)
     if response.stop.reason is StopReason.PAUSED:
         strategy = RESUME_STRATEGIES.get(response.stop.resume)
         if strategy is None:
@@ -200,10 +205,10 @@ def _next_call(state: TurnState, latest: Responded, issue: str | None = None) ->
     strategy = _choose_strategy(state, response) if issue is None else Strategy.REPAIR
     if strategy is None:
         return None
-    # whatever its row: the rest is requested
+    # the rest is requested, whatever its row says
     truncated = response.with_stop(resume=Resume.PROMPT)
-    if strategy is Strategy.PREFILL and truncated.text.endswith(HALF):
-        text = truncated.text.rstrip(HALF)
+    if strategy is Strategy.PREFILL and truncated.text.endswith(REPLACEMENT_CHARACTER):
+        text = truncated.text.rstrip(REPLACEMENT_CHARACTER)
         truncated = truncated.but(
             text=text, blocks=with_text(truncated.blocks, text, truncated.text)
         )
@@ -213,7 +218,7 @@ def _next_call(state: TurnState, latest: Responded, issue: str | None = None) ->
     request = format.resume(
         base, truncated, prompt=prompt, strategy=request_strategy, dialect=dialect
     )
-    if is_repair:  # a forced choice of tool stays: a call is requested
+    if is_repair:  # a forced tool choice stays, since a call is requested
         request = request.but(
             tool_choice=state.terms.base.tool_choice, extra=state.terms.base.extra
         )
@@ -235,18 +240,22 @@ def _choose_strategy(state: TurnState, response: ChatResponse) -> Strategy | Non
 
 
 def _accepts_prefill(state: TurnState, response: ChatResponse) -> bool:
-    """Return whether the model continues its own words: it accepts a prefill here."""
+    """Return whether the model accepts a prefill here, and continues its own text."""
     terms = state.terms
     if not terms.capability.prefill or refused_prefills.is_refused(
         terms.setup.target(terms.base.model)
     ):
         return False
     thinks = state.limits.thinking > 0 or response.reasoning is not None
-    return not thinks and bool(response.text.rstrip(HALF).strip()) and not response.tool_calls
+    return (
+        not thinks
+        and bool(response.text.rstrip(REPLACEMENT_CHARACTER).strip())
+        and not response.tool_calls
+    )
 
 
 def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
-    """Return the prompt that asks for cut tool calls again; several are named in it."""
+    """Return the prompt that requests truncated tool calls again; it names several calls."""
     if len(calls) < 2:
         return prompt
     names = ", ".join(calls)
@@ -292,7 +301,10 @@ def is_prefill_refused(call: Requesting, error: Exception) -> bool:
 
 
 def cancel_prefill(state: TurnState, call: Requesting) -> Truncated:
-    """Return to the response before a prefill. The model is remembered, and no attempt is spent."""
+    """Return to the response before a prefill.
+
+    The model is remembered, and no attempt is counted.
+    """
     assert call.previous is not None
     refused_prefills.remember(state.terms.setup.target(state.terms.base.model))
     log.info("[continue] The model does not continue a prefill, using another strategy")
@@ -305,11 +317,11 @@ def cancel_prefill(state: TurnState, call: Requesting) -> Truncated:
     return Truncated(replace(previous, call=previous_call), stall_outcome=None)
 
 
-# --- What is logged -------------------------------------------------------------------------------
+# --- Logging --------------------------------------------------------------------------------------
 
 
 def log_not_continued(outcome: TurnOutcome, *, allowed: bool = True) -> None:
-    """Log why a truncated response is not continued; the cap has the line of the source design."""
+    """Log why a truncated response is not continued; the cap's line is the source design's."""
     if outcome is TurnOutcome.NOT_CONTINUED:
         log.warning(
             "[continue] Response truncated at max_tokens, the model supports none of "

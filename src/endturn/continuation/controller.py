@@ -7,7 +7,7 @@
 
 A turn is one generator of host calls and of items for the consumer; `endturn.continuation.turn`
 decides what comes next. The two classes differ in whether they call or await. Nothing is retried:
-that is the provider function's own business.
+retries are up to the provider function.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ log = logging.getLogger("endturn")
 
 Provider = Callable[[Request], Any]
 """A provider function: takes a Request, returns a ChatResponse, or an iterator of Delta whose last
-item is the ChatResponse (one that ends without it is truncated: `missing`); for the async
-controller also a coroutine, or an async iterator."""
+item is the ChatResponse (a stream without it is truncated: `missing`); for the async controller
+also a coroutine, or an async iterator."""
 
 ToolFunction = Callable[[ToolCall], Any]
 Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
-"""Functions by the names of tools that the request declares: no other is run. Or each tool with its
-function: then the tools are added to the request."""
+"""Functions by the names of tools that the request declares; undeclared tools are never run. Or
+each tool with its function: then the tools are added to the request."""
 
 
 class _Controller:
@@ -131,7 +131,8 @@ class _Controller:
     def _turn(self, start: Request | Resumption) -> Generator[HostCall | StreamItem, Any, None]:
         """Run one turn.
 
-        An exception thrown in ends it: only host calls are yielded until it is raised again.
+        An exception that is thrown into the generator ends the turn: only host calls are yielded
+        until it is raised again.
         """
         if not isinstance(start, Request | Resumption):
             raise UsageError(
@@ -206,13 +207,13 @@ class _Controller:
             names = ", ".join(map(repr, without_function))
             warnings.append(
                 f"the request declares {names}, and the controller has no function for it: calls "
-                "are answered with an error; hand it one, or leave tools out to run them yourself"
+                "are answered with an error; pass it in tools, or omit tools to run them yourself"
             )
         if functions and functions.isdisjoint(declared):
             names = ", ".join(map(repr, sorted(functions)))
             warnings.append(
                 f"the functions {names} are never called: the request declares no tool of "
-                "these names; give each Tool with its function, tools=[(Tool(name=…), function)], "
+                "these names; pass each Tool with its function, tools=[(Tool(name=…), function)], "
                 "or declare them in Request.tools"
             )
         for warning in warnings if not self._warned else ():

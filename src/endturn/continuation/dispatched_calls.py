@@ -1,4 +1,4 @@
-"""Tool calls that a turn has dispatched; repeated and replayed ones are recognised."""
+"""Recognise repeated and replayed tool calls among those that a turn has dispatched."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DispatchedCalls:
         return False
 
     def _is_one_too_many(self, calls: Sequence[ToolCall]) -> bool:
-        """Return whether the same calls came in a row as often as the policy allows."""
+        """Return whether the same calls arrived in a row as often as the policy allows."""
         batch = sorted(call_text(call) for call in calls)
         self._repetitions = self._repetitions + 1 if batch == self._batch else 1
         self._batch = batch
@@ -65,12 +65,12 @@ class DispatchedCalls:
 
 
 def _is_unique(call: ToolCall) -> bool:
-    """Return whether no other call can have its id: the server generated it at random."""
+    """Return whether the call's id is unique, because the server generated it at random."""
     return looks_random(call.id, (call.name,)) and not is_minted(call.id)
 
 
 def call_text(call: ToolCall) -> str:
-    """Return the call as text, equal for equal arguments whatever their notation."""
+    """Return the call as text; it is equal for equal arguments in different notations."""
     arguments = (
         call.arguments_raw if call.arguments is None else json.dumps(call.arguments, sort_keys=True)
     )

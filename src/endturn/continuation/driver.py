@@ -1,7 +1,7 @@
 """The effects of a turn as calls of the host's functions, which a controller makes or awaits.
 
-Each call is made within the scopes of the turn and of the model call or tool run that it belongs
-to. Its value is sent back, or a HostCallFailed. No scope stays current across a `yield`.
+Each call is made within the scopes of its turn and of its model call or tool run. Its value, or a
+HostCallFailed, is sent back. No scope stays current across a `yield`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ StreamItem = Delta | TurnResult
 """An item of a turn's stream: a piece of the answer, at the end the result."""
 
 _STREAM_END: Final = object()
-# in this order: pydantic's own instance check is a slow one
+# in this order, since pydantic's instance check is slow
 _STREAM_TYPES: Final = (Delta, ChatResponse)
 
 _NO_SCOPE: Final = nullcontext()
@@ -49,7 +49,7 @@ class HostCall:
         function: the function, with its arguments bound.
         outer: the scope of the turn, in which the call is made.
         inner: the scope of the model call or tool run.
-        name: what the function is called in error messages.
+        name: the function's name in error messages.
     """
 
     function: Callable[[], Any]
@@ -201,7 +201,7 @@ def run_tool(
     if not isinstance(value, HostCallFailed):
         try:
             content = _tool_content(value)
-        except Exception as error:  # of json, or of the __str__ of something of the host's
+        except Exception as error:  # from json, or from a __str__ of the host
             run.end(error)
             message = (
                 f"the tool was run, but its result, {describe(value)}, cannot be written as JSON"
@@ -223,7 +223,7 @@ def describe(value: object) -> str:
 
 
 def host_exception(error: BaseException | None) -> BaseException | None:
-    """Return the exception as the host knows it; None if the consumer closed the stream."""
+    """Return the host's own exception; None if the consumer closed the stream."""
     return error.raised if isinstance(error, ConsumerClosed) else error
 
 
@@ -271,7 +271,7 @@ def _tool_content(result: Any) -> str | list[dict[str, object]]:
     if isinstance(result, str):
         return result
     if isinstance(result, list) and result and all(map(is_part, result)):
-        # bytes may stand in a part: that is the format's business
+        # a part may hold bytes, which the format handles
         json.dumps(result, default=lambda _: None)
         return result
     return json.dumps(to_jsonable_python(result), ensure_ascii=False)

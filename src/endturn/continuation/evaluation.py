@@ -30,7 +30,7 @@ from endturn.continuation.phases import (
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.thinking import without_thinking
-from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
+from endturn.continuation.tool_gate import Refused, Repair, ReportErrors, RunCalls, Verdict, judge
 from endturn.continuation.turn_reports import count_response, report_calls
 from endturn.continuation.turn_state import TurnState, limited
 from endturn.formats import strict
@@ -45,8 +45,8 @@ class _Meaning:
 
     Attributes:
         signal: to the machine.
-        finish: how the model ended the turn on purpose.
-        retry: the request that asks the same once more, and the outcome if it may not be sent.
+        finish: the model's explicit end of the turn.
+        retry: the same request for a retry, and the outcome if it may not be sent.
     """
 
     signal: Signal
@@ -115,7 +115,7 @@ def _next_phase(
             assert meaning.retry is not None
             return Retrying(latest, *meaning.retry)
         case Signal.TOOL_CALL | Signal.INVALID_CALLS:
-            assert isinstance(verdict, Run | Answer)
+            assert isinstance(verdict, RunCalls | ReportErrors)
             return Dispatching(latest, verdict)
         case Signal.MISSING | Signal.LIMIT_REACHED:
             resumption = resumption_after(state, latest)
@@ -126,7 +126,7 @@ def _next_phase(
         latest,
         outcome,
         finish=meaning.finish,
-        calls=verdict.calls if isinstance(verdict, Run) else (),
+        calls=verdict.calls if isinstance(verdict, RunCalls) else (),
         issue=verdict.issue if isinstance(verdict, Repair) else None,
         resumption=resumption,
     )
@@ -139,7 +139,7 @@ def _judge(state: TurnState, latest: Responded) -> tuple[Signal, Verdict | None]
     """Judge a response's tool calls. Returns a first signal, and the gate's verdict."""
     terms, policy, response = state.terms, state.terms.policy, latest.response
     runnable = terms.setup.runnable
-    # If the format has no reason of its own for a tool call, every call is a promoted one.
+    # If the format has no stop reason for tool calls, every call is promoted.
     reasons = (row.reason for rows in terms.setup.format.reasons.values() for row in rows.values())
     names_calls = StopReason.TOOL_CALL in reasons
     verdict = judge(
@@ -183,26 +183,27 @@ def classify(
     hand_over: bool = False,
     drop: bool = False,
 ) -> Signal:
-    """Return the signal of a response by its stop reason and the gate's verdict.
+    """Classify a response by its stop reason and the gate's verdict; return the signal.
 
     Args:
         stop: why the response ended.
         verdict: None for a response that holds no calls and promised none.
-        repairing: the response answers a repair: a cut one is then a refused payload, whatever it
-            holds, and a refusal or a filter's block refuses the repair, not the turn.
+        repairing: the response answers a repair: if it is truncated, it counts as a refused
+            payload, whatever it holds, and a refusal or a filter's block refuses the repair, not
+            the turn.
         hand_over: the host runs its tools itself.
-        drop: the calls of a cut response are not requested again; its text is what counts.
+        drop: the calls of a truncated response are not requested again; only its text counts.
     """
     reason = stop.reason
     match verdict:
-        case Run():
+        case RunCalls():
             return Signal.HAND_OVER if hand_over else Signal.TOOL_CALL
-        case Answer():
+        case ReportErrors():
             return Signal.INVALID_CALLS
         case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
             return Signal.GATE_REFUSED
         case Refused() if stop.promoted_from is not None:
-            reason = stop.promoted_from  # the reason without the calls, which do not count
+            reason = stop.promoted_from  # the reason for the text alone: the calls do not count
         case Repair() | Refused() | None:
             pass
         case _:
@@ -217,17 +218,17 @@ def classify(
 
 
 def _recorded_calls(verdict: Verdict | None) -> tuple[ToolCall, ...]:
-    """Return the calls that a response's record holds: those that are run or answered."""
+    """Return the calls to record for a response: those that are run or answered."""
     match verdict:
-        case Run():
+        case RunCalls():
             return verdict.calls
-        case Answer():
+        case ReportErrors():
             return tuple(call for call, _ in verdict.errors)
         case _:
             return ()
 
 
-# --- What an answer is worth ----------------------------------------------------------------------
+# --- Value of an answer ---------------------------------------------------------------------------
 
 
 def _meaning(
@@ -242,13 +243,13 @@ def _meaning(
         return _meaning_of_ended(state, latest, stall)
     if signal is Signal.MAX_TOKENS:
         return _meaning_of_truncated(state, latest.call.request, stall)
-    if signal is Signal.HAND_OVER and isinstance(verdict, Run):
+    if signal is Signal.HAND_OVER and isinstance(verdict, RunCalls):
         return _Meaning(signal, termination.first_finish(verdict.calls, state.terms.policy.mode))
     return _Meaning(signal)
 
 
 def _meaning_of_ended(state: TurnState, latest: Responded, stall: TurnOutcome | None) -> _Meaning:
-    """Return what an answer means that ended by itself."""
+    """Return the meaning of an answer that ended by itself."""
     strategy, text = latest.call.strategy, _answer(state, latest.response)
     if state.terms.is_json and not _is_json(text):
         return _Meaning(Signal.INVALID_JSON)
@@ -271,8 +272,8 @@ def _is_prefill_ignored(
 ) -> bool:
     """Return whether the model did not continue the prefill, so that another strategy is needed.
 
-    A response that repeats the prefill before it goes on can be used. The model is remembered all
-    the same.
+    A response that repeats the prefill before it continues can be used, but the model is
+    remembered.
     """
     text = state.record.text
     can_prompt = Strategy.PROMPT in state.terms.policy.continuation_strategies
@@ -282,7 +283,7 @@ def _is_prefill_ignored(
         return False
     if text.restated:
         refused_prefills.remember(state.terms.setup.target(state.terms.base.model))
-    if text.is_restarted_prefill or not stall or text.added:  # white space was given out already
+    if text.is_restarted_prefill or not stall or text.added:  # the white space was released already
         return text.is_restarted_prefill
     if signal is Signal.MAX_TOKENS or stall is TurnOutcome.REASONING_EXHAUSTED:
         return True
@@ -297,7 +298,7 @@ def _is_torn(state: TurnState) -> bool:
 
 
 def _is_thinking(response: ChatResponse) -> bool:
-    """Return whether a response is nothing but thinking, beside its text or in it."""
+    """Return whether a response is only thinking, separate from its text or inside it."""
     if is_blank(response.text):
         return bool(response.reasoning or (response.usage and response.usage.reasoning_tokens))
     return is_blank(without_thinking(response.text, response.reasoning))
@@ -306,7 +307,7 @@ def _is_thinking(response: ChatResponse) -> bool:
 def _meaning_of_truncated(
     state: TurnState, request: Request, stall: TurnOutcome | None
 ) -> _Meaning:
-    """Return what a truncated answer means: the request may make its beginning worthless."""
+    """Return the meaning of a truncated answer; for some requests its beginning is worthless."""
     terms, policy = state.terms, state.terms.policy
     if (
         terms.is_json
@@ -314,8 +315,8 @@ def _meaning_of_truncated(
         and policy.json_reask
         and policy.continuation_max_attempts
     ):
-        # Half a JSON text is continued badly, and the whole fits or does not.
-        if not terms.holds_json:  # the consumer has received it
+        # Models continue half a JSON text badly; a complete one fits, or does not.
+        if not terms.holds_json:  # the consumer has already received it
             return _Meaning(Signal.INVALID_JSON)
         return _Meaning(
             Signal.WORTHLESS, retry=(_with_all_tokens(state, request), TurnOutcome.INVALID_JSON)
@@ -328,15 +329,15 @@ def _meaning_of_truncated(
 
 
 def _with_all_tokens(state: TurnState, request: Request) -> Request:
-    """Return the same request with all the output tokens that remain."""
+    """Return the same request with all remaining output tokens."""
     remaining, limit = state.limits.tokens_left, state.terms.output_limit
     if remaining is None and limit is not None:
-        remaining = 4 * limit  # there is no budget; with the same limit it would be cut again
+        remaining = 4 * limit  # without a budget, the same limit would truncate it again
     return limited(request, remaining)
 
 
 def _with_less_thinking(state: TurnState, request: Request) -> Request | None:
-    """Return the same request, with room for an answer; None if the policy does not want it."""
+    """Return the same request with room for an answer; None if the policy does not allow it."""
     reasoning_off = state.terms.capability.reasoning_off
     match state.terms.policy.on_reasoning_only:
         case "escalate_once":
@@ -351,7 +352,7 @@ def _with_less_thinking(state: TurnState, request: Request) -> Request | None:
 def _meaning_without_signal(
     state: TurnState, mode: Mode, strategy: Strategy | None, text: str
 ) -> _Meaning:
-    """Return what an answer without calls means in a turn that a tool should end."""
+    """Return the meaning of an answer without calls in a turn that a tool should end."""
     if state.terms.policy.text_signals:
         finish = termination.finish_in_text(text, mode)
         if finish is not None:
@@ -374,7 +375,7 @@ def _meaning_without_signal(
 
 
 def _answer(state: TurnState, response: ChatResponse) -> str:
-    """Return the answer so far; of one that was held back, the text of the latest response."""
+    """Return the answer so far; if it was held back, the text of the latest response."""
     return state.record.text.answer or response.text
 
 
@@ -391,7 +392,7 @@ def _is_superseded(latest: Responded, signal: Signal) -> bool:
 
 
 def _is_json(text: str) -> bool:
-    """Return whether an answer is strict JSON; with a code fence around it, it is not."""
+    """Return whether an answer is strict JSON, without a code fence."""
     try:
         strict(text)
     except ValueError:

@@ -1,7 +1,4 @@
-"""Messages of a turn's history.
-
-A response as it may be recorded, and segments merged into one conversation.
-"""
+"""Messages of a turn's history: recordable responses, and segments merged into one conversation."""
 
 from __future__ import annotations
 
@@ -9,20 +6,28 @@ from collections.abc import Iterable, Sequence
 
 from endturn.continuation.stitching import stitch
 from endturn.formats import together, unfinished, with_text
-from endturn.vocabulary import HALF, TRUNCATED, Blocks, ChatResponse, Message, StopReason, ToolCall
+from endturn.vocabulary import (
+    REPLACEMENT_CHARACTER,
+    TRUNCATED,
+    Blocks,
+    ChatResponse,
+    Message,
+    StopReason,
+    ToolCall,
+)
 
 
 def record(
     response: ChatResponse, calls: Sequence[ToolCall], *, text: str | None = None
 ) -> Message:
-    """Return a response's message with `calls` only. Its text and stop reason are kept.
+    """Return a response's message with only these calls, its text and its stop reason.
 
-    Omitted calls are removed from the content in the format's own shape too; signed content is
+    Omitted calls are also removed from the content in the format's own shape; signed content is
     kept.
 
     Args:
-        calls: those of the response that were run, or answered.
-        text: what is recorded of the text, by default all.
+        calls: the response's calls that were run or answered.
+        text: the recorded part of the text; defaults to all.
     """
     message = response.message(include_cut=True)
     if len(calls) == len(response.tool_calls) and text is None:
@@ -56,7 +61,7 @@ def sendable(answer: ChatResponse | Message, calls: Sequence[ToolCall] = ()) -> 
 
 
 def unique_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return the calls without those that repeat an id."""
+    """Return the calls without repeated ids."""
     first: dict[str, ToolCall] = {}
     for call in calls:
         first.setdefault(call.id, call)
@@ -66,13 +71,10 @@ def unique_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 def collapse(
     messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024
 ) -> tuple[Message, ...]:
-    """Return a conversation as the model and the host should see it.
+    """Return a conversation without nudges, with each answer as one message.
 
-    No nudges, each answer as one message.
-
-    What was not written by a controller is passed through unchanged: an assistant message is only
-    joined with the one before it if a nudge stands between them, or if that one says that it was
-    cut or paused.
+    Messages that no controller wrote are unchanged: an assistant message is only joined with the
+    one before it if a nudge is between them, or if the earlier one was truncated or paused.
     """
     collapsed: list[Message] = []
     nudged = False
@@ -100,7 +102,7 @@ def collapse(
 
 
 def without_empty(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages without our empty answers, which providers refuse."""
+    """Return the messages without a controller's empty answers, which providers reject."""
     return tuple(message for message in messages if not _is_empty(message))
 
 
@@ -109,7 +111,7 @@ def _is_unfinished(message: Message) -> bool:
 
 
 def _is_empty(message: Message) -> bool:
-    """Return whether a message is an empty answer of ours."""
+    """Return whether a message is an empty answer that a controller recorded."""
     return (
         message.role == "assistant"
         and message.stop_reason is not None
@@ -142,8 +144,12 @@ def join_messages(
         )
     if second.blocks is None and second.tool_calls:  # blocks without its calls would lose them
         return second.but(content=text, blocks=None)
-    # Signed content stands among the text and is kept; the text that the seam removed is not.
-    head = first.text if text in (first.text, first.text + second.text) else first.text.rstrip(HALF)
+    # Signed content among the text is kept; the text that the seam removed is not.
+    head = (
+        first.text
+        if text in (first.text, first.text + second.text)
+        else first.text.rstrip(REPLACEMENT_CHARACTER)
+    )
     added = text[len(head) :]
     first_blocks = with_text(sendable(first), head, first.text)
     second_blocks = with_text(second.blocks, added, second.text)

@@ -16,7 +16,7 @@ RESUME_STRATEGIES: Final = {
     Resume.NATIVE_TOKEN: Strategy.NATIVE_TOKEN,
     Resume.RETRIEVE_SAME_ID: Strategy.RETRIEVE,
 }
-"""The strategy that resumes each kind of pause. Other kinds are left to the host."""
+"""The strategy that resumes each kind of pause. Other kinds are up to the host."""
 COUNTER_NAMES: Final[Mapping[Strategy | None, str]] = {
     None: "iterations",
     **dict.fromkeys(RESUME_STRATEGIES.values(), "resumes"),
@@ -29,23 +29,23 @@ COUNTER_NAMES: Final[Mapping[Strategy | None, str]] = {
 BUDGETED_STRATEGIES: Final = frozenset(
     {Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR}
 )
-"""The calls whose output counts against the budgets, whatever their end."""
+"""The calls whose output always counts against the budgets."""
 MIN_CONTINUATION_TOKENS: Final = 256
-"""Output tokens that a continuation must be able to spend beyond its thinking budget to be worth a
-call."""
+"""The minimum of output tokens beyond the thinking budget that makes a continuation worth a call.
+"""
 
 
 @dataclass(slots=True)
 class Counters:
-    """Counts of what a turn has used.
+    """Resources that a turn has used.
 
     Attributes:
         calls: every call to the model.
         iterations: ordinary calls: neither continuation nor resume nor repair.
-        attempts, resumes, repairs, again: the other four; `again` is the same request once more.
-        tokens, chars: output of cut responses, their continuations and repairs.
-        ceiling: the effective maximum of output tokens: the request's, else what the first cut
-            response used.
+        attempts, resumes, repairs, again: the other four; `again` counts repeated requests.
+        tokens, chars: output of truncated responses, their continuations and repairs.
+        ceiling: the effective maximum of output tokens: the request's, else those of the first
+            truncated response.
         cost: USD that all calls of the turn have cost, by the policy's prices.
         iterations_made, continuations_made, repairs_made: the same calls since the turn began,
             even if limits have been reset since.
@@ -72,10 +72,7 @@ class Counters:
         self.continuations_made += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
 
     def give_back(self, strategy: Strategy | None) -> None:
-        """Uncount a call that the provider could not answer for the time being.
-
-        It spends no attempt.
-        """
+        """Uncount a call that the provider could not answer yet. It uses no attempt."""
         self._add_limited(strategy, -1)
 
     def _add_limited(self, strategy: Strategy | None, amount: int) -> None:
@@ -84,7 +81,7 @@ class Counters:
         self.iterations_made += amount if strategy is None else 0
 
     def with_fresh_limits(self) -> Counters:
-        """Return counters with nothing used of what is limited."""
+        """Return counters with everything that is limited reset."""
         return Counters(
             calls=self.calls,
             iterations_made=self.iterations_made,
@@ -99,8 +96,7 @@ class Remaining:
 
     Attributes:
         calls: of one strategy.
-        tokens: output tokens of continuations and repairs; None if there is no limit, or none is
-            known yet.
+        tokens: output tokens of continuations and repairs; None if there is no known limit yet.
         chars: characters of cut answers and their continuations.
     """
 
@@ -117,7 +113,7 @@ class Limits:
 
     Attributes:
         elapsed: gives the seconds since the turn began.
-        thinking: tokens that the request sets aside for thinking.
+        thinking: the request's thinking budget.
     """
 
     policy: ContinuationPolicy
@@ -149,7 +145,7 @@ class Limits:
         if self.policy.max_cost is None or price is None or not price[1]:
             return None
         tokens = (self.policy.max_cost - self.counters.cost) * 1e6 / price[1]
-        return max(0, int(tokens + 1e-6))  # a sum of cents, as floats have it
+        return max(0, int(tokens + 1e-6))  # tolerance for the floating-point sum of cents
 
     def calls_left(self, strategy: Strategy) -> int:
         """Return the number of calls with this strategy that may still be made."""
@@ -169,10 +165,9 @@ class Limits:
     def clamp(self, limit: int | None) -> int | None:
         """Return the `max_tokens` of a continuation or repair.
 
-        The request's limit, or what remains if that is less.
-
-        A request without a maximum keeps none as long as the provider's own (as seen in the first
-        cut) fits into the rest.
+        It is the request's limit, or the remaining tokens if they are fewer. A request without a
+        maximum keeps none as long as the provider's own (seen in the first truncated response) fits
+        into the rest.
         """
         bounds = [bound for bound in (self.tokens_left, self.affordable) if bound is not None]
         if not bounds:
@@ -203,7 +198,7 @@ class Limits:
 
         Args:
             resume: the kind of pause.
-            able: the provider function can resume it: it fetches, it does not follow tokens by
+            able: the provider function can resume it: it can fetch, it does not follow tokens by
                 itself, and the token is new.
         """
         if resume not in RESUME_STRATEGIES or not able:
@@ -231,8 +226,8 @@ class Limits:
     def _budget(self) -> TurnOutcome | None:
         if (outcome := self._time_or_money()) is not None:
             return outcome
-        # A request for 64 tokens can never leave 256 of them: there, one more answer of its size is
-        # enough.
+        # A request for 64 tokens never has 256 remaining: there, room for one more answer of its
+        # size is enough.
         needed_tokens = self.thinking + min(
             MIN_CONTINUATION_TOKENS, self.counters.ceiling or MIN_CONTINUATION_TOKENS
         )
@@ -249,12 +244,10 @@ class Limits:
 def measure_usage(response: ChatResponse, request: Request) -> tuple[Usage, Usage | None]:
     """Return a response's usage, and the estimated part of it.
 
-    None if the provider counted all of it.
-
-    Without counts by the provider, 4 bytes of text are a token, and a truncated response used its
-    maximum. No input is estimated of a request that was refused, or whose response is still being
-    generated: that is counted when it is fetched. Of content parts in a format's own shape only the
-    text counts.
+    The latter is None if the provider counted everything. Without the provider's counts, 4 bytes of
+    text are one token, and a truncated response used its maximum. The input of a request that was
+    refused, or whose response is still being generated, is not estimated: the latter is counted
+    when it is fetched. In content parts in a format's own shape, only the text counts.
     """
     usage, stop = plausible(response.usage) or Usage(), response.stop
     output_size = _size(response.text + (response.reasoning or ""), response.tool_calls)

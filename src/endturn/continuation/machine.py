@@ -16,12 +16,12 @@ The rules:
    worthless goes to `Abort`. A model that signals its end, or is recognised to be done
    (`finish_signal`, `implicit_completion`), completes the turn. `limit_reached` also follows a
    response that is longer than its limit.
-6. An illegal pair raises IllegalTransition and changes nothing.
+6. An illegal pair raises IllegalTransition, and the state stays the same.
 
-No clock, no I/O, no telemetry. Elsewhere: the values that belong to a state (phases), what a
-response signals (evaluation), when a limit is reached (limits), which text is kept (stitching),
-which calls are good (tool_gate), what ends a turn on purpose (termination), and what is done in a
-state (turn). A signal of a stop reason has its name.
+No clock, no I/O, no telemetry. Other modules have: the values of each state (phases), the signals
+of responses (evaluation), the limits (limits), the kept text (stitching), the checks of tool calls
+(tool_gate), the tools that end a turn (termination), and the actions in each state (turn). A signal
+for a stop reason has the reason's name.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Signal(StrEnum):
     """The events of a turn."""
 
     RESPONSE = "provider_response"
-    FAILED = "provider_error"
+    PROVIDER_ERROR = "provider_error"
     INTERRUPTED = "interrupted"
-    """The host gave up waiting: a cancelled task, a closed stream, an interrupt."""
+    """The host stopped waiting: a cancelled task, a closed stream, an interrupt."""
 
     END_TURN = "end_turn"
     TOOL_CALL = "tool_call"
@@ -74,8 +74,8 @@ class Signal(StrEnum):
     """The model or a filter refused the repair. It is not requested again."""
     MAX_TOKENS = "max_tokens"
     WORTHLESS = "worthless"
-    """Truncated so that no continuation helps, but the same request may: half a JSON text, nothing
-    but thinking, a full context window that the host has shortened."""
+    """Truncated such that only the same request can help, not a continuation: half a JSON text,
+    only thinking, or a full context window that the host has shortened."""
     INVALID_JSON = "invalid_json"
     PAUSED = "paused"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
@@ -90,13 +90,15 @@ class Signal(StrEnum):
     LIMIT_REACHED = "limit_reached"
     RESULTS_APPENDED = "tool_results_appended"
     FINISHED = "finish_signal"
-    """A tool was run that ends the turn."""
+    """A tool that ends the turn was run."""
     IMPLICIT = "implicit_completion"
-    """Such a tool was offered and not called, and the wallet guard finds that the model is done."""
+    """A tool that ends the turn was offered but not called, and the wallet guard finds the model
+    done."""
     TRIVIAL = "trivial_answer"
-    """Such a tool was offered and not called, and the answer is too short to be one."""
+    """A tool that ends the turn was offered but not called, and the answer is too short to be one.
+    """
     REPEATED = "repeated_calls"
-    """The same tool calls once more, after as many times as the policy allows."""
+    """The same tool calls were repeated more often than the policy allows."""
     NO_PROGRESS = "no_progress"
     """The continuation of an answer that ends in the middle of a sentence is empty."""
     EMPTY = "empty_response"
@@ -116,7 +118,7 @@ _PENDING: Final = {
     State.ASK_AGAIN_PENDING: State.ASK_AGAIN,
     State.ITERATE_PENDING: State.REQUEST,
 }
-"""The states that ask about limits, and the call that each leads to."""
+"""The states that check limits, and the call that each leads to."""
 
 _AFTER_RESPONSE: Final = {
     State.COMPLETE: (Signal.END_TURN, Signal.HAND_OVER, Signal.IMPLICIT, Signal.FINISHED),
@@ -141,7 +143,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = MappingProxyType(
         for state in dict.fromkeys((INITIAL, *_PENDING.values()))
         for signal, leads_to in (
             (Signal.RESPONSE, State.EVALUATE_STOP),
-            (Signal.FAILED, State.ABORT_PARTIAL),
+            (Signal.PROVIDER_ERROR, State.ABORT_PARTIAL),
             (Signal.INTERRUPTED, State.ABORT_PARTIAL),
         )
     }
@@ -197,5 +199,5 @@ OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = {
     for _, (outcome, _, signals, *_) in lines(shipped(), "outcomes.tsv", range(5, 6))
     for signal in signals.split()
 }
-"""The outcome of a turn that this signal ended. A turn that reached a limit has the outcome of that
-limit."""
+"""The outcome of a turn that each signal ended. A turn that reached a limit has that limit's
+outcome."""

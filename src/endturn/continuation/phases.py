@@ -24,7 +24,7 @@ from endturn.continuation.answer_text import IncomingResponse
 from endturn.continuation.machine import Signal, State
 from endturn.continuation.result import Resumption
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Run
+from endturn.continuation.tool_gate import ReportErrors, RunCalls
 from endturn.vocabulary import ChatResponse, Message, Request, ToolCall
 
 # --- Parts of phases ------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ from endturn.vocabulary import ChatResponse, Message, Request, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A response that a later one replaces. Recorded only if the turn ends before that.
+    """A response that a later one replaces. It is recorded only if the turn ends first.
 
     Attributes:
         response: the response to be replaced.
@@ -107,11 +107,11 @@ class Requesting:
     Attributes:
         request: what is sent.
         strategy: how the request asks for a continuation; None for an ordinary call.
-        issue: what is wrong with the payload that the call repairs, as in `schema.ISSUE`; None for
+        issue: the problem with the payload that the call repairs, as in `schema.ISSUE`; None for
             other calls.
         repair_calls: names of the tool calls of the latest refused payload; kept until tools have
             run.
-        unrecorded: what enters the history with the response.
+        unrecorded: messages that enter the history with the response.
         previous: the response before the call; None for the first call of a turn, also of a resumed
             one.
     """
@@ -140,7 +140,7 @@ class Requesting:
 
 @dataclass(frozen=True, slots=True)
 class Receiving:
-    """The call is out."""
+    """The call was sent, and its response is awaited."""
 
     call: Requesting
     incoming: IncomingResponse
@@ -148,12 +148,12 @@ class Receiving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Responded:
-    """The response of a call has arrived, as far as it ever will.
+    """The response of a call has arrived, complete or not.
 
     Attributes:
-        call: the call; after the evaluation, with what is still unrecorded then.
+        call: the call; after the evaluation, with the messages that are still unrecorded.
         response: the call's response.
-        is_overlong: the response is longer than what may be kept of it.
+        is_overlong: the response is longer than the part that may be kept.
         error: the exception that carried the response, if an HTTP error did.
     """
 
@@ -163,7 +163,7 @@ class Responded:
     error: Exception | None = None
 
     def with_unrecorded(self, unrecorded: Unrecorded) -> Responded:
-        """Return the response with another value of what is unrecorded."""
+        """Return the response with other unrecorded messages."""
         return replace(self, call=replace(self.call, unrecorded=unrecorded))
 
     def next_call(
@@ -193,8 +193,7 @@ class Truncated:
     """The response hit a limit, and its rest may be requested.
 
     Attributes:
-        stall_outcome: the turn's outcome if the response brought nothing that is worth a
-            continuation; else None.
+        stall_outcome: the turn's outcome if the response added nothing worth continuing; else None.
     """
 
     latest: Responded
@@ -203,10 +202,10 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Repairing:
-    """The response's tool calls were cut off or are not trusted, and may be requested again.
+    """The response's tool calls were truncated or are not trusted, and may be requested again.
 
     Attributes:
-        issue: what is wrong, as in `schema.ISSUE`.
+        issue: the problem, as in `schema.ISSUE`.
     """
 
     latest: Responded
@@ -222,10 +221,10 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The response is worthless, but the same question may bring a better one.
+    """The response is worthless, but the same request may yield a better one.
 
     Attributes:
-        request: what asks again.
+        request: the repeated request.
         outcome: the turn's outcome if it may not be sent.
     """
 
@@ -251,7 +250,7 @@ class Dispatching:
     """
 
     latest: Responded
-    verdict: Run | Answer
+    verdict: RunCalls | ReportErrors
     results: tuple[Message, ...] = ()
 
 
@@ -260,14 +259,15 @@ class Ended:
     """The turn is over.
 
     Attributes:
-        outcome: how it ended.
-        unrecorded: what was still unrecorded; a superseded response enters the history now.
+        outcome: the turn's outcome.
+        unrecorded: the messages that were still unrecorded; a superseded response enters the
+            history now.
         response: the last response; None if there was none.
-        finish: how the model ended the turn on purpose.
+        finish: the model's explicit end of the turn.
         calls: tool calls that passed the gate, for a host that runs them itself.
-        issue: what is wrong with the payload that the last response held.
+        issue: the problem with the last response's payload.
         error: the exception that ended the turn, or carried the last response.
-        resumption: how the turn can be resumed.
+        resumption: the value that resumes the turn.
     """
 
     outcome: TurnOutcome
@@ -290,7 +290,7 @@ class Ended:
         issue: str | None = None,
         resumption: Resumption | None = None,
     ) -> Ended:
-        """Return the end of a turn whose last response this is."""
+        """Return the end of a turn after this last response."""
         return cls(
             outcome=outcome,
             unrecorded=latest.call.unrecorded,
@@ -304,7 +304,7 @@ class Ended:
 
 
 Pending = Truncated | Repairing | Paused | Retrying | Trivial
-"""The phases that ask whether a limit allows another call."""
+"""The phases that check whether a limit allows another call."""
 Phase = Requesting | Receiving | Responded | Pending | Dispatching | Ended
 Decision = tuple[Signal, Phase]
 """A signal to the machine, and the phase in the state that it leads to."""

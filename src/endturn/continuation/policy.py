@@ -161,7 +161,8 @@ class ContinuationPolicy(BaseModel):
     wallet_guard: bool = True
     transcript: Path | None = None
 
-    if not TYPE_CHECKING:  # the checker keeps the signature that pydantic makes of the fields
+    # for type checkers: keeps the signature that pydantic derives from the fields
+    if not TYPE_CHECKING:
 
         def __init__(self, **values: Any) -> None:
             _validate_into(self, values, {})
@@ -176,7 +177,7 @@ class ContinuationPolicy(BaseModel):
     @field_validator("continuation_strategies", mode="before")
     @classmethod
     def _split_names(cls, value: object) -> object:
-        """A variable of the environment holds them with commas between."""
+        """Split a list of names that an environment variable holds as text with commas."""
         return (
             [name.strip() for name in value.split(",") if name.strip()]
             if isinstance(value, str)
@@ -216,7 +217,7 @@ class ContinuationPolicy(BaseModel):
         """Return a preset by its name, with other values for some keys.
 
         Raises:
-            UsageError: there is no such preset, or a key or value makes no sense.
+            UsageError: there is no such preset, or a key or value is invalid.
         """
         return cls(**{**values, "preset": name})
 
@@ -229,13 +230,13 @@ class ContinuationPolicy(BaseModel):
         The later take precedence, and all of them over a preset's keys.
 
         Args:
-            path: a TOML file with a table `agent`; by default what ENDTURN_CONFIG_FILE names, if it
-                names one.
+            path: a TOML file with a table `agent`; defaults to the file that ENDTURN_CONFIG_FILE
+                names, if it is set.
             environ: as in `from_environment`.
             values: keys that win over both.
 
         Raises:
-            UsageError: the file cannot be read or is not TOML, or a key or value makes no sense.
+            UsageError: the file cannot be read or is not TOML, or a key or value is invalid.
         """
         environ = os.environ if environ is None else environ
         path = path or environ.get(FILE_VARIABLE) or None
@@ -249,18 +250,18 @@ class ContinuationPolicy(BaseModel):
         An example is ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS=5.
 
         Args:
-            environ: where to look, by default the process's environment. An empty variable counts
-                as unset.
+            environ: the variables to read; defaults to the process's environment. An empty variable
+                counts as unset.
             values: keys that win over the environment.
 
         Raises:
-            UsageError: a variable names no key of the policy, or holds a value that makes no sense.
+            UsageError: a variable names no key of the policy, or has an invalid value.
         """
         return cls._of(_values_in_environment(os.environ if environ is None else environ), values)
 
     @classmethod
     def _of(cls, sourced_values: Mapping[str, _Sourced], values: Mapping[str, Any]) -> Self:
-        """Return a policy of sourced values and of keywords, which take precedence."""
+        """Return a policy from values with sources, and from keywords, which take precedence."""
         policy = cls.__new__(cls)
         origins = {key: origin for key, (_, origin) in sourced_values.items() if key not in values}
         _validate_into(
@@ -272,7 +273,7 @@ class ContinuationPolicy(BaseModel):
 
 
 _Sourced = tuple[Any, str]
-"""The value that a file or a variable sets, and which one it is."""
+"""The value that a file or a variable sets, and the name of that source."""
 
 
 def _validate_into(

@@ -2,10 +2,10 @@
 
 Continuing from where I left off:".
 
-A line is one when each of its words has a place in one of the sentences below: openers, then what
-is announced. So no line that brings anything new is one. A sentence that names what is continued
-("Continuing the list:") could be text of the answer as well: it counts with a mark only, a colon,
-dots, brackets or emphasis.
+A line is a preamble if all of its words fit one of the sentences below: openers, then the
+announcement. So a line with any new content is none. A sentence that names the continued text
+("Continuing the list:") could also be part of the answer: it counts only with a mark (a colon,
+dots, brackets or emphasis).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from typing import Final
 
 MAX_LENGTH: Final = 120
-"""Characters that a preamble has at most."""
+"""The maximum length of a preamble in characters."""
 
 Words = tuple[str, ...]
 
@@ -28,7 +28,7 @@ def _phrases(text: str) -> tuple[Words, ...]:
 
 
 _QUOTE: Final = "`"
-"""The word that stands for anything in backticks or in double quotation marks."""
+"""The placeholder for any text in backticks or in double quotation marks."""
 _OPENER: Final = _phrases(
     "|sure|sure thing|certainly|of course|okay|ok|absolutely|understood|got it|right|alright|yes"
     "|no problem|great|sorry|sorry about that|sorry for the interruption|sorry for the cutoff"
@@ -68,7 +68,7 @@ _OWN: Final = (
     "response|answer|output|reply|message|previous response|previous answer|previous message|last "
     "response"
 )
-"""Nouns that a model uses for the answer itself; they are no text of the answer."""
+"""Nouns that a model uses for the answer itself; they are not part of the answer's text."""
 _NOUNS: Final = (
     "code|list|document|story|text|explanation|article|essay|report|table|section|function|class"
     "|method|script|file|program|implementation|module|component|example|snippet|translation"
@@ -103,8 +103,8 @@ _ALSO: Final = _phrases("|" + _GO_ON)
 _TO_FROM: Final = (*_PLACE, ())
 
 
-class _Place:
-    """A position that one of some phrases takes, or none if one of them is empty.
+class _PhrasePosition:
+    """A position in a sentence for one of several phrases; it is optional if one of them is empty.
 
     Phrases are indexed by their first words.
     """
@@ -130,7 +130,7 @@ class _Place:
                 yield position + len(phrase)
 
     def begins(self, words: Words, position: int) -> bool:
-        """Return whether the words from there on begin a phrase; the last may be incomplete."""
+        """Return whether the words from here on begin a phrase; the last may be incomplete."""
         rest = words[position:]
         if not rest:
             return True
@@ -146,11 +146,11 @@ class _Place:
         )
 
 
-_place: Final = cache(_Place)  # most sentences share theirs
+_place: Final = cache(_PhrasePosition)  # most sentences share their positions
 
 
 class _Sentence:
-    """Places for phrases, in order. `needs_mark`: it counts only with a mark at its end."""
+    """Positions for phrases, in order. `needs_mark`: it counts only with a mark at its end."""
 
     def __init__(self, places: Iterable[tuple[Words, ...]], *, needs_mark: bool = False) -> None:
         self.places = [_place(phrases) for phrases in places]
@@ -218,13 +218,13 @@ _BRACKETS: Final = frozenset({"()", "[]", "**", "__", "（）", "【】"})
 
 
 def _is_marked(line: str) -> bool:
-    """Return whether a line is marked as one about the text, by its end or by brackets."""
+    """Return whether a line is marked as a comment on the text, by its end or by brackets."""
     content = line.strip(" \t\r#>")
     return _MARKED.search(line) is not None or content[:1] + content[-1:].strip(".:") in _BRACKETS
 
 
 def _words(line: str) -> Words | None:
-    """Return a line's words, lower case; None if it holds characters that no preamble has."""
+    """Return a line's words in lower case; None if it holds characters that no preamble has."""
     if _LISTED.match(line) is not None:
         return None
     line = line.lower().replace("’", "'").replace("cut-off", "cut off")
@@ -234,7 +234,7 @@ def _words(line: str) -> Words | None:
 
 
 def is_preamble(line: str) -> bool:
-    """Return whether a line announces a continuation instead of being one."""
+    """Return whether a line only announces a continuation."""
     words = _words(line)
     if not words:
         return False
@@ -254,8 +254,8 @@ def may_become_preamble(line: str) -> bool:
     )
 
 
-def _match_all(places: Iterable[_Place], words: Words) -> bool:
-    """Return whether phrases from these places, in order, are all of the words."""
+def _match_all(places: Iterable[_PhrasePosition], words: Words) -> bool:
+    """Return whether phrases at these positions, in order, match all of the words."""
     positions = {0}
     for place in places:
         positions = {end for position in positions for end in place.after(words, position)}
@@ -264,8 +264,8 @@ def _match_all(places: Iterable[_Place], words: Words) -> bool:
     return len(words) in positions
 
 
-def _match_start(places: Iterable[_Place], words: Words) -> bool:
-    """Return whether words begin such phrases; the last may be incomplete."""
+def _match_start(places: Iterable[_PhrasePosition], words: Words) -> bool:
+    """Return whether the words are the beginning of such phrases; the last may be incomplete."""
     positions = {0}
     for place in places:
         if any(place.begins(words, position) for position in positions):

@@ -1,8 +1,8 @@
-"""Models that do not continue a prefill, remembered for the life of the process.
+"""Remember for the life of the process which models do not continue a prefill.
 
 Support for prefills cannot be queried: the same model behind another server, or with another chat
-template, may refuse a prefill, start again, or answer nothing. Each attempt costs a call, so one
-must be enough for all turns.
+template, may refuse a prefill, start again, or return nothing. Each attempt costs a call, so one
+attempt must suffice for all turns.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def forget() -> None:
 
 
 def _reset_lock() -> None:
-    """In a forked child, replace the lock: a thread of the parent may hold it for ever."""
+    """Replace the lock in a forked child: a thread of the parent may hold it forever."""
     global _lock
     _lock = threading.Lock()
 

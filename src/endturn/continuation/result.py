@@ -1,7 +1,4 @@
-"""Values that a turn yields and returns.
-
-Effects for its driver, transcript entries, its result, its resumption.
-"""
+"""Values that a turn yields and returns: effects, transcript entries, result, resumption."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from endturn.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class CallProvider:
-    """Send `request`; feed `incoming` with what arrives, and close it."""
+    """Send `request`; feed the response to `incoming`, and close it."""
 
     request: Request
     incoming: IncomingResponse
@@ -81,7 +78,7 @@ class TranscriptStart:
 
     Attributes:
         request: the host's request.
-        segments: messages of the turn that is resumed; `counters` and `usage` go with them.
+        segments: messages of the resumed turn; `counters` and `usage` belong to them.
         paused: the response that the first call resumes by token or id, as far as it is known.
         format, provider, dialect, retrieves, follows_tokens: of the provider function; see `Setup`.
         continues: the id of the transcript's turn that is resumed.
@@ -114,10 +111,10 @@ class TranscriptEntry:
     Attributes:
         response: the response of a call as it arrived; the recorded part of it is a `message`.
         raised: the exception of the same call.
-        message: a message of the turn: an answer without the calls that were not run, a nudge, a
-            tool's result.
+        message: a message of the turn: an answer without the calls that were not run, a nudge, or a
+            tool result.
         counters, usage: of the turn so far; set with an answer, and with a nudge, whose call they
-            count already.
+            already include.
     """
 
     began: TranscriptStart | None = None
@@ -149,12 +146,12 @@ class Resumption:
             unfinished answer; restarted: as in TurnResult.
         counters: the counters of the limits.
         superseded: a response that `next` requests again completely; is_discarded: `next` requests
-            another response in its place.
+            another response instead.
         repair_calls: names of the tool calls that `next` requests again. repair_notice: the notice
             to the user about calls that were requested again and not made.
         continues: the id of the turn, if it was recovered from a transcript.
-        over: the stop of the last response, if there is nothing to request: the turn had its
-            answer.
+        over: the stop of the last response, if the turn had its answer and nothing is to be
+            requested.
     """
 
     request: Request
@@ -189,9 +186,9 @@ class TurnResult:
             was held back.
         answer: the part of it after the last tool run; if that ended the turn, the text with its
             calls. Text that was replaced by another answer is no part of it.
-        restarted: the shown text was restarted: by another answer in its place, which alone is in
-            `answer` and `messages`; or by a continuation that began as the answer did and then
-            differed, which is appended.
+        restarted: the shown text was restarted: by a replacement, which alone is in `answer` and
+            `messages`; or by a continuation with the answer's beginning that then differed, which
+            is appended.
         segments: the turn's messages one by one, nudges included: the audit view.
         messages: the complete conversation, the request's messages first, every answer one message,
             no nudges; or in parts, with the policy's `history="segments"`.
@@ -200,8 +197,8 @@ class TurnResult:
         finish: the end by a tool or by the wallet guard; None if the policy has no mode, or the
             turn ended otherwise.
         complete: the answer is complete. Never true of a truncated one.
-        notice: a sentence for the user if it is not complete, or if a tool call that the model had
-            begun was not made; never part of the text.
+        notice: a sentence for the user if the answer is not complete, or if a tool call that the
+            model had begun was not made; never part of the text.
         stop: of the last response, None if there was none.
         calls: tool calls that passed the gate, for a host that runs them itself.
         usage: the sum over all calls; `estimated` if a provider reported none.
@@ -237,13 +234,13 @@ class TurnResult:
     resumption: Resumption | None = field(repr=False)
 
     def resume(self) -> Resumption:
-        """Return what resumes the turn.
+        """Return the value that resumes the turn.
 
-        After a limit, the limits start again; after a failure they continue.
+        After a limit, the limits are reset; after a failure they continue.
 
         Raises:
-            UsageError: there is nothing to resume: the turn is complete, or asking again would not
-                help.
+            UsageError: there is nothing to resume: the turn is complete, or another request would
+                not help.
         """
         if self.resumption is None:
             raise UsageError(
@@ -267,14 +264,14 @@ RESUMABLE: Final = frozenset(
     outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes != "no"
 )
 NOTICES: Final = {outcome: notice for outcome, (_, notice) in _OUTCOMES.items() if notice != "-"}
-"""Notices to the user. An outcome without a notice is a whole answer."""
+"""Notices to the user. An outcome without a notice is a complete answer."""
 
 NOT_ALLOWED: Final = "The answer was cut off; continuing it is not allowed."
-RESUMING_NOT_ALLOWED: Final = "The provider paused the answer; taking it up again is not allowed."
-NO_CALLS: Final = "The model announced a tool call and sent none, when asked again too."
+RESUMING_NOT_ALLOWED: Final = "The provider paused the answer; resuming it is not allowed."
+NO_CALLS: Final = "The model announced a tool call but sent none, even when asked again."
 NOT_ALL_CALLS: Final = (
-    "Some tool calls were not made: they were cut off, and did not come when asked for again."
+    "Some tool calls were not made: they were truncated, and not sent again when requested."
 )
 ANSWERED_IN_WORDS: Final = (
-    "A tool call was not made: asked for it again, the model answered in words."
+    "A tool call was not made: when asked for it again, the model answered with text."
 )

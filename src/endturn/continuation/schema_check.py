@@ -1,14 +1,12 @@
-"""Validation of a value by a JSON Schema: the jsonschema library's errors, as a line for the model.
+"""Validate a value by a JSON Schema: the jsonschema library's errors, as a line for the model.
 
-The schema is the host's, the value is the model's. So a schema that cannot be followed (it is no
-JSON Schema, or a reference of it leads nowhere, to the network, or in a circle) refuses nothing,
-which is logged once for each tool. No value can hang the turn: the library searches patterns with
-`re`, which may take for ever; here pydantic's engine does, in time linear in the text. A pattern
-that it does not know (look-around, back references), or reads otherwise than ECMA 262, refuses
-nothing. `format` is not asserted.
-
-Importing this module imports jsonschema, which takes longer than all of endturn: the gate does so
-when it first has to.
+The schema is the host's, the value is the model's. So a schema that cannot be applied (it is not a
+JSON Schema, or one of its references is dangling, circular or points to the network) accepts every
+value, which is logged once for each tool. No value can hang the turn: the library matches patterns
+with `re`, which may take forever; here pydantic's engine matches them, in time linear in the text.
+A pattern that it does not support (look-around, back references), or interprets differently from
+ECMA 262, accepts every value. `format` is not asserted. Importing this module imports jsonschema,
+which takes longer than all of endturn, so the gate imports it only when it needs it.
 """
 
 from __future__ import annotations
@@ -33,16 +31,14 @@ from referencing.exceptions import Unresolvable
 log = logging.getLogger("endturn")
 
 MAX_SCHEMA_CHARS: Final = 300
-"""The most characters of the schema that the message quotes."""
+"""The maximum number of characters of the schema that a message quotes."""
 
 
 def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
     """Return a message about a value that does not fit a JSON Schema.
 
-    None if it fits, or if the schema cannot be followed.
-
-    The message quotes nothing of the value but the names on the path to the error: a value may be
-    long, or a secret.
+    None if it fits, or if the schema cannot be applied. Of the value, the message quotes only the
+    names on the path to the error: a value may be long, or a secret.
 
     Args:
         schema: of the draft that its `$schema` names, else 2020-12.
@@ -50,25 +46,25 @@ def mismatch(value: Any, schema: Any, *, tool: str = "") -> str | None:
     """
     try:
         errors = _validator(json.dumps(schema)).iter_errors(value)
-        best_error = best_match(islice(errors, 100))  # a long list may be wrong all along
+        best_error = best_match(islice(errors, 100))  # every entry of a long list may be wrong
     except SchemaError as error:
         _ignore(
             tool,
-            f"it is no JSON Schema: {error.json_path} does not fit {error.validator!r} "
+            f"it is not a JSON Schema: {error.json_path} does not fit {error.validator!r} "
             f"of the draft",
         )
     except Unresolvable as error:
-        _ignore(tool, f"the reference {error.ref!r} in it leads nowhere, and nothing is fetched")
+        _ignore(tool, f"its reference {error.ref!r} is unresolved, and nothing is fetched")
     except ArithmeticError:
         return "a number in the arguments is too large"
-    except BaseException as error:  # of the library; a gate that raises would end the turn
-        # the second of its compiled parts
+    except BaseException as error:  # an error of the library; a gate that raises would end the turn
+        # its lazily compiled parts
         out_of_stack = type(error).__name__ in ("RecursionError", "PanicException")
         if not out_of_stack and not isinstance(error, Exception):
             raise
         if out_of_stack and _is_deep(value):
             return "the arguments are nested too deeply"
-        reason = "it leads in a circle, or is nested too deeply"
+        reason = "it is circular, or nested too deeply"
         _ignore(tool, reason if out_of_stack else f"checking it raised {type(error).__name__}")
     else:
         return None if best_error is None else _describe(best_error)
@@ -119,12 +115,12 @@ def _validator(text: str) -> Validator:
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional_properties,
         }
-        # the library's own matches names with `re`
+        # the library's own check matches names with `re`
         keywords["unevaluatedProperties"] = lambda *_: ()
     if isinstance(schema, dict):
-        # wherever the library sees it, it returns to keywords of its own
+        # on a nested `$schema`, the library would return to its own keywords
         schema.pop("$schema", None)
-    registry: Registry[Any] = Registry()  # of the drafts alone, and nothing is fetched
+    registry: Registry[Any] = Registry()  # only the drafts are registered, and nothing is fetched
     checker: Validator = extend(draft, keywords)(schema, registry=registry)  # type: ignore[no-untyped-call]
     return checker
 
@@ -134,8 +130,8 @@ def _validator(text: str) -> Validator:
 _Errors = Iterator[ValidationError]
 
 _NOT_ECMA: Final = re.compile(r"(?<!\\)\[[^\]]*(?<!\\)(?:\[|&&|--|~~)|\\[<>]")
-"""Syntax that the engine reads otherwise than ECMA 262: classes within classes, sets
-of them, the edges of words."""
+"""Syntax that the engine interprets differently from ECMA 262: nested classes, set operations, word
+boundaries."""
 
 
 @lru_cache(maxsize=1_024)
@@ -202,14 +198,14 @@ def _additional_properties(
 
 
 def _unique_items(validator: Validator, is_required: Any, value: Any, schema: Any) -> _Errors:
-    # The library compares each two. That 1 and 1.0 are the same is not seen here.
+    # The library compares all pairs. This check does not treat 1 and 1.0 as equal.
     if not is_required or not validator.is_type(value, "array"):
         return
     if len({json.dumps(part, sort_keys=True) for part in value}) < len(value):
         yield ValidationError("the same twice")
 
 
-# --- Words ----------------------------------------------------------------------------------------
+# --- Messages -------------------------------------------------------------------------------------
 
 
 def _describe(error: ValidationError) -> str:
@@ -222,13 +218,13 @@ def _describe(error: ValidationError) -> str:
         path = f"a name in {path}"
     match error.validator, error.validator_value:
         case "additionalProperties", False:
-            # names those members, and quotes nothing else
+            # the message names only those members
             return f"{path}: {_shorten(error.message)}"
-        case None, _:  # a schema within is `false`, and the library does not say where
-            return f"{path} must not be, or must not hold what it holds"
-        case keyword, wanted:
+        case None, _:  # a nested schema is `false`, and the library does not report its place
+            return f"{path} is not allowed, or has a value that is not allowed"
+        case keyword, value:
             return (
-                f"{path} does not fit {_shorten(json.dumps({keyword: wanted}, ensure_ascii=False))}"
+                f"{path} does not fit {_shorten(json.dumps({keyword: value}, ensure_ascii=False))}"
             )
 
 

@@ -1,40 +1,38 @@
-"""Joining the parts of one answer, as they arrive.
-
-Repeated text is removed, nothing is added.
+"""Join the parts of one answer as they arrive: repeated text is removed, nothing is added.
 
 At a seam (the start of a continuation) these are searched, in this order:
 
-1. half a character: the U+FFFD at the end of a part that was cut within one goes, and the other
-half with it;
-2. a preamble: a first line such as "Continuing from where I left off:" goes;
+1. half a character: the U+FFFD at the end of a part that was cut within a character is removed, and
+   so is the other half;
+2. a preamble: a first line such as "Continuing from where I left off:" is removed;
 3. a restart: the continuation repeats the whole answer from its beginning. It is skipped by
-   position; what follows the end of the answer so far is appended. If it turns out to be another
-   text, all of it is appended, and marked;
-4. an overlap: the continuation begins with the last characters of the answer; they are not written
-twice;
-5. dots, or a quotation mark: a leading `...` or `"` goes if a restart or an overlap is found behind
-it;
-6. a fence: the answer stands in an open code block, and the continuation opens that block again;
-the line goes.
+   position; the text after the answer so far is appended. If it turns out to be a different text,
+   all of it is appended and marked;
+4. an overlap: the continuation begins with the last characters of the answer; they are written
+   once;
+5. dots, or a quotation mark: a leading `...` or `"` is removed if a restart or an overlap follows
+   it;
+6. a fence: the answer is within an open code block, and the continuation opens that block again;
+   the line is removed.
 
-An overlap has `min_overlap` characters at least, but for two kinds. A response that begins with the
-complete answer, even a short one, restates it (`restated`): in quotation marks, emphasis or a code
-block too, if nothing follows. And a response that is nothing but the answer's last words,
-on the same line and outside of a code block, adds nothing.
+An overlap has at least `min_overlap` characters, with two exceptions. A response that begins with
+the complete answer, even a short one, restates it (`restated`), also in quotation marks, emphasis
+or a code block if nothing follows. And a response that is only the answer's last words, on the same
+line and outside of a code block, adds nothing.
 
-What repeats by nature is kept, whatever it may be taken for: `ha ha ha`, rows of equal cells. The
-rule: an overlap that is itself two or more times the same, or that the answer has said twice in a
-row, or that lies in what the answer says three times in a row, and an answer that is three or more
-times the same, tell nothing of what was written twice.
+Naturally repetitive text is kept: `ha ha ha`, rows of equal cells. These are no evidence of
+duplication: an overlap that is itself a repetition, that occurs twice in a row in the answer, or
+that is within text that the answer repeats three times in a row; and an answer that is the same
+text three or more times.
 
-Restart and overlap take any white space for one blank: what the answer has of it stays.
+Restart and overlap treat any run of white space as one blank; the answer's white space is kept.
 
 Otherwise `stitch(a, b) == a + b`. Text is held back only while one of these is still possible, at
-most `max_overlap` characters; text once given out is never taken back. So the U+FFFD at the end of
-what came waits too: until more text follows in the same part, or `end`. Cost is linear in the text,
-whatever the size of the chunks, and at worst quadratic in `max_overlap`.
+most `max_overlap` characters; released text is never taken back. So a U+FFFD at the end of the text
+so far is held back too, until more text follows in the same part, or `end`. Cost is linear in the
+text, whatever the size of the chunks, and at worst quadratic in `max_overlap`.
 
-What it is not: a diff. A continuation that says the same in other words is appended as it is.
+It is not a diff: a continuation with the same content in other words is appended unchanged.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ from endturn.continuation.white_space import (
     normalize_space,
     plain_length,
 )
-from endturn.vocabulary import HALF
+from endturn.vocabulary import REPLACEMENT_CHARACTER
 
 _SENTENCE_ENDS: Final = ".!?…。！？"
 
@@ -85,7 +83,7 @@ def stitch(
     added = Seam(text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled).feed(
         continuation, last=True
     )
-    return text.rstrip(HALF) + added if added else text
+    return text.rstrip(REPLACEMENT_CHARACTER) + added if added else text
 
 
 class Seam:
@@ -97,15 +95,16 @@ class Seam:
     Args:
         text: the truncated text; it may end within a character.
         min_overlap, max_overlap: as in ContinuationPolicy.
-        prefilled: no prompt stands between. White space at the text's end was left out (a prefill
-            may not end with any): the continuation's own leading white space is not written twice.
-        again: the response begins as the text does; nothing else is searched.
+        prefilled: there is no prompt in between. White space at the text's end was left out (a
+            prefill may not end with any): the continuation's own leading white space is not written
+            twice.
+        again: the response begins like the text; nothing else is searched.
 
     Attributes:
-        restarted: the continuation began as the text did, and went on differently.
+        restarted: the continuation began like the text, and then differed.
         restated: the continuation begins with the whole text.
-        is_restarted_prefill: a prefilled continuation begins as the text does, and is another: all
-            of it is left out.
+        is_restarted_prefill: a prefilled continuation begins like the text, but is a different one:
+            all of it is left out.
     """
 
     __slots__ = ("_decision", "_has_half_character", "_is_exact", "_is_last", "_is_prefilled",
@@ -122,7 +121,7 @@ class Seam:
         prefilled: bool = False,
         again: bool = False,
     ) -> None:
-        self._text = text.rstrip(HALF)
+        self._text = text.rstrip(REPLACEMENT_CHARACTER)
         body = self._text.rstrip()
         self._trailing_space = self._text[len(body) :]
         self._plain_text = normalize_space(body)
@@ -136,7 +135,7 @@ class Seam:
         self.restarted = self.restated = self.is_restarted_prefill = False
 
     def feed(self, text: str, *, last: bool = False) -> str | None:
-        """Take the next piece.
+        """Add the next piece.
 
         Returns the new text of all pieces so far; None until that is decided.
         """
@@ -197,7 +196,7 @@ class Seam:
         is_other = self._min_overlap <= common_size < len(self._plain_text) and (
             common_size < len(plain_window) or self._is_complete
         )
-        # Rows that are alike begin alike.
+        # Similar rows begin alike.
         common_text = plain_window[:common_size].rstrip()
         return (
             is_other
@@ -214,10 +213,10 @@ class Seam:
         return ""
 
     def _match_whole_text(self) -> Generator[None, None, str | None]:
-        """Return what follows the whole text, if the response begins with it.
+        """Return the text after the whole text, if the response begins with that.
 
-        Only for a short text, or a response that is nothing else. None if it is not so, or if the
-        text is long enough to be found as an overlap or as a restart.
+        Only for a short text, or a response that is nothing else. Otherwise, or if the text is long
+        enough to be found as an overlap or a restart, None.
         """
         while not self._is_full and may_become_fence(self.buffer.lstrip()):
             yield
@@ -269,15 +268,15 @@ class Seam:
         return ""
 
     def _drop_half_character(self) -> Iterator[None]:
-        """Drop the other half of a character that was cut."""
+        """Drop the other half of a split character."""
         while self._has_half_character:
-            self.buffer = self.buffer.lstrip(HALF)
+            self.buffer = self.buffer.lstrip(REPLACEMENT_CHARACTER)
             if self.buffer or self._is_last:
                 return
             yield
 
     def _strip_leading_space(self) -> Iterator[None]:
-        """Drop the leading white space that the text ends in already.
+        """Drop the leading white space that the text already ends with.
 
         The model may repeat all of it, or a part.
         """
@@ -321,7 +320,7 @@ class Seam:
             )
 
     def _match_repeated(self, start: int) -> Generator[None, None, str | None]:
-        """Return what follows a repetition at this position of the buffer, or behind dots.
+        """Return the text after a repetition at this position of the buffer, or after dots.
 
         None if there is none.
         """
@@ -337,7 +336,7 @@ class Seam:
         return rest
 
     def _match_quoted(self, start: int) -> Generator[None, None, str | None]:
-        """Return what follows a repetition behind a quotation mark, without the closing mark.
+        """Return the text after a repetition in quotation marks, without the closing mark.
 
         None if there is none.
         """
@@ -356,7 +355,7 @@ class Seam:
         return "" if self._is_complete and is_closing(self.buffer) else self.buffer
 
     def _match_repetition(self, start: int) -> Generator[None, None, str | None]:
-        """Return what follows a restart or an overlap at this position of the buffer.
+        """Return the text after a restart or an overlap at this position of the buffer.
 
         None if there is none.
         """
@@ -384,7 +383,7 @@ class Seam:
             size = overlap(self._plain_end, plain_window, below=size)
         is_overlap = self._is_overlap(window, plain_window, size)
         is_exact = exact_size > 0 and size <= len(normalize_space(self.buffer[:exact_size]))
-        # Lines that are indented differently are no repetition of each other.
+        # Lines with different indentation are no repetition of each other.
         end, length = self._plain_end, size
         if is_exact:
             end, length = self._text[-self._max_overlap :], exact_size
@@ -417,7 +416,7 @@ class Seam:
     def _are_last_words(self, window: str, plain_window: str, size: int) -> bool:
         """Return whether the response is only the text's last words, on the same line.
 
-        Otherwise too short for an overlap.
+        Such words are otherwise too short for an overlap.
         """
         if size < 2 or size < len(plain_window.rstrip()):
             return False
@@ -444,12 +443,10 @@ class Seam:
         return size if size >= self._min_overlap and is_distinctive(self.buffer[:size]) else 0
 
     def _has_same_indentation(self, window: str, blanks: int) -> bool:
-        """Return whether lines are indented alike on both sides of the seam.
+        """Return whether lines have the same indentation on both sides of the seam.
 
-        Compared are the last `blanks` blanks of the text with the first of the response.
-
-        Lines that differ in nothing but that are no repetition: of closing tags and braces there
-        are many.
+        The last `blanks` blanks of the text are compared with the first of the response. Lines that
+        differ only in indentation are no repetition: closing tags and braces are common.
         """
         if not blanks:
             return True
@@ -463,9 +460,9 @@ class Seam:
         )
 
     def _skip_repetition(self, start: int) -> Generator[None, None, str]:
-        """Return what follows a repetition of the whole text.
+        """Return the text after a repetition of the whole text.
 
-        If it turns out to be another text, return all of the response.
+        If it turns out to be a different text, return all of the response.
         """
         chunks, position = [self.buffer[:start]], 0
         self.buffer = self.buffer[start:]
@@ -499,9 +496,9 @@ class Seam:
         return (yield from self._after_repetition())
 
     def _may_follow(self, rest: str) -> bool:
-        """Return whether this may follow a repetition of the text's end.
+        """Return whether this text may follow a repetition of the text's end.
 
-        If the text ends in white space, only white space may.
+        If that end is white space, only white space may follow.
         """
         return not self._trailing_space or rest[:1] in ("", " ")
 
@@ -518,7 +515,7 @@ class Seam:
         return blanks + self.buffer
 
     def _match_reopened_fence(self) -> Generator[None, None, str | None]:
-        """Return what follows a line that opens the text's open code block again.
+        """Return the text after a line that opens the text's open code block again.
 
         None if there is none.
         """
@@ -538,8 +535,7 @@ class Seam:
         rest = yield from self._match_repeated(start)
         if rest is not None:
             return rest
-        # Without a word it may close the block just as well, but not within a line that goes on
-        # after it.
+        # A fence without a language may also close the block, but not within a line that continues.
         while not (
             is_same or reopening.info or self._is_full or self.buffer[start:].lstrip(" \t\r")
         ):

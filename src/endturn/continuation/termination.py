@@ -1,28 +1,28 @@
-"""The end of a turn on purpose: terminator tools, their meaning, and the wallet guard.
+"""The explicit end of a turn: terminator tools, their meaning, and the wallet guard.
 
 The rules:
 
-1. A mode listens to its own tool: `response` to finish_response, `task` to finish_task and its
-   deprecated alias task_completed. The other mode's tool is a tool like any other.
-2. A call counts once it has passed the gate and its function has run without an error: never from a
-   cut payload. The batch that holds it is run whole. Then the turn is over, whatever the stop
-   reason; of several, the first counts.
-3. The status is `done`, `partial` or `blocked`; a task waits for review whatever it is. It stands
-   in a field, and for loops that see text only as `[FINISH_STATUS:x]` at the very end of the
-   result's text: a summary, which may quote such a marker, stands before it.
-4. Where such a tool was offered and is not called, the wallet guard looks at each answer, in this
-   order: `no_action`: it says something, and asks for nothing to be run; `echo`: it repeats a
-   tool's result word for word, or holds the label `[Tool Result]`; `repeated`: it is the answer
-   before once more: the same first 200 characters, and the same calls; `trivial`: it is the third
-   in a row that has fewer than 10 characters and asks for nothing to be run. Each ends the turn as
-   `implicit_completion`. What is less than three times trivial is asked again. An answer in which
-   that tool was called, and did not run, is not looked at: the model is told why, and calls again.
-5. Three trivial answers in a turn that has said nothing and run nothing are no completion, but
-`empty_response`.
-6. A model that has no tools may write the tool's name, and its arguments behind it, at the end of
-   its answer: that counts where `text_signals` is on.
-7. An answer of calls alone is neither trivial nor repeated: models that call tools often say
-nothing beside.
+1. A mode recognises its own tool: `response` finish_response, `task` finish_task and its deprecated
+   alias task_completed. The other mode's tool is an ordinary tool.
+2. A call counts once it has passed the gate and its function has run without an error, so never
+   from a truncated payload. All calls of its batch are run. Then the turn is over, whatever the
+   stop reason; of several such calls, the first counts.
+3. The status is `done`, `partial` or `blocked`; a task waits for review with any of them. The
+   status is a field; for loops that see only text, it is also `[FINISH_STATUS:x]` at the very end
+   of the result's text, after the summary, which may quote such a marker.
+4. If such a tool was offered and is not called, the wallet guard checks each answer, in this order:
+   `no_action`: it has text, and no tool calls; `echo`: it repeats a tool's result verbatim, or
+   holds the label `[Tool Result]`; `repeated`: it repeats the previous answer: the same first 200
+   characters, and the same calls; `trivial`: it is the third in a row with fewer than 10 characters
+   and no tool calls. Each ends the turn as `implicit_completion`. After the first and the second
+   trivial answer, the request is repeated. An answer in which that tool was called but did not run
+   is not checked: the model gets the error, and can call again.
+5. Three trivial answers in a turn without any text and tool runs are no completion, but
+   `empty_response`.
+6. A model without tools may write the tool's name, followed by its arguments, at the end of its
+   answer: that counts if `text_signals` is on.
+7. An answer with only calls is neither trivial nor repeated: models that call tools often write no
+   text.
 
 No I/O, no clock. The tools, their result texts, the statuses and the guard are those of Penguin's
 engine.
@@ -46,10 +46,10 @@ IMPLICIT: Final = "implicit_completion"
 EMPTY: Final = "empty_response"
 
 MIN_ANSWER_CHARS: Final = 10
-"""Characters, without the white space around them, that an answer needs to say something."""
+"""The minimum length of a non-trivial answer in characters, without the white space around them."""
 MAX_TRIVIAL_ANSWERS: Final = 3
 COMPARED_CHARS: Final = 200
-"""Characters of an answer that are compared with the answer before."""
+"""The number of characters that are compared with the previous answer."""
 RESULT_LABEL: Final = "[Tool Result]"
 
 _STATUS_TEXT: Final[Mapping[object, str]] = {
@@ -65,7 +65,7 @@ FINISH_RESPONSE, FINISH_TASK = map(
 TASK_COMPLETED: Final = FINISH_TASK.but(
     name="task_completed", description="Deprecated: call finish_task instead."
 )
-"""For hosts whose prompts still name it; `tools` does not offer it."""
+"""For hosts whose prompts still mention it; `tools` does not offer it."""
 TERMINATORS: Final[Mapping[str, Mapping[str, Any]]] = {
     tool.name: tool.parameters for tool in (FINISH_RESPONSE, FINISH_TASK, TASK_COMPLETED)
 }
@@ -117,7 +117,7 @@ FUNCTIONS: Final[Mapping[Mode, Mapping[str, ToolFunction]]] = {
     "response": {FINISH_RESPONSE.name: finish_response},
     "task": {FINISH_TASK.name: finish_task, TASK_COMPLETED.name: finish_task},
 }
-"""The functions of the tools that each mode listens to, by name."""
+"""The functions of the tools that each mode recognises, by name."""
 
 
 def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
@@ -132,7 +132,7 @@ def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
 def functions(
     mode: Mode, host_functions: Mapping[str, Callable[[ToolCall], Any]]
 ) -> dict[str, Callable[[ToolCall], Any]]:
-    """Return a host's functions, with those of a mode's tools that it does not replace.
+    """Return a host's functions, and the functions of a mode's tools that it does not replace.
 
     The alias follows finish_task.
     """
@@ -160,12 +160,10 @@ def finish_of(call: ToolCall, mode: Mode | None) -> Finish | None:
 
 
 def finish_in_text(text: str, mode: Mode) -> Finish | None:
-    """Return the finish that a text signals: it ends with the name of a mode's tool.
+    """Return the finish that a text signals by ending with the name of a mode's tool.
 
-    An object may follow the name.
-
-    A text that begins with the name on a line of its own is all signal: what follows is its
-    summary. An example in the middle of an answer is none.
+    An object may follow the name. A text that begins with the name on a separate line is a signal
+    as a whole: the rest is its summary. An example in the middle of an answer is no signal.
     """
     match = _SIGNAL_AT_END[mode].search(text) or _SIGNAL_AT_START[mode].match(text)
     if match is None:
@@ -206,11 +204,11 @@ _SIGNAL_AT_START: Final[Mapping[Mode, re.Pattern[str]]] = {
 
 
 def _finish_arguments(call: ToolCall) -> tuple[str, object]:
-    """Return the summary ("" for none) and the status that a call gives.
+    """Return the summary ("" for none) and the status of a call.
 
     Its arguments are an object, a JSON string or plain text.
     """
-    value: Any = call.arguments
+    value: object = call.arguments
     text = (call.arguments_raw or "").strip()
     if value is None:
         value = load_json(text)
@@ -222,8 +220,8 @@ def _finish_arguments(call: ToolCall) -> tuple[str, object]:
     )
 
 
-def load_json(text: str) -> Any:
-    """Return the JSON value of a text; the text itself if it is no JSON."""
+def load_json(text: str) -> object:
+    """Return the JSON value of a text; the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -231,7 +229,7 @@ def load_json(text: str) -> Any:
 
 
 def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) -> str:
-    """Return an outcome in the source designs' words."""
+    """Return the source designs' name of an outcome."""
     if mode == "task" and outcome is TurnOutcome.COMPLETED and finish is not None:
         return "pending_review"
     return _STATUS[mode].get(outcome, outcome.group)
@@ -267,7 +265,7 @@ class WalletGuard:
 
     Args:
         mode: the mode whose tool was offered to the model.
-        wallet_guard: False leaves the end to that tool alone.
+        wallet_guard: if False, only that tool ends the turn.
     """
 
     __slots__ = (
@@ -302,7 +300,7 @@ class WalletGuard:
         """
         for name, result in results:
             if name in FUNCTIONS[self._mode]:
-                # A finish_task that failed has no marker.
+                # The result of a failed finish_task has no marker.
                 status = "done" if self._mode == "response" else status_in(result)
                 if status is not None:
                     return Finish(name, status)

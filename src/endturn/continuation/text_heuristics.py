@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from unicodedata import category
 
-from endturn.vocabulary import HALF
+from endturn.vocabulary import REPLACEMENT_CHARACTER
 
 _INDISTINCT_CHARACTERS: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
 
 def is_distinctive(text: str) -> bool:
-    """Return whether a text is distinctive: a repetition of it means that it was written twice.
+    """Return whether a text is distinctive: a repetition means that it was written twice.
 
-    Rows of figures and rules repeat by nature.
+    Rows of figures and rules repeat naturally.
     """
     return any(
         character not in _INDISTINCT_CHARACTERS and not character.isspace() for character in text
@@ -36,7 +36,7 @@ _CLOSING: Final = re.compile(r"""[\s"'“”‘’«»*_`~.!?…。]*""")
 def opening(text: str) -> re.Match[str]:
     """Match the wrapping at a text's start: a code block's first line, quotation marks, marks."""
     match = _OPENING.match(text)
-    assert match is not None  # it matches nothing, too
+    assert match is not None  # the pattern also matches the empty text
     return match
 
 
@@ -57,10 +57,7 @@ def may_become_dots(text: str) -> bool:
 
 
 class Fence(NamedTuple):
-    """A line that opens a code block.
-
-    Its backticks or tildes, and what follows them, lower case.
-    """
+    """A line that opens a code block: its backticks or tildes, and the rest in lower case."""
 
     marker: str
     info: str
@@ -75,7 +72,7 @@ _FENCE_BEGUN: Final = re.compile(_INDENTATION + r"(?:`{0,2}|~{0,2}|`{3,}[^\n`]*|
 
 
 def fence(line: str) -> Fence | None:
-    """Return the fence that a line is, whatever its indentation; None if it is none."""
+    """Return the fence on a line with any indentation; None if the line is no fence."""
     match = _FENCE.fullmatch(line)
     return None if match is None else Fence(match[1], match[2].strip().casefold())
 
@@ -86,7 +83,7 @@ def may_become_fence(line: str) -> bool:
 
 
 def open_fence(text: str) -> Fence | None:
-    """Return the fence of the code block in which a text ends; None if it ends in none."""
+    """Return the fence of the code block in which a text ends; None if it ends outside of code."""
     opened, indentation = None, 0
     for match in _FENCES.finditer(text):
         indentation_text, marker, info = match[1], match[2], match[3].strip()
@@ -103,12 +100,12 @@ def open_fence(text: str) -> Fence | None:
 
 
 _TAIL_CHARS: Final = 120
-"""Characters at a text's end that are looked at."""
+"""The number of characters at a text's end that are checked."""
 _SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$")
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is invisible: white space and characters of width zero."""
+    """Return whether a text is invisible: only white space and zero-width characters."""
     return all(character.isspace() or category(character) in ("Cf", "Cc") for character in text)
 
 
@@ -120,7 +117,7 @@ def ends_sentence(text: str) -> bool:
 # --- Loops ----------------------------------------------------------------------------------------
 
 MIN_LOOP_CHARS: Final = 400
-"""Characters that a text has at least to be called a loop."""
+"""The minimum length of a text with a loop, in characters."""
 MIN_LOOP_REPETITIONS: Final = 5
 """Minimum number of repetitions that make a loop."""
 
@@ -128,19 +125,18 @@ MIN_LOOP_REPETITIONS: Final = 5
 def loop_start(text: str) -> int | None:
     """Return the position from which a text only repeats itself in a loop; None if it does not.
 
-    A loop says one thing again and again, verbatim and with nothing in between: a syllable, a line,
-    a period of many lines. It is what the text ends in, five times or more over at least half of
-    400 characters or more; the last time may be cut. Rows that share a passage and differ in their
-    data are none, however long the passage. The place is the end of the first time: what follows it
-    is repetition and nothing else.
+    A loop repeats one period verbatim, with nothing in between: a syllable, a line, many lines. It
+    is at the end of the text, has five or more repetitions, the last perhaps incomplete, and covers
+    at least half of a text of 400 or more characters. Rows that share a passage but differ in their
+    data are no loop. The position is the end of the first period: only repetitions follow it.
     """
-    text = text.rstrip(HALF)
+    text = text.rstrip(REPLACEMENT_CHARACTER)
     if len(text) < MIN_LOOP_CHARS:
         return None
     half = text[len(text) // 2 :]
-    # Five times in the whole text, so two and a half in its second half: there, what has one period
-    # from its beginning over three fifths has that period throughout, or none so short. The first
-    # place is the period or nothing is.
+    # Five repetitions in the whole text are two and a half in its second half. A text that has one
+    # period over its first three fifths has it throughout, or has none so short. So the first match
+    # is the period, or there is none.
     reach = len(half) * 2 // MIN_LOOP_REPETITIONS
     period = half.find(half[: len(half) - reach], 1)
     if period < 0 or half[period:] != half[:-period]:
@@ -155,9 +151,9 @@ def loop_start(text: str) -> int | None:
 
 
 def is_repeated(text: str) -> bool:
-    """Return whether a text is three or more times the same words, or the same characters.
+    """Return whether a text is three or more repetitions of the same words or characters.
 
-    Its repetition proves nothing. The last time may end anywhere.
+    A repetition of such a text proves nothing. The last one may be incomplete.
     """
     words = re.findall(r"\w+", text.casefold())
     if any(
@@ -181,8 +177,8 @@ def _has_period(units: Sequence[str], period: int) -> bool:
 def overlaps_by_nature(end: str, size: int) -> bool:
     """Return whether the last `size` characters belong to a repetition that ends the text.
 
-    Twice the same is one where the characters are one or more whole periods of it: so a text goes
-    on that is cut there. Otherwise it takes three times. A blank may be missing at the end.
+    Two periods are enough if the characters are one or more whole periods, as in a text that is cut
+    there; otherwise it takes three. A blank may be missing at the end.
     """
     for text, min_length in ((end, size), (f"{end} ", size + 1)):
         for period in range(1, len(text) // 2 + 1):

@@ -1,6 +1,6 @@
-"""Thinking that a server leaves in the text of an answer.
+"""Remove thinking that a server leaves in the text of an answer.
 
-Between marks, or the reasoning once more as text.
+It is either between marks, or a repetition of the separate reasoning.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from endturn.vocabulary import lines, shipped
 
 
 def _pattern(mark: str) -> str:
-    """Return a pattern of a mark, with white space where it may stand.
-
-    Between its words, before its last `>`.
-    """
+    """Return a pattern of a mark, with optional white space in it and before its last `>`."""
     words = r"\s*".join(re.escape(word) for word in mark.split())
     return rf"{words[:-1]}\s*>" if re.fullmatch(r"</?[\w:]+>", mark) else words
 
@@ -44,25 +41,22 @@ _OPENINGS: Final = tuple(
 )
 _LONGEST_PIECE: Final = 64
 _SHORTEST_PIECE: Final = 3
-"""Characters that a text must have, and may have, to be an opening mark that was cut within
-itself."""
+"""The minimum length of a text that may be a truncated opening mark, in characters."""
 _HEADER: Final = re.compile(r"\s*(?:<\|constrain\|>\s*\w+)?\s*(?:<\|message\|>)?", re.IGNORECASE)
 """Text that may follow a closing mark that begins the next message."""
 MIN_REPEATED_CHARS: Final = 40
-"""Characters of a text at least, of which the reasoning has more, to be taken for the reasoning's
-beginning."""
+"""The minimum length of a text that counts as the beginning of longer reasoning, in characters."""
 
 
 def without_thinking(text: str, reasoning: str | None = None) -> str:
-    """Return the part of an answer's text that is no thinking.
+    """Return an answer's text without thinking.
 
-    Thinking is what stands between an opening mark, with which the text begins, and its closing
-    mark, or the end where there is none. It is also the text that repeats the response's separate
-    reasoning.
+    Thinking is the text from an opening mark at the beginning to its closing mark, or to the end if
+    there is none, and text that repeats the response's separate reasoning.
 
     Args:
-        text: of one response.
-        reasoning: what the response has of separate reasoning.
+        text: the text of one response.
+        reasoning: the response's separate reasoning.
     """
     rest = _without_marked(text)
     plain, plain_reasoning = " ".join(rest.split()), " ".join((reasoning or "").split())
@@ -78,10 +72,7 @@ def without_thinking(text: str, reasoning: str | None = None) -> str:
 
 
 def _without_marked(text: str) -> str:
-    """Return what follows the marked blocks with which a text begins.
-
-    "" if the last one is not closed.
-    """
+    """Return the text after its leading marked blocks; "" if the last one is not closed."""
     rest = text
     while True:
         start = _ROLE.match(rest)
@@ -101,10 +92,7 @@ def _without_marked(text: str) -> str:
 
 
 def _is_piece_of_mark(text: str) -> bool:
-    """Return whether a text is nothing but the beginning of an opening mark.
-
-    A limit cut it there.
-    """
+    """Return whether a text is only the beginning of an opening mark, which a limit truncated."""
     if len(text) > _LONGEST_PIECE:
         return False
     start = _START.match(text)

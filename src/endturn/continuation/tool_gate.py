@@ -22,19 +22,19 @@ from endturn.vocabulary import NO_GENERATION, ChatResponse, Json, Resume, StopRe
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCalls:
     """The calls may run. Each has its `arguments`."""
 
     calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The calls are complete but wrong: none runs, each is answered with its error.
+class ReportErrors:
+    """The calls are complete but invalid: none runs, and each is answered with its error.
 
     Attributes:
-        errors: what is wrong with each call, in order; duplicates of an id appear once.
-        reason: of the first that is wrong, as in `schema.BLOCK_REASON`.
+        errors: the error of each call, in order; duplicates of an id appear once.
+        reason: the reason for the first invalid call, as in `schema.BLOCK_REASON`.
     """
 
     errors: tuple[tuple[ToolCall, str], ...]
@@ -46,7 +46,7 @@ class Repair:
     """The payload is truncated or suspected: every call of the response is requested again.
 
     Attributes:
-        issue: what is wrong, as in `schema.ISSUE`.
+        issue: the problem, as in `schema.ISSUE`.
         reason: the reason for running nothing, as in `schema.BLOCK_REASON`.
     """
 
@@ -56,7 +56,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The response is no tool call, although it holds calls.
+    """The response holds calls but is not a tool call.
 
     They are neither run nor requested again.
     """
@@ -64,7 +64,7 @@ class Refused:
     reason: str = "not_a_tool_call"
 
 
-Verdict = Run | Answer | Repair | Refused
+Verdict = RunCalls | ReportErrors | Repair | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,14 @@ def judge(
     """Return the verdict on a response's tool calls.
 
     Args:
-        tools: the tools that the request declares, by name. Only these run, whatever has a
+        tools: the tools that the request declares, by name. Only these run, even if others have a
             function.
         runnable: the names that have a function; None if the host runs tools itself (and, if the
             request declares none, knows their names).
         dispatch, suspect_full_budget, promote: as in ContinuationPolicy.
 
     Returns:
-        The verdict; None without calls and without a reason that announced some.
+        The verdict; None if there are no calls, and the stop reason announced none.
     """
     stop, calls = response.stop, response.tool_calls
     if stop.reason is StopReason.ERROR and stop.resume is Resume.REPAIR:
@@ -128,7 +128,7 @@ def judge(
         (fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal"
     )
     if dispatch == "any_parsed" and (arrived := _arrived_calls(response, checked)):
-        return Run(unique_calls(arrived))
+        return RunCalls(unique_calls(arrived))
     match stop.reason:
         case StopReason.MAX_TOKENS:
             return Repair(issue, "truncated")
@@ -150,23 +150,23 @@ def judge(
         return Repair("incomplete_json", "invalid_json")
     if len({call.id for call in calls}) < len(calls):
         duplicate_message = "two calls of this response have the same id; none of them was run"
-        return Answer(
+        return ReportErrors(
             tuple((call, duplicate_message) for call in unique_calls(calls)), "duplicate_id"
         )
     if not faults:
-        return Run(parsed_calls)
+        return RunCalls(parsed_calls)
     message = "not run, because another call of the same response was not valid"
     errors = (
         (call, checked_call.message if isinstance(checked_call, Fault) else message)
         for call, checked_call in zip(calls, checked, strict=True)
     )
-    return Answer(tuple(errors), faults[0].issue)
+    return ReportErrors(tuple(errors), faults[0].issue)
 
 
 def _arrived_calls(
     response: ChatResponse, checked: Sequence[ToolCall | Fault]
 ) -> tuple[ToolCall, ...]:
-    """Return the calls that parse, if the response allows to run those; see `any_parsed`."""
+    """Return the calls that parse, if the response allows running them; see `any_parsed`."""
     stop, calls = response.stop, response.tool_calls
     if stop.reason not in _ANY_PARSED or stop.detail == NO_GENERATION:
         return ()
@@ -181,8 +181,8 @@ def _arrived_calls(
 def _is_complete(call: ToolCall, checked: ToolCall | Fault) -> bool:
     """Return whether a call arrived completely.
 
-    Arguments that are no JSON at all were not truncated: closed or not, the model gets the error.
-    The exception are our own tools that take a text: half of a text may go on with anything.
+    Arguments that are not JSON at all were not truncated: closed or not, the model gets the error.
+    Our own tools that take a text are the exception: any text could be incomplete.
     """
     is_no_json = isinstance(checked, Fault) and checked.issue == "invalid_json"
     return call.closed or (is_no_json and call.name not in TERMINATORS)
@@ -230,7 +230,7 @@ def parse(
                 call.arguments_raw or ""
             )
         else:
-            arguments = {}  # some models send nothing for a tool that needs nothing
+            arguments = {}  # some models send no arguments for a tool without required ones
         mismatch = _mismatch(arguments, parameters, call.name) if schema else None
     except Malformed as error:
         return Fault(error.issue, f"the arguments are not a JSON object: {error}")
@@ -242,16 +242,13 @@ def parse(
 
 
 def _summary(call: ToolCall, parameters: Json, *, is_finished: bool) -> Json | None:
-    """Return the arguments of a terminator of ours if they are a summary alone.
-
-    A JSON string, or plain text.
-    """
+    """Return a terminator tool's arguments if they are only a summary: a JSON string or text."""
     if parameters != TERMINATORS.get(call.name):
         return None
     text = (call.arguments_raw or "").strip()
     summary = load_json(text)
     if summary is text and (not is_finished or text[:1] in '{["'):
-        # the beginning of an object or of a string; and half a plain text may go on with anything
+        # the beginning of an object or a string; any plain text could be incomplete
         return None
     return {"summary": summary} if isinstance(summary, str) else None
 
@@ -259,7 +256,8 @@ def _summary(call: ToolCall, parameters: Json, *, is_finished: bool) -> Json | N
 def _mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
     if not parameters:
         return None
-    # Here, for it imports jsonschema: a tenth of a second that a host without tools never pays.
+    # Imported here because it imports jsonschema, which takes 0.1 s that a host without tools need
+    # not spend.
     from endturn.continuation.schema_check import mismatch
 
     return mismatch(arguments, parameters, tool=tool)
@@ -269,7 +267,7 @@ def _mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
 
 
 class Malformed(ValueError):
-    """A text that is no strict JSON object.
+    """A text is not a strict JSON object.
 
     `issue`: `incomplete_json` if it is the beginning of a longer text.
     """
@@ -280,10 +278,10 @@ class Malformed(ValueError):
 
 
 def strict_object(text: str) -> Json:
-    """Return the JSON object that a text is; nothing else is accepted.
+    """Parse a text as a strict JSON object.
 
     Raises:
-        Malformed: it is none, has a key twice, or holds a number that JSON does not know.
+        Malformed: it is not an object, has a key twice, or holds a number that JSON does not allow.
     """
     try:
         value = strict(text)
@@ -298,7 +296,7 @@ def strict_object(text: str) -> Json:
 
 
 _LITERAL_PREFIX: Final = re.compile(r"tr?u?|fa?l?s?|nu?l?|-|\.|\.?\d*[eE][+-]?|u[0-9a-fA-F]{0,4}")
-"""The beginning of a literal, of a number's fraction or exponent, of an escape."""
+"""A pattern of incomplete literals, fractions, exponents and escapes."""
 
 
 def _is_beginning(text: str, error: json.JSONDecodeError) -> bool:

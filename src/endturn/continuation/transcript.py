@@ -1,4 +1,4 @@
-"""An append-only file of turns: writing their requests, responses and messages, and reading them.
+"""An append-only file of turns: write and read their requests, responses and messages.
 
     policy = ContinuationPolicy(transcript="turns.jsonl")
     controller = ContinuationController(provider, policy=policy)
@@ -7,8 +7,8 @@
         if not turn.ended and not turn.damaged:
             result = controller.run(turn.resume())
 
-The loop can be run after each crash. A turn that had its answer returns it without a call; one that
-another turn has resumed has ended.
+The loop can be run after each crash. A turn that had its answer returns it without a call; a turn
+that another turn has resumed counts as ended.
 
 **The file holds content**: questions, answers, tools' arguments and results. It is therefore off
 unless the policy names a path, and a file that is created here can be read and written by its owner
@@ -29,7 +29,7 @@ within the turn, from 0) and one of these, defaults left out:
 Each line is one write to a file opened for appending, so that turns, threads and processes may
 share a local file. A line is with the operating system at once, and survives the process; it is on
 the disk when the turn ends. A line that cannot be written is dropped, and that is logged once: no
-turn fails because of its transcript. Lines after a missing one are not used when the turn is read.
+turn fails because of its transcript. Lines after a missing one are ignored when the turn is read.
 In an async controller the few writes of a turn block the loop, as logging does.
 """
 
@@ -76,7 +76,7 @@ log = logging.getLogger("endturn")
 
 VERSION: Final = 1
 AS_IT_CAME: Final = "response"
-"""Stands for a message that is all of the last response."""
+"""The placeholder for a message that is the complete last response."""
 NOT_RECORDED: Final = "the result of this call was not recorded: it may have been run, or not"
 """The result of a tool call whose own result is not in the transcript."""
 
@@ -111,7 +111,7 @@ class _StoredError(BaseModel):
 
 
 class _Line(BaseModel):
-    """One line: an entry of a turn, in one of the four members that say which, and its place."""
+    """One line: an entry of a turn, in the member of its kind, and its position."""
 
     v: Literal[1]
     turn: str
@@ -170,11 +170,11 @@ class _Line(BaseModel):
 class Transcript:
     """A file that turns are appended to.
 
-    It is opened anew for each line: nothing has to be closed, and a file that was moved away is
-    made again.
+    It is opened for each line, so nothing has to be closed, and a file that was moved away is
+    created again.
 
     Raises:
-        UsageError: the file cannot be made, or not be written to.
+        UsageError: the file cannot be created or written to.
     """
 
     def __init__(self, path: Path) -> None:
@@ -201,7 +201,7 @@ class Transcript:
                     _Line.of(turn, next(numbers), entry, last).to_bytes(),
                     is_last=entry.ended is not None,
                 )
-            except Exception as error:  # whatever it is, the turn goes on
+            except Exception as error:  # the turn continues whatever the error is
                 if next(self._failures) == 0:
                     message = (
                         "[transcript] %r cannot be written (%s): lines are missing from here on"
@@ -227,21 +227,21 @@ class Transcript:
 
 
 def _is_torn(descriptor: int) -> bool:
-    """Return whether a file ends in the middle of a line: its writer died, or the disk was full."""
+    """Return whether a file ends within a line, because its writer died or the disk was full."""
     size = os.fstat(descriptor).st_size
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
 
 
 def _cause_of(error: Exception) -> str:
-    """Return the cause of an error, without any of the content that was to be written."""
+    """Return the cause of an error, without the content of the line."""
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 # --- Reading --------------------------------------------------------------------------------------
 
 _APPENDING_PAUSES: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
-"""The pauses after which only the rest is sent: the text before enters the turn. After any other,
-the complete response is sent again."""
+"""The pauses after which the provider sends only the rest: the text before belongs to the turn.
+After any other pause, it sends the complete response again."""
 _UNFINISHED_REASONS: Final = frozenset(
     {
         StopReason.MAX_TOKENS,
@@ -256,15 +256,14 @@ _UNFINISHED_REASONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """A turn as its transcript has it.
+    """A turn from its transcript.
 
     Attributes:
         turn_id: its id.
         began: its start.
         entries: the entries after the start, in order.
         outcome: its outcome; None if it did not end, or if that line is missing.
-        damaged: lines in the middle of it are missing. Entries after the first missing line are
-            left out.
+        damaged: lines in the middle are missing. Entries after the first missing line are left out.
         continued: a later turn of the file has resumed it.
     """
 
@@ -277,7 +276,7 @@ class Recovered:
 
     @property
     def ended(self) -> bool:
-        """True if the turn came to its end, or another has resumed it."""
+        """True if the turn ended, or another turn has resumed it."""
         return self.outcome is not None or self.continued
 
     @property
@@ -296,8 +295,8 @@ class Recovered:
     def segments(self) -> tuple[Message, ...]:
         """The turn's messages one by one, nudges included, as `TurnResult.segments`.
 
-        A last nudge, which nothing answers, is left out. A call without a result is answered with
-        an error.
+        A nudge at the end, without a response, is left out. A call without a result is answered
+        with an error.
         """
         return tuple(
             _with_missing_results(_split_nudges((*self.began.segments, *self._entered_messages))[0])
@@ -338,7 +337,7 @@ class Recovered:
 
     @property
     def _truncated_call_names(self) -> tuple[str, ...]:
-        """Return the names of the last response's tool calls, if neither run nor answered."""
+        """Return the names of the last response's tool calls that were neither run nor answered."""
         judged = [
             answer
             for answer in self.answers
@@ -352,12 +351,11 @@ class Recovered:
     def resume(self, *, prompt: str = PROMPT) -> Resumption:
         """Return the resumption of the turn at the end of its transcript.
 
-        Pass it to a controller with the same tools.
-
-        The rest of a truncated answer is requested by the recorded prompt, if there is one; else by
-        `prompt`, whatever other strategies the model supports. After a limit the limits start
-        again; else they continue. A turn that was stopped after its answer, and before its end was
-        recorded, requests nothing: the controller returns the answer.
+        Pass it to a controller with the same tools. The rest of a truncated answer is requested
+        with the recorded prompt, if there is one; else with the strategy `prompt`, even if the
+        model supports others. After a limit the limits are reset; else they continue. A turn that
+        was stopped between its answer and the record of its end requests nothing: the controller
+        returns the answer.
 
         Raises:
             UsageError: there is nothing to resume: the answer is complete, another request would
@@ -384,14 +382,14 @@ class Recovered:
             strategy, prompt = Strategy.REPAIR, repair_prompt(prompt, repair_calls)
         if (
             self._entered_messages and self._entered_messages[-1].synthetic
-        ):  # it was asked so, and not answered
+        ):  # it was requested with this prompt, without a response
             prompt = self._entered_messages[-1].text
         segments, shown_segments = self.segments, self.segments
         next_request = self.request.but(messages=history)
         pending: tuple[Message, ...] = ()
         if strategy is Strategy.RETRIEVE:
             assert pause.response is not None
-            if pause.is_written:  # when the turn ended; it comes again
+            if pause.is_written:  # when the turn ended; it is requested again
                 segments, pending = _split_nudges(segments[:-1])
             messages = (*collapse((*self.request.messages, *segments)), *pending)
             next_request = self.request.but(messages=messages, retrieve=pause.response.id)
@@ -443,7 +441,7 @@ class Recovered:
         )  # fmt: skip
 
     def _pause(self) -> _Pause:
-        """Return the pause that the turn is in.
+        """Return the turn's present pause.
 
         A lost call does not change it, unless a part of its response is kept.
         """
@@ -501,7 +499,7 @@ class Recovered:
 
 @dataclass(slots=True)
 class _Pause:
-    """The pause that a turn stopped in.
+    """The pause in which a turn stopped.
 
     Attributes:
         response: the paused response; None if the turn is not paused.
@@ -520,7 +518,7 @@ class _Pause:
 
 
 def _final_stop(last: Message | None, paused: ChatResponse | None) -> Stop | None:
-    """Return why the last response stopped if nothing is left to ask for; else None."""
+    """Return the stop of the last response if there is nothing more to request; else None."""
     if paused is not None:
         return paused.stop if paused.stop.resume not in RESUME_STRATEGIES else None
     if (
@@ -549,7 +547,7 @@ def _truncated_response(last: Message | None, paused: ChatResponse | None) -> Ch
 
 
 def _is_nothing(answer: Message | ChatResponse) -> bool:
-    """Return whether a message or a response is the empty rest of a lost call."""
+    """Return whether a message or a response is the empty remainder of a lost call."""
     return (
         answer.stop_reason is StopReason.MISSING
         and not answer.text.strip()
@@ -560,7 +558,7 @@ def _is_nothing(answer: Message | ChatResponse) -> bool:
 def _split_nudges(
     messages: tuple[Message, ...],
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Split messages into those before the nudges at their end, and these nudges."""
+    """Split messages into those before the trailing nudges, and these nudges."""
     size = len(messages)
     while size and messages[size - 1].synthetic:
         size -= 1
@@ -573,7 +571,7 @@ def _text(messages: Iterable[Message]) -> str:
 
 def _with_missing_results(messages: Iterable[Message]) -> list[Message]:
     """Return the messages with an error result for each call that has no result."""
-    answered: list[Message] = []
+    completed_messages: list[Message] = []
     pending_ids: list[str | None] = []
     for message in (*messages, None):
         if message is not None and message.role == "tool":
@@ -583,11 +581,11 @@ def _with_missing_results(messages: Iterable[Message]) -> list[Message]:
                 Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True)
                 for id_ in pending_ids
             )
-            answered.extend(results)
+            completed_messages.extend(results)
             pending_ids = [] if message is None else [call.id for call in message.tool_calls]
         if message is not None:
-            answered.append(message)
-    return answered
+            completed_messages.append(message)
+    return completed_messages
 
 
 def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
@@ -635,7 +633,7 @@ def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
 
 
 def _recover_turn(lines: Sequence[_Line], *, continued: bool) -> Recovered:
-    """Return a turn by its lines. After a missing line only the outcome is used."""
+    """Return a turn from its lines. After a missing line only the outcome is used."""
     began, outcome, damaged = lines[0].began, None, False
     assert began is not None
     entries: list[TranscriptEntry] = []
@@ -655,10 +653,9 @@ def _recover_turn(lines: Sequence[_Line], *, continued: bool) -> Recovered:
 def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
     """Return a provider function that replays a turn's recorded responses and errors in order.
 
-    A controller with the same policy, tools and clock that is given `turn.request` then makes the
-    same of them: the same result, and the same records. An error of a type that is not ours comes
-    as a ProviderError. Not reproduced: a turn that was interrupted, or that was itself taken up
-    again; how a stream was cut into deltas.
+    A controller with the same policy, tools and clock then produces from `turn.request` the same
+    result and the same records. An error of a type that is not ours becomes a ProviderError. Not
+    reproduced are interrupted and resumed turns, and the division of a stream into deltas.
     """
     answers = iter(turn.answers)
 

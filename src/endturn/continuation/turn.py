@@ -11,7 +11,7 @@
     StopIteration → its value is the TurnResult
 
 The generator does no I/O and has no clock, so it serves plain functions and coroutines, whole
-answers and streams. The machine's table says which state follows. Here stands what is done in each
+answers and streams. The machine's table has the transitions; this module has the actions of each
 phase.
 """
 
@@ -47,7 +47,7 @@ from endturn.continuation.phases import (
     Retrying,
 )
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Run
+from endturn.continuation.tool_gate import ReportErrors, RunCalls
 from endturn.continuation.turn_reports import count_unevaluated, report_repair
 from endturn.continuation.turn_state import TurnState
 from endturn.errors import ProviderError
@@ -100,7 +100,7 @@ def steps(state: TurnState) -> result.Steps:
         state.phase = phase
     ended = state.phase
     assert isinstance(ended, Ended)
-    if ended.unrecorded.is_discarded:  # nothing has replaced it
+    if ended.unrecorded.is_discarded:  # no response has replaced it
         state.record.text.restore()
     yield from state.record.text.end_answer()
     if state.machine.state is State.COMPLETE:
@@ -137,7 +137,7 @@ def _transcript_start(state: TurnState, first: Requesting) -> result.TranscriptS
 
 
 def _already_answered(state: TurnState, first: Requesting, stop: Stop) -> Ended:
-    """Return the end of a turn that was stopped after its last response: no call is made."""
+    """Return the end of a turn that was stopped after its last response, without a call."""
     if stop.reason is StopReason.PAUSED:
         outcome = TurnOutcome.LEFT_PAUSED
     else:
@@ -147,7 +147,7 @@ def _already_answered(state: TurnState, first: Requesting, stop: Stop) -> Ended:
 
 
 def _decide(state: TurnState) -> Generator[result.Effect, result.Reply, Decision]:
-    """Act by the phase, and return the decision."""
+    """Perform the phase's action, and return the decision."""
     match state.phase:
         case Requesting() as call:
             return (yield from _request(state, call))
@@ -180,7 +180,7 @@ def _request(
         yield result.Wait(min(2.0 ** (record.counters.resumes - 1), LONGEST_WAIT_S))
     room, superseded = state.limits.chars_left, call.unrecorded.superseded
     if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and superseded is not None:
-        # it comes again, or another in its place, and was counted
+        # the response, or its replacement, is requested again, and was counted
         room += len(superseded.response.text)
     hold = termination.MIN_ANSWER_CHARS if state.may_be_trivial(strategy) else 0
     yield from record.text.begin(room=room, hold=NO_LIMIT if terms.holds_json else hold)
@@ -202,7 +202,7 @@ def _request(
         return Signal.PREFILL_REFUSED, cancel_prefill(state, call)
     if record.counters.calls == 1 and not latest.response.text:
         raise error
-    return Signal.FAILED, _failed(state, latest, Signal.FAILED, error)
+    return Signal.PROVIDER_ERROR, _end_after_failure(state, latest, Signal.PROVIDER_ERROR, error)
 
 
 def _receive(state: TurnState, receiving: Receiving, error: Exception | None = None) -> Responded:
@@ -216,7 +216,7 @@ def _receive(state: TurnState, receiving: Receiving, error: Exception | None = N
     )
 
 
-def _failed(
+def _end_after_failure(
     state: TurnState, latest: Responded, signal: Signal, error: BaseException | None
 ) -> Ended:
     """Return the end of a turn whose last call failed, with the usable part of its response."""
@@ -228,7 +228,7 @@ def _failed(
     if response.text.strip() and not is_fetched:
         latest = latest.with_unrecorded(state.record.enter(call.unrecorded, response))
         resumption = resumption_after(state, latest, call.issue)
-    # nothing arrived, or all of it can be fetched once more: the same request can be sent again
+    # nothing arrived, or all of it can be fetched again: the same request can be sent again
     else:
         if is_fetched:
             latest = latest.with_unrecorded(call.unrecorded.supersede(response))
@@ -268,12 +268,12 @@ def _dispatch(
     """Run the calls that the gate passed, in order; answer refused calls with their errors."""
     yield from state.record.text.end_answer()
     verdict = dispatching.verdict
-    if isinstance(verdict, Answer):
+    if isinstance(verdict, ReportErrors):
         for call, error in verdict.errors:
             dispatching = _with_result(state, dispatching, call, error, is_error=True)
     else:
         yield from _show_calls(verdict.calls)
-        for call in verdict.calls:  # an id is in a batch once
+        for call in verdict.calls:  # ids are unique within a batch
             tool_result = yield result.RunTool(call)
             assert isinstance(tool_result, result.ToolRan)
             dispatching = _with_result(
@@ -307,13 +307,13 @@ def _with_result(
 def _after_dispatch(state: TurnState, dispatching: Dispatching) -> Decision:
     """Return what follows when all calls of a response are answered."""
     latest, verdict, mode = dispatching.latest, dispatching.verdict, state.terms.policy.mode
-    failed = {message.tool_call_id for message in dispatching.results if message.is_error}
-    calls = verdict.calls if isinstance(verdict, Run) else ()
+    failed_ids = {message.tool_call_id for message in dispatching.results if message.is_error}
+    calls = verdict.calls if isinstance(verdict, RunCalls) else ()
     signal = Signal.FINISHED
-    finish = termination.first_finish((call for call in calls if call.id not in failed), mode)
-    # A model whose call of the tool that ends the turn failed learns why, and tries again: it is
-    # not guarded.
-    names = [call.name for call in latest.response.tool_calls if call.id in failed]
+    finish = termination.first_finish((call for call in calls if call.id not in failed_ids), mode)
+    # If the call of the tool that ends the turn failed, the model gets the error and tries again,
+    # so the guard is skipped.
+    names = [call.name for call in latest.response.tool_calls if call.id in failed_ids]
     if finish is None and not termination.is_offered(mode, names):
         signal, finish = Signal.IMPLICIT, _guarded(state, dispatching)
     following = _end_batch(state, dispatching, is_last=finish is not None)
@@ -330,8 +330,8 @@ def _after_dispatch(state: TurnState, dispatching: Dispatching) -> Decision:
 def _end_batch(state: TurnState, dispatching: Dispatching, *, is_last: bool = False) -> Requesting:
     """Record the results of a response's calls, and return the next call.
 
-    Its settings are the host's own; its messages are those that were sent, so that provider caches
-    hold.
+    Its settings are the host's; its messages are those that were sent, so that the provider's cache
+    is used.
 
     Args:
         state: the turn.
@@ -340,7 +340,7 @@ def _end_batch(state: TurnState, dispatching: Dispatching, *, is_last: bool = Fa
     """
     terms, record, latest = state.terms, state.record, dispatching.latest
     messages_before, answer = latest.call.request.messages, record.segments[-1]
-    # it refuses two answers in a row
+    # providers reject two answers in a row
     if latest.call.strategy is Strategy.PREFILL and terms.setup.format.one_message:
         messages_before, answer = (
             messages_before[:-1],
@@ -359,7 +359,7 @@ def _end_batch(state: TurnState, dispatching: Dispatching, *, is_last: bool = Fa
 
 
 def _guarded(state: TurnState, dispatching: Dispatching) -> Finish | None:
-    """Return how the turn ends if its guard finds that a response with calls leads nowhere."""
+    """Return the finish if the turn's guard finds that a response with calls makes no progress."""
     if state.guard is None:
         return None
     calls = {call.id: call for call in dispatching.latest.response.tool_calls}
@@ -395,22 +395,22 @@ _STOPPED: Final = "the turn was stopped before this call was done"
 
 
 def _interrupted(state: TurnState) -> Ended:
-    """Return the end of a turn that is interrupted in its present phase."""
+    """Return the end of a turn that was interrupted in its present phase."""
     cancelled = TurnOutcome.CANCELLED
     match state.phase:
         case Receiving() as receiving:
             receiving.incoming.close(None)
             latest = _receive(state, receiving)
             if latest.response.stop.reason is StopReason.MISSING:
-                return _failed(state, latest, Signal.INTERRUPTED, None)
+                return _end_after_failure(state, latest, Signal.INTERRUPTED, None)
             count_unevaluated(state, latest)
-            # The answer had arrived; the consumer did not wait for its last piece.
+            # The answer had arrived, but the consumer did not wait for its last piece.
             unrecorded = state.record.enter(latest.call.unrecorded, latest.response)
             return Ended.after(latest.with_unrecorded(unrecorded), cancelled)
         case Dispatching(latest=latest, verdict=verdict) as dispatching:
             errors = (
                 verdict.errors
-                if isinstance(verdict, Answer)
+                if isinstance(verdict, ReportErrors)
                 else [(call, _STOPPED) for call in verdict.calls]
             )
             answered_ids = {message.tool_call_id for message in dispatching.results}
@@ -443,14 +443,15 @@ def _result(
 
     Args:
         state: the turn.
-        ended: how it ended.
-        error: what ended the turn, if that is not the provider's exception.
+        ended: its last phase.
+        error: the error that ended the turn, if it is not the provider's exception.
     """
     terms, record, policy = state.terms, state.record, state.terms.policy
     outcome, counters, text = ended.outcome, record.counters, record.text
     stop = None if ended.response is None else ended.response.stop
     complete = outcome in COMPLETE and not (stop is not None and stop.truncated)
-    if not complete:  # the controller decides that, not the last response's stop reason
+    # the outcome is the controller's decision, not the last response's stop reason
+    if not complete:
         terms.turn.leave_unfinished()
     finish = ended.finish if outcome in COMPLETE else None
     if finish is not None:
@@ -493,7 +494,7 @@ def _result(
 
 
 def _announce_finish(state: TurnState, finish: Finish) -> None:
-    """Announce that the turn was ended on purpose, or was found to be over."""
+    """Announce the explicit or implicit end of the turn."""
     is_task = state.terms.policy.mode == "task"
     if is_task:
         log.info(

@@ -1,4 +1,4 @@
-"""Counts and announcements about a response: its usage, repairs, tool calls that are not run."""
+"""Count and announce facts on a response: its usage, repairs, tool calls that are not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from endturn.continuation import result
 from endturn.continuation.limits import BUDGETED_STRATEGIES, measure_usage
 from endturn.continuation.machine import Signal
 from endturn.continuation.phases import Requesting, Responded
-from endturn.continuation.tool_gate import Run, Verdict
+from endturn.continuation.tool_gate import RunCalls, Verdict
 from endturn.continuation.turn_state import TurnState
 from endturn.vocabulary import ChatResponse, ToolCall, Usage
 
@@ -27,7 +27,7 @@ log = logging.getLogger("endturn")
 
 
 def count_response(state: TurnState, latest: Responded, signal: Signal, added: str) -> None:
-    """Count what a response used; cut responses and their continuations also use the budgets."""
+    """Count a response's usage; truncated ones and their continuations also use the budgets."""
     terms, record, call = state.terms, state.record, latest.call
     response = latest.response.but(usage=_reported_usage(terms.turn, latest.response))
     request = call.request
@@ -45,7 +45,7 @@ def count_response(state: TurnState, latest: Responded, signal: Signal, added: s
 
 
 def count_unevaluated(state: TurnState, latest: Responded) -> None:
-    """Count what a call used that is not evaluated. Nothing is estimated."""
+    """Count the usage of a call that is not evaluated. Nothing is estimated."""
     usage = plausible(_reported_usage(state.terms.turn, latest.response))
     if usage is not None:
         state.record.add_usage(usage)
@@ -55,7 +55,7 @@ def count_unevaluated(state: TurnState, latest: Responded) -> None:
 def _add_unrecorded_usage(state: TurnState, call: Requesting, usage: Usage) -> None:
     """Add the tokens that the call's record lacks to the turn's tally.
 
-    So the result, the turn's span and the metrics agree.
+    Then the result, the turn's span and the metrics agree.
     """
     turn = state.terms.turn
     recorded = plausible(turn.last_usage) or Usage()
@@ -79,7 +79,7 @@ def report_calls(
         missing = Counter(call.repair_calls) - Counter(
             tool_call.name for tool_call in response.tool_calls
         )
-        if isinstance(verdict, Run) and missing:
+        if isinstance(verdict, RunCalls) and missing:
             record.repair_notice = result.NOT_ALL_CALLS
             names = (
                 ", ".join(name for name in missing if name in state.terms.tools) or "unknown tools"
@@ -89,12 +89,13 @@ def report_calls(
                 missing.total(),
                 names,
             )
-        succeeded = isinstance(verdict, Run) and not missing
+        succeeded = isinstance(verdict, RunCalls) and not missing
         report_repair(state, call.issue, call.repair_calls, attempted=True, succeeded=succeeded)
-    if isinstance(verdict, Run) and record.repair_notice == result.ANSWERED_IN_WORDS:
+    if isinstance(verdict, RunCalls) and record.repair_notice == result.ANSWERED_IN_WORDS:
         record.repair_notice = None
     blocked: Sequence[ToolCall] = response.tool_calls
-    if isinstance(verdict, Run):  # of a cut response those run that arrived; see `any_parsed`
+    # the complete calls of a truncated response run; see `any_parsed`
+    if isinstance(verdict, RunCalls):
         run_ids = {tool_call.id for tool_call in verdict.calls}
         blocked, reason = (
             [tool_call for tool_call in response.tool_calls if tool_call.id not in run_ids],
@@ -113,7 +114,7 @@ def report_calls(
 def report_repair(
     state: TurnState, issue: str | None, calls: Sequence[str], *, attempted: bool, succeeded: bool
 ) -> None:
-    """Announce the end of a repair, or that none was attempted."""
+    """Announce the result of a repair, or that none was attempted."""
     if issue is not None:
         state.terms.emit(
             PayloadRepaired, issue=issue, calls=len(calls), attempted=attempted, succeeded=succeeded
@@ -121,7 +122,7 @@ def report_repair(
 
 
 def _reported_usage(turn: Turn, response: ChatResponse) -> Usage | None:
-    """Return the latest call's usage: as its record has it, else as the response says."""
+    """Return the latest call's usage: from its record, else from the response."""
     usage, recorded = response.usage, turn.last_usage
     if usage is None or recorded is None:
         return usage or recorded

@@ -30,7 +30,7 @@ from endturn.formats import (
 )
 from endturn.vocabulary import ChatResponse, Message, Request, StopReason, Tool, ToolCall, Usage
 
-# --- What holds for all turns of a controller, and for one turn -----------------------------------
+# --- Settings of a controller, and terms of a turn -----------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Setup:
 
     Attributes:
         policy: the limits and modes.
-        format: the format that the provider function speaks.
+        format: the format of the provider function.
         provider: the provider's name, for records.
         runnable: names of the tools that have a function; None if the host runs tools itself.
         dialect: the variant of the format.
@@ -63,7 +63,7 @@ class Setup:
         return self.format.name, self.dialect, self.provider, self.endpoint, model
 
     def native_settings(self, request: Request) -> RequestSummary | None:
-        """Return a request's native settings as the format reads them; None without any."""
+        """Return a request's native settings as the format reads them; None if there are none."""
         if not request.extra:
             return None
         any_message = Message(role="user", content=".")
@@ -88,7 +88,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of a turn: settled by its first request, and the same for all its calls.
+    """The terms of a turn: fixed by its first request, and the same for all its calls.
 
     Attributes:
         setup: the controller's settings. policy: the one among them.
@@ -96,10 +96,10 @@ class Terms:
         request: the host's request.
         base: the same request with each answer of its history as one message and without nudges;
             every call starts from it.
-        capability: what the model accepts.
+        capability: the model's ways to continue.
         tools: the tools that the request declares, by name.
         output_limit: the request's limit of output tokens.
-        is_json: the answer is to be JSON.
+        is_json: the answer must be JSON.
         holds_json: such an answer is held back until it is known to be JSON.
         offers_end: a tool that ends the turn is declared.
         elapsed: returns the seconds since the turn began.
@@ -127,10 +127,11 @@ class Terms:
     def of(
         cls, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float]
     ) -> Terms:
-        """Derive the terms of a turn from what it starts with."""
+        """Derive the terms of a turn from its request or resumption."""
         began_s, policy = clock(), setup.policy
         request = start if isinstance(start, Request) else start.request
-        messages = _collapsed(request.messages, policy)  # they may hold segments of an earlier turn
+        # the messages may hold segments of an earlier turn
+        messages = _collapsed(request.messages, policy)
         base = request if messages == request.messages else request.but(messages=messages)
         if policy.max_cost is not None and policy.price(base.model) is None:
             raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
@@ -182,10 +183,11 @@ def limited(request: Request, limit: int | None) -> Request:
     return request.but(max_tokens=limit, extra=extra)
 
 
-# --- What a turn accumulates ----------------------------------------------------------------------
+# --- Accumulated values of a turn
+# ----------------------------------------------------------------------
 
 JOINING: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR})
-"""The calls whose text joins an answer that was cut."""
+"""The strategies whose text is joined to a truncated answer."""
 
 
 class TurnRecord:
@@ -194,7 +196,7 @@ class TurnRecord:
     Attributes:
         segments: the turn's messages.
         usage: the sum over its calls.
-        counters: what counts against its limits.
+        counters: usage that counts against its limits.
         text: the shown text, and the answer in progress.
         repair_notice: the notice to the user about tool calls that were requested again and not
             made.
@@ -246,15 +248,15 @@ class TurnRecord:
         *,
         text: str | None = None,
     ) -> Unrecorded:
-        """Record a response after the nudges that it answers, and return what is unrecorded then.
+        """Record a response after the nudges that it answers, and return the unrecorded rest.
 
-        A response without content does not replace a discarded one that has some.
+        A response without content does not replace a discarded one with content.
 
         Args:
-            unrecorded: what was unrecorded before.
+            unrecorded: the messages that were unrecorded before.
             response: the response.
             calls: its calls that were run or answered.
-            text: what is recorded of its text, by default all.
+            text: the recorded part of its text; defaults to all.
         """
         has_content = response.text.strip() or calls or response.stop.reason is StopReason.PAUSED
         if unrecorded.is_discarded and not has_content:
@@ -265,7 +267,7 @@ class TurnRecord:
         return NOTHING_UNRECORDED
 
     def write_nudges(self, unrecorded: Unrecorded) -> Unrecorded:
-        """Pass the nudges of the call that goes out to the observer, unless it has them."""
+        """Pass the nudges of the next call to the observer, unless it already has them."""
         if unrecorded.written == len(unrecorded.nudges):
             return unrecorded
         for message in unrecorded.nudges[unrecorded.written :]:
@@ -294,13 +296,13 @@ class TurnState:
     """A turn in progress.
 
     Attributes:
-        terms: what holds for all of it.
-        record: what it has accumulated.
+        terms: its fixed terms.
+        record: its accumulated messages, text and usage.
         limits: the limits of further calls.
         guard: recognises the end of a turn that a tool should end; None if no such tool is offered.
         dispatched: the tool calls that were run.
-        machine: the place in the table of states.
-        phase: the values that belong to that place.
+        machine: its state in the machine's table.
+        phase: the values of that state.
         over: as in Resumption.
     """
 
@@ -335,7 +337,7 @@ class TurnState:
         self.over = start.over
 
     def resumption(self, call: Requesting) -> Resumption:
-        """Return the turn as it stands, to be resumed with this call."""
+        """Return the resumption of the turn's present state with this call."""
         terms, record, superseded = self.terms, self.record, call.unrecorded.superseded
         return Resumption(
             request=terms.request,
@@ -355,7 +357,7 @@ class TurnState:
         )
 
     def may_be_trivial(self, strategy: Strategy | None) -> bool:
-        """Return whether a trivial answer is requested again: it is text, from one call."""
+        """Return whether a trivial answer may be requested again: it is text from one call."""
         return (
             self.guard is not None and strategy in (None, Strategy.RETRY) and not self.terms.is_json
         )

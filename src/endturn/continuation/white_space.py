@@ -1,4 +1,4 @@
-"""White space and common prefixes of two texts, for the seam between them."""
+"""White space and common prefixes of two texts at a seam."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ if TYPE_CHECKING:
         ResponseSummary as ResponseSummary,
         Route as Route,
         Routed as Routed,
+        ScriptedStyle as ScriptedStyle,
         TooLargeError as TooLargeError,
-        Voice as Voice,
         check_size as check_size,
     )
 else:
@@ -177,7 +177,7 @@ else:
                 "Routed",
                 "TAIL",
                 "TooLargeError",
-                "Voice",
+                "ScriptedStyle",
                 "check_size",
             ),
         },

@@ -1,9 +1,9 @@
 """Edits an answer's blocks for a history: drop calls, replace the text, merge two parts.
 
-A provider's own blocks hold what its API demands back: signed thinking, signatures of calls,
-reasoning items. So they are edited, not dropped, if a call was not run, a text was shortened, or
-an overlap was removed. The controller's next request, the result's messages, a transcript and a
-resumed turn all use these functions.
+A provider's own blocks hold content that its API requires in the next request: signed thinking,
+signatures of calls, reasoning items. So they are edited, not dropped, if a call was not run, a text
+was shortened, or an overlap was removed. The controller's next request, the result's messages, a
+transcript and a resumed turn all use these functions.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def with_text(blocks: Blocks | None, text: str, previous: str) -> Blocks | None:
 
 
 def _common_length(first: str, second: str) -> int:
-    """The length of the longest beginning that two texts share."""
+    """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def text_of_blocks(blocks: Blocks) -> str:
-    """The visible text of blocks."""
+    """Return the visible text of blocks."""
     pieces: list[str] = []
 
     def collect(piece: str) -> str:
@@ -134,7 +134,7 @@ def text_of_blocks(blocks: Blocks) -> str:
 def _format(blocks: Blocks | None) -> Format | None:
     try:
         return None if blocks is None else format_of(blocks.format)
-    except UsageError:  # a shape of the host's own
+    except UsageError:  # a shape that only the host knows
         return None
 
 

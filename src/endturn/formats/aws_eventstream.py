@@ -1,11 +1,11 @@
-"""Bytes ↔ events of AWS's binary event stream, incrementally and in both directions.
+"""Convert between bytes and events of AWS's binary event stream, incrementally.
 
 A message is: total length, headers' length, checksum of these eight bytes, headers, payload,
 checksum of all before (big-endian 32-bit numbers; CRC-32).
 https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html
 
-Written out because botocore, which reads it, does not write it, and is an extra that
-instrumentation does without.
+Implemented here because botocore reads this format but does not write it, and because
+instrumentation must work without botocore, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ _MAX_PAYLOAD_BYTES: Final = 24 * 1024 * 1024
 _MAX_BYTES: Final = _PRELUDE.size + _MAX_HEADERS_BYTES + _MAX_PAYLOAD_BYTES + _CRC.size
 
 _BYTES, _STRING = 6, 7
-# How many bytes a header's value takes, by its type; bytes and text say it themselves.
+# The size in bytes of a header's value, by its type; bytes and text have their own length.
 _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class MessagesDecoder:
-    """Turns a stream's bytes, cut anywhere, into events.
+    """Decodes a stream's bytes, split anywhere, into events.
 
-    `{event type: payload}`, as boto3 has them.
-
-    An exception is such an event too, named after its type, and so is an error, named after its
-    code. An incomplete message at the end of the stream is ignored.
+    An event is `{event type: payload}`, as in boto3. An exception is such an event too, under the
+    name of its type, and so is an error, under its code. An incomplete message at the end of the
+    stream is ignored.
     """
 
     __slots__ = ("_limit", "_rest")
@@ -129,9 +128,9 @@ def _event(headers: Mapping[str, str], payload: bytes) -> Event:
 
 
 def message(event: Event) -> bytes:
-    """Return an event `{name: payload}` as a message.
+    """Encode an event `{name: payload}` as a message.
 
-    Bytes in the payload are written in base64, as AWS's JSON has them.
+    Bytes in the payload are written in base64, as in AWS's JSON.
     """
     ((name, payload),) = event.data.items()
     is_exception = name.endswith("Exception")

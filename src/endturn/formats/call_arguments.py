@@ -1,4 +1,4 @@
-"""Arguments of tool calls: parse them, and check that they are complete."""
+"""Parse the arguments of tool calls, and check that they are complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def arguments(raw: str | None) -> Json | None:
 def is_json_object(raw: str) -> bool:
     """Return whether a text is one JSON object, as any parser reads it.
 
-    NaN and repeated keys are no truncation.
+    NaN and repeated keys are accepted: they are no sign of truncation.
     """
     if not raw.startswith("{"):
         return False
@@ -38,7 +38,7 @@ def is_json_object(raw: str) -> bool:
         from_json(raw)
     except (ValueError, TypeError):  # TypeError: the text holds half of a surrogate pair
         try:
-            json.loads(raw)  # takes more, and much longer
+            json.loads(raw)  # accepts more, and is much slower
         except (ValueError, RecursionError):
             return False
     return True
@@ -53,7 +53,7 @@ def are_whole(arguments: Any) -> bool:
 def finished_calls(calls: Iterable[tuple[Any, Any, Any]]) -> list[RequestedCall]:
     """List calls by their ids and names.
 
-    An empty list if one of them is not plain, and has to be read by itself.
+    The list is empty if one of them is not plain and has to be read separately.
 
     Args:
         calls: id, name and arguments of each. The iterator may raise LookupError or TypeError for a
@@ -95,9 +95,9 @@ def is_plain_text(raw: str) -> bool:
 
 
 def object_or_text(raw: str) -> Json | str:
-    """Return a call's arguments; as text if they are incomplete.
+    """Return a call's arguments, as text if they are incomplete.
 
-    A completed object could be mistaken for the model's own.
+    An object that was completed here could be mistaken for the model's own.
     """
     parsed = arguments(raw)
     return raw if parsed is None else parsed

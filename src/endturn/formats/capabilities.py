@@ -17,7 +17,7 @@ class Capability(NamedTuple):
     Attributes:
         prefill: the model continues a last message of the assistant.
         retrieve: a response that is still running can be fetched by its id.
-        json: a JSON format in a request constrains the output; else it is only a wish.
+        json: a JSON format in a request constrains the output; otherwise it is only a hint.
         reasoning_off: the members of a request's `extra` that make the model answer without
             thinking; empty if none are known.
     """
@@ -28,8 +28,8 @@ class Capability(NamedTuple):
     reasoning_off: Mapping[str, Any] = MappingProxyType({})
 
 
-# Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so;
-# LiteLLM's table, `supports_assistant_prefill`, says of which).
+# All models since Sonnet 4.6 and Opus 4.6 reject a prefill with a 400 (see Anthropic's SDK; the
+# models are those of LiteLLM's table `supports_assistant_prefill`).
 _CLAUDE: Final = re.compile(
     r"claude-(?:instant|v?[12]\b|3(?:[.-]|$)|(?:sonnet|opus|haiku)-4(?:-[015])?(?=$|[@:]|-\d{8}"
     r"|-v\d))"
@@ -70,7 +70,7 @@ def capability_of(
     return Capability(
         prefill=_prefills(format, dialect, model.lower()),
         retrieve=format in _RETRIEVES,
-        # Anthropic constrains by a schema alone: it has no word for any JSON.
+        # Anthropic constrains the output only by a schema; it cannot request JSON without one.
         json=format != "completions"
         and not (format == "anthropic" and json_format == {"type": "json_object"}),
         reasoning_off=_REASONING_OFF.get(f"{format} {dialect}")

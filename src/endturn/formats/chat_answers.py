@@ -1,6 +1,6 @@
 """The choices of a chat completion that hold only a text and a stop reason.
 
-Most are of that kind, and a response may have many.
+Most choices are of this kind, and a response may have many.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ PLAIN_MEMBERS: Final = frozenset({"role", "content"})
 USUAL_MEMBERS: Final = frozenset({"index", "message", "delta", "logprobs", "finish_reason"})
 """The members of a choice whose end has no other details than a reason."""
 NO_REASON: Final = frozenset({"null", "None"})
-"""Words that some servers write, as text, for a reason that has not come."""
+"""Texts that some servers send in place of a stop reason that has not arrived."""
 _BODY_CHOICE_MEMBERS: Final = USUAL_MEMBERS - {"delta"}
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [])
-"""Values of the other members of a message that carry nothing."""
+"""Values of the other members of a message that hold no content."""
 
 
 def plain_answers(choices: Sequence[Any]) -> list[tuple[int, str, str]]:
     """List the choices of a body, up to the first that holds more than a text and a reason.
 
-    Index, text, reason.
+    Each as index, text, reason.
     """
     answers = []
     for position, choice in enumerate(choices):

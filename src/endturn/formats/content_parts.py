@@ -1,4 +1,4 @@
-"""The parts of a message's content, in whatever format's shape: texts, thinking, media."""
+"""The parts of a message's content in any format's shape: texts, thinking, media."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from endturn.vocabulary import Message
 _THINKING_MEMBERS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
 _THINKING_TYPES: Final = ("thinking", "reasoning", "redacted_thinking")
 _TEXT_MEMBERS: Final = ("text", "refusal", "guardContent", "citationsContent")
-"""Members that hold a text. The last two are Bedrock's: text for a guardrail, and text with its
-sources."""
+"""Members that hold a text. The last two are Bedrock's: text for a guardrail, and text with
+citations."""
 _RESULT_MEMBERS: Final = ("json", "document")
 """Members that hold a tool's result: Bedrock's and Cohere's."""
 _MODALITIES: Final = ("image", "audio", "video")

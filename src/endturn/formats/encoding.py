@@ -1,4 +1,4 @@
-"""Helpers that the APIs share where they write requests: members, tools, messages."""
+"""Shared helpers for writing requests: members, tools, messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def request_body(
     conversation: str,
     merges: Iterable[str] = (),
 ) -> Json:
-    """Return a request's body: the members that are neither None nor empty, and those of `extra`.
+    """Return a request's body: the members that are neither None nor empty, and `extra`.
 
     Args:
         extra: members in the API's own shape; they win.
@@ -45,7 +45,7 @@ def tool_description(tool: Tool) -> str | None:
 
 
 def function_tool(tool: Tool) -> Json:
-    """Return a tool in the shape that OpenAI's chat format has, and several others took over."""
+    """Return a tool in the shape of OpenAI's chat format, which several others use."""
     function = {
         "name": tool.name,
         "description": tool_description(tool),
@@ -80,8 +80,8 @@ def conversation(
 ) -> Iterator[tuple[Message, tuple[Json, ...] | None]]:
     """Pair each message with its blocks in the format's own shape; None where it has none.
 
-    A call of a server's own tool that got no result is left out of an answer that is followed by
-    other messages: the server continues it only in a last message.
+    A call of a server tool without a result is left out of an answer that other messages follow:
+    the server continues such a call only in the last message.
     """
     messages = [*messages]
     for message, following in zip_longest(messages, messages[1:]):
@@ -98,7 +98,7 @@ def conversation(
 
 
 def system_messages(request: Request, format_name: str) -> list[Message]:
-    """List the system messages, for APIs that have them beside the conversation."""
+    """List the system messages, for APIs that have them outside the conversation."""
     return [
         message
         for message in request.messages
@@ -107,8 +107,8 @@ def system_messages(request: Request, format_name: str) -> list[Message]:
 
 
 def replays_message(message: Message, native_blocks: Sequence[Json]) -> bool:
-    """Return whether an answer is sent back as its own message, with the calls among its members.
+    """Return whether an answer is sent back as the provider's own message, which holds the calls.
 
-    It is written from our fields if it has calls that its own message lacks.
+    Otherwise, if that message lacks some of the calls, the answer is written from our fields.
     """
     return bool(native_blocks[0].get("tool_calls")) or not message.tool_calls

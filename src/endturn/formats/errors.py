@@ -30,14 +30,14 @@ _REQUEST_IDS: Final = (
     *("x-github-request-id", "x-ds-trace-id"),
     *("x-goog-request-id", "x-cloud-trace-context", "cf-ray"),
 )
-"""The headers that hold a request's id, the provider's own before those of its proxies."""
+"""The headers that hold a request's id, the provider's before those of its proxies."""
 
 _BODY_CHARS: Final = 1_000
 """Characters of an answer's body that an exception keeps."""
 
 _SEARCHED_CHARS: Final = 2_304
 _PAGE_CHARS: Final = 512
-"""Characters that are searched of an error's sentence, and of a body that has none."""
+"""The number of characters of an error's sentence, or of a body without one, that are searched."""
 
 _MAX_SENTENCE_CHARS: Final = 1_000
 _MAX_HOLDERS: Final = 64
@@ -193,8 +193,8 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
     """Return the Stop that an error describes, or None.
 
     An error describes one if the window was exceeded, a filter blocked the text, or a call was
-    malformed. None for any other error; for a rate limit, where "reduce the tokens" is about a
-    minute and not about the window; and for an output limit that is larger than the model's.
+    malformed. None for any other error, such as a rate limit, whose "reduce the tokens" is about a
+    minute and not about the window, or an output limit that is larger than the model's.
 
     Args:
         error: the error within an answer or an event.
@@ -286,7 +286,7 @@ def _ellipsis(clean: str, limit: int) -> str:
 
 
 def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the limits in a response's headers, e.g. {"remaining_tokens": "1990"}.
+    """Return the rate limits in a response's headers, e.g. {"remaining_tokens": "1990"}.
 
     OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic
     `anthropic-ratelimit-tokens-remaining`.
@@ -344,7 +344,7 @@ def _text_and_json(body: Any) -> tuple[str, Any]:
             return readable, from_json(
                 readable, allow_partial="trailing-strings" if len(data) > _PARSED_BYTES else "off"
             )
-        # Python's own reader takes more: half of a surrogate pair, say
+        # Python's own parser accepts more, such as half of a surrogate pair
         with suppress(ValueError, RecursionError):
             return readable, json.loads(readable)
     return readable, None
@@ -364,7 +364,7 @@ def _error_member(parsed: Any) -> Any:
             continue
         for name in ("error", "errors", "detail"):
             inner = member(holder, name)
-            # Beside a message of its own, a list of details is not the error.
+            # If there is a separate message, a list of details is not the error.
             if inner is not None and (
                 name == "error" or not isinstance(member(holder, "message"), str)
             ):
@@ -377,10 +377,10 @@ def _error_member(parsed: Any) -> Any:
 
 
 def _with_type(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
-    """Return an error with its type beside its message, if the type came elsewhere.
+    """Return an error with its type next to its message, if the type was sent elsewhere.
 
-    AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error
-    that is bare text.
+    AWS sends it as a header, or as `__type`, with a URL or a path; Hugging Face next to an error
+    that is only text.
     """
     kind = headers.get("x-amzn-errortype") or text(member(error, "__type"))
     kind = kind.partition(":")[0].rpartition("#")[2] or text(member(parsed, "error_type"))
@@ -394,9 +394,9 @@ def _with_type(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
 
 
 def _is_named_by_aws(parsed: Any, headers: Mapping[str, str]) -> bool:
-    """Return whether AWS names its error type.
+    """Return whether an error has an AWS error type.
 
-    Its JSON protocol has one status, 400, for throttling too.
+    AWS's JSON protocol uses the status 400 also for throttling.
     """
     return bool(headers.get("x-amzn-errortype") or text(member(parsed, "__type")))
 
@@ -447,7 +447,7 @@ def _implied_status(error: Any) -> int | None:
 
     By a number (OpenRouter, Google), else by its code or type.
     """
-    if not error or isinstance(error, list | str):  # neither has members
+    if not error or isinstance(error, list | str):  # plain types have no members
         return None
     code, kind, status = member(error, "code"), member(error, "type"), member(error, "status")
     for value in (code, status, member(error, "status_code")):
@@ -463,7 +463,7 @@ def _implied_status(error: Any) -> int | None:
 
 
 def _request_id(parsed: Any) -> str | None:
-    """Return the request's id in a body: Anthropic, watsonx; Cohere, beside a bare message."""
+    """Return the request's id in a body: Anthropic, watsonx; Cohere, next to a bare message."""
     names = (
         ("request_id", "trace", "id")
         if isinstance(member(parsed, "message"), str)
@@ -480,17 +480,18 @@ def _error_class(
 ) -> type[ProviderError]:
     if status in (408, 504, 524):
         return ProviderTimeout
-    # Both SDKs obey this header first; an exhausted balance says 429 and will say it again.
+    # Both SDKs obey this header first; an exhausted balance is a 429, and will be one again.
     if (
         headers.get("x-should-retry") == "false"
         or word in _EXHAUSTED_CODES
         or (stop is not None and status >= 424)
     ):
         return RequestRejected
-    # Bedrock's 424: the model failed over this request. "Retry your request."
+    # Bedrock's 424: the model failed on this request. "Retry your request."
     if headers.get("x-should-retry") == "true" or status in (409, 424, 425, 429) or status >= 500:
         return ProviderUnavailable
-    if status == 498 and provider == "groq":  # Its flex tier is full; Cohere's 498 is a bad key.
+    # Groq's 498: its flex tier is full; Cohere's 498 is an invalid key.
+    if status == 498 and provider == "groq":
         return ProviderUnavailable
     return RequestRejected
 
@@ -509,7 +510,7 @@ _MEANINGS: Final = {
 
 
 class ErrorWords(NamedTuple):
-    """A provider's words for an error: its type, its code where it has one, and its sentence."""
+    """A provider's type, code (if there is one) and sentence for an error."""
 
     type: str
     code: str | None
@@ -536,7 +537,7 @@ def _error_answers() -> _ErrorAnswers:
 
 
 def error_words(format_: str, status: int, code: str | None, message: str | None) -> ErrorWords:
-    """Return a provider's words for a status, and for a code if the provider has words for it.
+    """Return a provider's type, code and sentence for a status, or for a code that it knows.
 
     Args:
         message: replaces the provider's sentence.
@@ -563,8 +564,8 @@ def status_of(word: str) -> int | None:
 def _sentences() -> tuple[tuple[re.Pattern[str], frozenset[str], Row | None], ...]:
     """Return the patterns for an error's text, in their order.
 
-    Each with words of which every match contains one, and the row that it means; None for a text
-    that describes no stop.
+    Each pattern comes with words of which every match contains one, and with its row; None for a
+    text that describes no stop.
     """
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for _, (meaning, pattern, words, _source) in lines(

@@ -1,10 +1,10 @@
-"""One response while it arrives: a format's reader yields its parts, the fold assembles them.
+"""Accumulates a response: a format's reader yields its parts, the Fold assembles them.
 
-The rules of all formats are here. Of two reasons the one that says "incomplete" wins, in either
+These rules apply to all formats. Of two stop reasons, one that means "incomplete" wins, in either
 order, else the first. A clean reason that is followed by text does not count. The last call of a
-truncated answer is open, even if a server closed it, and so is any call whose arguments do not
-parse. An error before the end breaks the answer; one after it is a detail. Telemetry takes the
-summary and keeps no content; clients take the response.
+truncated answer is incomplete, even if a server closed it, and so is any call whose arguments do
+not parse. An error before the end breaks the answer; one after it is a detail. Telemetry uses the
+summary and keeps no content; clients use the response.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _NO_USAGE: Final = Usage()
 
 
 class Reader(Protocol):
-    """Turns the events of one response, or one whole body, into parts.
+    """Converts the events of one response, or one whole body, into parts.
 
-    It takes parsed JSON, and never raises.
+    It accepts any parsed JSON, and never raises.
     """
 
     def __call__(self, event: Any, /) -> Iterator[Part]: ...
@@ -80,7 +80,7 @@ class Fold:
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: dict[Hashable, PartialCall] = {}
-        # Position among the calls, choice, and the calls of which nothing more can come.
+        # Position among the calls, choice, and the calls that are finished.
         self._closed_calls: list[tuple[int, int, Sequence[RequestedCall]]] = []
         self._call_count = 0
         self.server_calls: set[Hashable] = set()
@@ -105,13 +105,13 @@ class Fold:
         self._is_split = format.splits_answer and ctx.request.facts.choice_count == 1
 
     def feed(self, event: Any) -> None:
-        """Read one event, or one whole body. Never raises over what a provider sent."""
+        """Read one event, or one whole body. Never raises, whatever the provider sent."""
         for part in self.read(event.data if event.__class__ is Event else event):
             self.add(part)
 
     @property
     def is_over(self) -> bool:
-        """The event that ends a stream has come."""
+        """True if the event that ends a stream has arrived."""
         return self.has_ended and not self.is_body
 
     def add(self, part: Part) -> Delta | None:
@@ -145,7 +145,7 @@ class Fold:
             case parts.End(is_body):
                 self.has_ended = True
                 self.is_body = self.is_body or is_body
-            case parts.Window(tokens):
+            case parts.ContextWindow(tokens):
                 self.window = tokens
             case parts.Vocabulary(rows):
                 self.rows = self._with_borrowed(rows)
@@ -195,7 +195,7 @@ class Fold:
     def _add_text(self, part: parts.Text) -> Delta | None:
         text, index, refusal = part
         text = self._pieces.take(text, index)
-        if refusal:  # also without a text
+        if refusal:  # even without text
             self._choice(index).is_refused = True
         if not text:
             return None
@@ -227,7 +227,7 @@ class Fold:
         return Delta(reasoning=text)
 
     def _speaking_choice(self, index: int) -> PartialChoice | None:
-        """Return the choice that gets more content; None if it was truncated before.
+        """Return the choice that receives more content; None if it was truncated before.
 
         A clean reason before the content does not count.
         """
@@ -272,7 +272,8 @@ class Fold:
                 call.pieces.clear()
                 call.size = 0
             self._keep_arguments(call, argument_piece)
-        elif argument_piece is not None:  # all of the arguments, which may repeat earlier pieces
+        # these are all of the arguments, and may repeat earlier pieces
+        elif argument_piece is not None:
             call.pieces.clear()
             call.has_arguments = True
             if self.keep:
@@ -284,7 +285,7 @@ class Fold:
         if is_silent or call.builtin or not self.keep or not self._is_counted(part.choice):
             return None
         id_, name = (call.id, call.name or None) if started else (None, None)
-        # an empty object of an open call is a placeholder for pieces to come
+        # an empty object of an open call is a placeholder for later pieces
         if isinstance(argument_piece, dict):
             argument_piece = (
                 json.dumps(argument_piece, ensure_ascii=False)
@@ -321,7 +322,7 @@ class Fold:
             call.pieces.append(piece)
 
     def _add_error(self, error: Any) -> None:
-        """Take an error: before the end it breaks the answer, unless that is truncated already."""
+        """Add an error: before the end it breaks the answer, unless that is truncated already."""
         if self.error is not None:
             return
         self.error = error
@@ -369,7 +370,7 @@ class Fold:
     def _outranks(self, word: str, choice: PartialChoice) -> bool:
         """Return whether a reason replaces the one that a choice has.
 
-        It does if content followed the earlier reason, or if it claims less than that.
+        It does if content followed the earlier reason, or if it means less complete output.
         """
         if choice.has_resumed and not self._is_truncated(choice):
             return True
@@ -444,11 +445,10 @@ class Fold:
     def _close_calls(
         self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
     ) -> None:
-        """Decide which calls are complete.
+        """Decide which calls are complete, by the format and the reason, then by the arguments.
 
-        By the format and the reason, then by the arguments. Servers and proxies close the call that
-        a limit cut, and complete its JSON. Others do not report the limit: then the arguments show
-        it.
+        Some servers and proxies close a call that the limit truncated, and complete its JSON.
+        Others do not report the limit: then the arguments show it.
         """
         self._close_by_reason(calls, decisive, ended)
         row = None if decisive is None else self._row(decisive)
@@ -535,15 +535,15 @@ class Fold:
 
     @property
     def has_reason(self) -> bool:
-        """A choice has a stop reason."""
+        """True if a choice has a stop reason."""
         return any(choice.raw is not None for choice in self.choices.values())
 
     def requested_calls(self) -> tuple[RequestedCall, ...]:
         """List the client tool calls of all choices, and the pending approvals."""
         if not (self.calls or self._closed_calls):
             return tuple(self._approvals.values())
-        # A choice that is truncated leaves its calls unfinished, so theirs count like the first
-        # choice's.
+        # A truncated choice leaves its calls unfinished, so they count like those of the first
+        # choice.
         other_choices = {
             index
             for index, choice in self.choices.items()

@@ -22,7 +22,15 @@ from endturn.formats.parts import Part
 from endturn.formats.reading import count, is_empty, text, value_at
 from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import (
+    Context,
+    Event,
+    Framing,
+    RequestSummary,
+    Route,
+    Routed,
+    ScriptedStyle,
+)
 from endturn.vocabulary import (
     CHAT,
     PROVIDERS,
@@ -111,8 +119,8 @@ def constant_path(path: str) -> Callable[[PathRequest], str]:
 class Format:
     """One format: converts between our types and one API's JSON, by pure functions.
 
-    Formats differ mostly in words and members: a format declares those. The fields that begin with
-    `own` are for exceptions.
+    Formats differ mostly in the names of members and stop reasons: a format declares those. The
+    fields that begin with `own` are for exceptions.
 
     Attributes:
         name: as in `FORMATS`.
@@ -134,7 +142,7 @@ class Format:
         inner: returns the format of a body's content, if this format is an envelope.
 
         reader: makes a reader from the context; True keeps the content.
-        labels: the format's words for a whole body, and for an event.
+        labels: phrases for a whole body and for an event, for error messages.
         required_paths: paths, one of which a whole body has.
         event_types: a regular expression for the types of its events, if they have types.
         object_paths: paths of objects; `[]` after a member stands for each entry of its list.
@@ -154,7 +162,7 @@ class Format:
 
         reply: writes a scripted response as a server sends it: a body, or the events of a stream,
             which breaks off if the response's terminal was not seen. It raises UsageError if the
-            format has no words for the response.
+            format cannot express the response.
         reply_error: writes an error response's body, or with `stream` the error event of a stream.
             If code or message is None, the provider's own for the status is written; `number` is
             the request's.
@@ -163,7 +171,7 @@ class Format:
     name: str
     provider: str
     framing: Framing = Framing.SSE
-    voice: Voice
+    voice: ScriptedStyle
 
     path: Callable[[PathRequest], str]
     match_path: Callable[[str, str], Routed | None]
@@ -197,7 +205,7 @@ class Format:
     reply: _Scripting
     reply_error: _ErrorScripting
 
-    # --- Requests ---
+    # --- Requests ---------------------------------------------------------------------------------
 
     def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
         """Return the method and path of a request.
@@ -205,8 +213,8 @@ class Format:
         A fetched stream begins after the event that `extra` names in `starting_after`.
 
         Raises:
-            UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke`
-                reaches.
+            UsageError: the dialect is a model family of Bedrock's, which only the format
+                `bedrock_invoke` can call.
         """
         path = self.path(PathRequest(request.model, stream, dialect))
         if request.retrieve is not None and self.can_fetch:
@@ -217,7 +225,7 @@ class Format:
         return Route("POST", path)
 
     def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-        """Write a request's body in the words of a dialect; an empty one to fetch a response.
+        """Write a request's body in a dialect; an empty body to fetch a response.
 
         Raises:
             UsageError: the request is to fetch a response, and the format cannot.
@@ -239,11 +247,11 @@ class Format:
             else self.own_summary(kwargs)
         )
 
-    # --- Responses ---
+    # --- Responses --------------------------------------------------------------------------------
 
     @property
     def reasons(self) -> Mapping[str, Mapping[str, Row]]:
-        """Rows by dialect and raw value; the dialect "" is the format's own provider."""
+        """The rows by dialect and raw value; the dialect "" is the format's own provider."""
         return tables(self.name) if self.own_reasons is None else self.own_reasons
 
     def rows(self, ctx: Context) -> Mapping[str, Row]:
@@ -331,13 +339,13 @@ class Format:
         return None
 
 
-# --- Bodies and events that are no answer: not an object at all, or an error ---
+# --- Errors in bodies and events ------------------------------------------------------------------
 
 
 def error_without(*members: str) -> Callable[[Any], Any]:
     """Return a function that finds the `error` of a body or an event without any of the members."""
 
-    def failed(data: Any) -> Any:
+    def find_error(data: Any) -> Any:
         is_error = (
             isinstance(data, Mapping)
             and data.get("error")
@@ -345,7 +353,7 @@ def error_without(*members: str) -> Callable[[Any], Any]:
         )
         return data if is_error else None
 
-    return failed
+    return find_error
 
 
 @cache

@@ -1,9 +1,7 @@
-"""Bytes ↔ events of a stream, incrementally and in both directions.
+"""Convert between bytes and events of a stream: server-sent events and lines of JSON.
 
-Server-sent events and lines of JSON are here.
-
-Written out because the maintained decoders each depend on an HTTP library (httpx-sse imports httpx,
-openai and anthropic import httpx2), and a format does no I/O. The format:
+Implemented here because each maintained decoder depends on an HTTP library (httpx-sse imports
+httpx, openai and anthropic import httpx2), and a format does no I/O. The specification:
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -22,7 +20,7 @@ from endturn.formats.errors import safe_excerpt
 from endturn.formats.summaries import Event, Framing, check_size
 
 DONE: Final = "[DONE]"
-"""The data of the event that ends a stream of the chat format: a word, not JSON."""
+"""The data of the event that ends a stream of the chat format; it is not JSON."""
 
 _DONE: Final = DONE.encode()
 END_WORDS: Final = (_DONE, b"error")
@@ -42,7 +40,7 @@ CONTENT_TYPE: Final = {
 
 
 class BytesDecoder(Protocol):
-    """Turns a stream's bytes, cut anywhere, into events."""
+    """Decodes a stream's bytes, split anywhere, into events."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that these bytes complete.
@@ -67,7 +65,7 @@ def decoder(framing: Framing, *, limit: int | None = None) -> BytesDecoder:
 
 
 class _Lines:
-    """Splits bytes, cut anywhere, into lines; a line that comes in many pieces is copied once."""
+    """Splits bytes, in pieces of any size, into lines; copies a line of many pieces only once."""
 
     __slots__ = ("_limit", "_rest")
 
@@ -76,7 +74,7 @@ class _Lines:
         self._limit = limit
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that these bytes complete.
+        """Yield the lines that these bytes complete.
 
         Raises:
             TooLargeError: one of them is longer than the limit.
@@ -100,7 +98,7 @@ class _Lines:
 
 
 class SSEDecoder:
-    """Turns a stream's bytes, cut anywhere, into events.
+    """Decodes a stream's bytes, split anywhere, into events.
 
     An event that the end of the stream cut off counts only if its data is complete JSON.
     """
@@ -117,7 +115,7 @@ class SSEDecoder:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete."""
+        """Yield the events that these bytes complete."""
         if not chunk:
             return
         if self._skip_lf and chunk.startswith(b"\n"):
@@ -187,7 +185,7 @@ class SSEDecoder:
 
 
 class LinesDecoder:
-    """Turns lines of JSON, cut anywhere, into events without a name."""
+    """Decodes lines of JSON, split anywhere, into events without a name."""
 
     __slots__ = ("_lines",)
 
@@ -195,7 +193,7 @@ class LinesDecoder:
         self._lines = _Lines(limit)
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete."""
+        """Yield the events that these bytes complete."""
         return (Event(None, parse(line)) for line in self._lines.feed(chunk) if line.strip())
 
     def close(self) -> list[Event]:

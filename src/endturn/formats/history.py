@@ -1,4 +1,4 @@
-"""Reads a conversation's message in any format: role, text, tool calls and tool results."""
+"""Read a conversation's messages in any format: role, text, tool calls and tool results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def role(message: Any) -> str:
         return _ROLES.get(speaker, speaker)
     kind = member(message, "type")
     if isinstance(kind, str):
-        # Of the tools that an API defines itself: "computer_call" and "computer_call_output",
+        # Items of the API's own tools: "computer_call" and "computer_call_output",
         # "web_search_call".
         other = (
             "tool"
@@ -69,7 +69,7 @@ def role(message: Any) -> str:
             else ""
         )
         return _ROLES.get(kind, other)
-    # Gemini's: a Content without a role, or a part on its own.
+    # Gemini: a Content without a role, or a single part.
     has_content = member(message, "parts") is not None or isinstance(member(message, "text"), str)
     return "user" if has_content else ""
 
@@ -102,7 +102,7 @@ def only_text(message: Any) -> bool:
 
 
 _RESULT_MEMBERS: Final = ("toolResult", "functionResponse", "function_response")
-"""The members that hold a tool result: Bedrock's, Gemini's."""
+"""The members that hold a tool result, in Bedrock and Gemini."""
 
 
 def result_in(part: Any) -> Any:
@@ -112,7 +112,7 @@ def result_in(part: Any) -> Any:
 
 
 _CALL_MEMBERS: Final = ("toolUse", "functionCall", "function_call")
-"""The members that hold a call: Bedrock's, Gemini's."""
+"""The members that hold a call, in Bedrock and Gemini."""
 _CALL_TYPES: Final = ("tool_use", "function_call", "custom_tool_call")
 
 
@@ -166,7 +166,7 @@ def own_result(message: Any, speaker: str) -> ToolResult | None:
 def calls_of(message: Any) -> list[tuple[str, str]]:
     """List the calls of a client's tools that a message of the model holds.
 
-    Id and name, "" where it has none.
+    Each as its id and name; "" for a missing one.
     """
     pairs = [
         (call, first_member(call, "function", "custom") or call)
@@ -176,7 +176,7 @@ def calls_of(message: Any) -> list[tuple[str, str]]:
         if (call := call_in(part)) is not None:
             pairs.append((call, call))
         elif member(part, "call_id") and role(part) == "assistant":
-            pairs.append((part, part))  # of a tool that an API defines itself, and the client runs
+            pairs.append((part, part))  # a call of an API's own tool that the client runs
     return [
         (first_text(call, "call_id", "toolUseId", "id"), text(member(function, "name")))
         for call, function in pairs
@@ -200,7 +200,7 @@ def parts_beside_text(message: Any) -> list[str]:
     """Return the kinds of a model message's parts besides text, reasoning and client calls."""
     body = body_of(message)
     if body is None and member(message, "role") is None and call_in(plain(message)) is None:
-        kind = text(member(message, "type"))  # an item that is itself a call by the server
+        kind = text(member(message, "type"))  # an item that is a call by the server
         is_other = (
             role(message) == "assistant"
             and kind != "item_reference"
@@ -262,7 +262,7 @@ def canonical_message(message: Any) -> Any:
 
 
 def canonical(value: Any) -> Any:
-    """Return a value without what hosts change: lists of one entry, nulls, cache marks."""
+    """Normalise what hosts change in a value: lists of one entry, nulls, cache marks."""
     value = plain(value)
     if isinstance(value, Mapping):
         if value.get("type") == "text" and isinstance(value.get("text"), str):
@@ -279,5 +279,5 @@ def canonical(value: Any) -> Any:
 
 
 def json_fallback(value: object) -> str:
-    """Return a text for a value that JSON does not have."""
+    """Return a text for a value that JSON cannot represent."""
     return value.hex() if isinstance(value, bytes) else type(value).__name__

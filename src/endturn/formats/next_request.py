@@ -1,4 +1,4 @@
-"""The request for the rest of a truncated answer, and the blocks that an API takes back."""
+"""The request for the rest of a truncated answer, and the blocks that an API accepts back."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ResumeFunction(Protocol):
 
     Args:
         prompt: the nudge: the last user message, marked synthetic. Used by `prompt` alone.
-        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing white
-            space stripped: models refuse it there); `resend` (the answer verbatim, nothing after
+        strategy: `prompt`; `prefill` (the partial answer is the last message, without its trailing
+            white space, which models reject there); `resend` (the answer verbatim, nothing after
             it); `native_token`.
     """
 
@@ -222,7 +222,7 @@ def _without(extra: dict[str, Any], path: str) -> dict[str, Any]:
     return extra if below else {key: value for key, value in extra.items() if key != name}
 
 
-# --- Blocks that an API takes back ----------------------------------------------------------------
+# --- Blocks that an API accepts back --------------------------------------------------------------
 
 _SIGNATURE_MEMBERS: Final = (
     "signature",
@@ -236,9 +236,9 @@ _SERVER_CALL_MEMBERS: Final = ("executableCode", "executable_code", "toolCall", 
 
 
 def replayable_blocks(blocks: Iterable[Json], calls: Iterable[ToolCall] = ()) -> list[Json]:
-    """Return the blocks without calls that left the history, and without what APIs refuse.
+    """Return the blocks without removed calls, and without blocks that APIs reject.
 
-    APIs refuse unsigned thinking, blank text, and thinking without a block after it.
+    APIs reject unsigned thinking, blank text, and thinking without a block after it.
 
     Args:
         calls: the client's calls that are still in the history.
@@ -258,8 +258,8 @@ def _is_replayable(block: Json, remaining_calls: list[ToolCall]) -> bool:
             member(tool_call, "args"),
         )
         for position, call in enumerate(remaining_calls):
-            # A call without an id is matched by its name and arguments; of two equal ones, either
-            # will do.
+            # A call without an id is matched by its name and arguments; two equal calls are
+            # interchangeable.
             if (
                 call.id == id_
                 if id_
@@ -300,7 +300,7 @@ def _has_text(part: Any) -> bool:
 def unfinished_parts(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
     """Return the blocks of a truncated answer that may be sent back.
 
-    No call without its result, and no block that belongs to such a call.
+    Without calls that have no result, and blocks that belong to such calls.
     """
     parts = without_unanswered(replayable_blocks(blocks, calls))
     while parts and first_member(parts[-1], *_SERVER_CALL_MEMBERS) is not None:
@@ -309,7 +309,7 @@ def unfinished_parts(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> 
 
 
 SEPARATE_SERVER_RESULTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini_interactions"})
-"""The formats in which the result of a server's tool is a block of its own."""
+"""The formats in which the result of a server tool is a separate block."""
 
 
 def without_unanswered(blocks: Sequence[Json]) -> list[Json]:

@@ -22,7 +22,7 @@ class PartialCall:
     position: int
     pieces: list[str] = field(default_factory=list)
     size: int = 0
-    """Characters of the argument pieces, also of those that were too many to keep."""
+    """Characters of all argument pieces, including those that were not kept."""
     arguments_object: Json | None = None
     has_arguments: bool = False
     closed: bool = False
@@ -61,7 +61,7 @@ class PartialChoice:
     raw: str | None = None
     own: str | None = None
     detail: str | None = None
-    has_resumed: bool = False  # content followed a reason
+    has_resumed: bool = False  # content arrived after a reason
     has_content: bool = False
     is_refused: bool = False
     last_call: PartialCall | None = None

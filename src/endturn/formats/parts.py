@@ -94,7 +94,7 @@ class Approval(NamedTuple):
 
 
 class ServerCall(NamedTuple):
-    """A call that looked like the client's, and which a later part shows to be the server's."""
+    """A call that looked like a client call until a later part showed that it is the server's."""
 
     key: Hashable
 
@@ -120,7 +120,7 @@ class Tokens(NamedTuple):
     is_fallback: bool = False
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """The context window that the server reports."""
 
     tokens: int
@@ -159,7 +159,7 @@ class InFormat(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Data in no known format, which may be no text at all, such as an embedding."""
+    """Data in no known format; perhaps not text at all, such as an embedding."""
 
 
 class Token(NamedTuple):
@@ -170,11 +170,10 @@ class Token(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A choice's stop reason in the provider's own word.
+    """A choice's stop reason as the provider wrote it.
 
-    None counts as a choice without a reason.
-
-    `own`: the choice's own reason, if a gateway's word counts in its place.
+    None counts as a choice without a reason. `own`: the choice's own reason, if a gateway's value
+    replaces it.
     """
 
     raw: object
@@ -191,7 +190,7 @@ class Unfinished(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The server's word for a running response, which counts if no reason follows.
+    """The server's status of a running response, which counts if no reason follows.
 
     None: it no longer runs.
     """
@@ -217,7 +216,7 @@ class ErrorPart(NamedTuple):
 
 Part = (
     Head | Text | Reasoning | ToolCallPart | FinishedCalls | FinishedAnswers | Approval
-    | ServerCall | Block | Tokens | Window | Vocabulary | InFormat | Unreadable | Token
+    | ServerCall | Block | Tokens | ContextWindow | Vocabulary | InFormat | Unreadable | Token
     | Reason | Unfinished | Running | Reopened | End | ErrorPart
 )  # fmt: skip
 

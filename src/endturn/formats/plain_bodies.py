@@ -1,9 +1,9 @@
-"""Facts of whole bodies of the usual shape, without a look at their text.
+"""Read the facts of whole response bodies of the usual shape, without their text.
 
-The readers of `endturn.formats.apis` take whatever a server may send, and read each part of it. Who
-reads millions of bodies of batches needs the reason, the usage and the ids alone, and nearly all
-bodies have the same few members. A body with any other gets None here, and is for `summarize`,
-which is the source of truth: for the bodies that both read, they give the same facts.
+The readers of `endturn.formats.apis` accept whatever a server may send, and read each part of it. A
+scan of millions of batch results needs only the reason, the usage and the ids, and nearly all
+bodies have the same few members. A body with any other member gets None here; `summarize` reads it,
+and is the source of truth: for bodies that both read, they return the same facts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from endturn.vocabulary import NO_GENERATION, Row, Usage, find_stop
 
 
 class PlainFacts(NamedTuple):
-    """What a plain body says.
+    """The facts of a plain body.
 
     Attributes:
         response: as in the summary of the body, without the number of its characters.
@@ -34,7 +34,7 @@ class PlainFacts(NamedTuple):
     tool_calls: Sequence[RequestedCall]
 
 
-class _Members(NamedTuple):
+class _BodyMembers(NamedTuple):
     """The members of a body that count, in any format."""
 
     id: str
@@ -93,7 +93,7 @@ _CHOICE_MEMBERS: Final = frozenset({"index", "message", "logprobs", "finish_reas
 _CALL_MEMBERS: Final = frozenset({"id", "type", "function", "index"})
 
 
-def _chat_members(body: Mapping[str, Any]) -> _Members | None:
+def _chat_members(body: Mapping[str, Any]) -> _BodyMembers | None:
     choices, id_, model = body.get("choices"), body.get("id"), body.get("model")
     if (
         choices.__class__ is not list
@@ -119,11 +119,11 @@ def _chat_members(body: Mapping[str, Any]) -> _Members | None:
         calls = _chat_calls(tool_calls)
         if not calls:
             return None
-    return _Members(id_, model, raw, chat_usage(body.get("usage")), calls)
+    return _BodyMembers(id_, model, raw, chat_usage(body.get("usage")), calls)
 
 
 def _chat_calls(tool_calls: Any) -> Sequence[RequestedCall]:
-    """Return the calls of a message; nothing if one of them is not plain."""
+    """Return the calls of a message; none of them if one is not plain."""
     if tool_calls.__class__ is not list:
         return ()
     for call in tool_calls:
@@ -141,7 +141,7 @@ def _chat_calls(tool_calls: Any) -> Sequence[RequestedCall]:
 _BLOCKS: Final = frozenset({"text", "thinking", "redacted_thinking"})
 
 
-def _anthropic_members(body: Mapping[str, Any]) -> _Members | None:
+def _anthropic_members(body: Mapping[str, Any]) -> _BodyMembers | None:
     content, raw = body.get("content"), body.get("stop_reason")
     id_, model, detail = body.get("id"), body.get("model"), body.get("stop_sequence")
     if (
@@ -167,7 +167,7 @@ def _anthropic_members(body: Mapping[str, Any]) -> _Members | None:
         calls = finished_calls((block["id"], block["name"], block["input"]) for block in blocks)
         if not calls or not all(block["input"].__class__ is dict for block in blocks):
             return None
-    return _Members(id_, model, raw, anthropic.usage_of(body.get("usage")), calls, detail)
+    return _BodyMembers(id_, model, raw, anthropic.usage_of(body.get("usage")), calls, detail)
 
 
 # --- Gemini ---------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ _CALL_PART: Final = frozenset({"functionCall", "thoughtSignature"})
 _CALL: Final = frozenset({"id", "name", "args"})
 
 
-def _gemini_members(body: Mapping[str, Any]) -> _Members | None:
+def _gemini_members(body: Mapping[str, Any]) -> _BodyMembers | None:
     candidates, id_, model = (
         body.get("candidates"),
         body.get("responseId"),
@@ -217,11 +217,11 @@ def _gemini_members(body: Mapping[str, Any]) -> _Members | None:
         calls = _gemini_calls(functions, id_)
         if not calls:
             return None
-    return _Members(id_, model, raw, gemini.usage_of(body.get("usageMetadata")), calls)
+    return _BodyMembers(id_, model, raw, gemini.usage_of(body.get("usageMetadata")), calls)
 
 
 def _gemini_calls(functions: Sequence[Any], response_id: str) -> Sequence[RequestedCall]:
-    """Return the calls of a candidate; nothing if one of them is not plain."""
+    """Return the calls of a candidate; none of them if one is not plain."""
     for call in functions:
         if call.__class__ is not dict or not call.keys() <= _CALL:
             return ()
@@ -233,7 +233,7 @@ def _gemini_calls(functions: Sequence[Any], response_id: str) -> Sequence[Reques
     )
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], _Members | None]]] = {
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], _BodyMembers | None]]] = {
     "openai_chat": _chat_members,
     "anthropic": _anthropic_members,
     "gemini": _gemini_members,

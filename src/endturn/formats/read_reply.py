@@ -1,4 +1,4 @@
-"""Reads a provider's reply from a log, a cache, a queue or a batch's results."""
+"""Read a provider's reply from a log, a cache, a queue or batch results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(
     Args:
         reply: a body or a stream, complete or not: a parsed body; bytes or text of either; an
             iterable of a stream's events, each parsed JSON or an object of an SDK, or of its bytes
-            or text as they came.
+            or text.
         format: the API's format: "openai_chat", "openai_responses", "anthropic", "gemini", …
         provider: the sender, as in `gen_ai.provider.name`; servers of one format use different
             words. An unknown name counts as any server of the format.
@@ -111,7 +111,7 @@ def _parse(pieces: Iterable[Chunk], stream: Framing) -> Any:
     ]
     data = lines = b"".join(chunks).lstrip(_BLANK)
     if b"\n" not in data and b"\r" not in data:
-        # The line ends are missing, as after httpx's `iter_lines()`.
+        # No line ends, as from httpx's `iter_lines()`.
         lines = b"\n".join(chunks).lstrip(_BLANK)
     if data[:1] in (b"{", b"["):
         try:

@@ -1,4 +1,4 @@
-"""Reads foreign values in place, mappings or an SDK's objects, without trusting their types."""
+"""Read foreign values in place, mappings or an SDK's objects, without trusting their types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from endturn.vocabulary import Json  # with pydantic, which takes long to import
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
-"""Types without members: text, numbers and lists have attributes of Python's own ("abc".index)."""
+"""Types without members: the attributes of text, numbers and lists are Python's ("abc".index)."""
 
 
 def member(holder: Any, name: str) -> Any:
@@ -77,7 +77,7 @@ def as_text(value: Any) -> str:
 
 
 def number_or_text(value: Any) -> str:
-    """Return thinking as text; a flag in its place is none."""
+    """Return thinking as text; "" for a flag in its place."""
     return "" if isinstance(value, bool) else as_text(value)
 
 
@@ -89,7 +89,7 @@ def id_text(value: Any) -> str:
 def as_arguments(value: Any) -> str | Json | None:
     """Return a call's arguments as they arrived: an object, or text.
 
-    Any other value as its JSON text: without it, the call would look like one without arguments.
+    Any other value becomes JSON text; otherwise the call would seem to have no arguments.
     """
     return (
         value
@@ -107,7 +107,7 @@ _DIGITS: Final = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
 
 def count(value: Any) -> int | None:
-    """Return the value if it is a number of things, at most MOST, else None.
+    """Return the value if it is a count of at most MOST, else None.
 
     Some servers write 12 as 12.0 or "12".
     """
@@ -183,8 +183,8 @@ def forces_tool(choice: Any) -> bool:
     """Return whether a request's tool choice makes the model call a tool.
 
     Args:
-        choice: as an API has it: a word ("required", "any"), an object with the word in its `type`
-            or `mode` (Anthropic, OpenAI, Gemini), or one whose only member is the word (Bedrock
+        choice: in any API's shape: a word ("required", "any"), an object with the word in `type` or
+            `mode` (Anthropic, OpenAI, Gemini), or one whose only member is the word (Bedrock
             Converse).
     """
     if isinstance(choice, str):
@@ -202,7 +202,7 @@ def forces_tool(choice: Any) -> bool:
     if isinstance(choice, Mapping):
         inner = choice.get("allowed_tools")
         return forces_tool(inner) if inner else any(forces_tool(name) for name in choice)
-    return False  # nothing, or an SDK's sentinel for a missing argument
+    return False  # None, or an SDK's sentinel for a missing argument
 
 
 def items(value: Any) -> Sequence[Any]:
@@ -233,7 +233,7 @@ def runs(entries: Iterable[Any], kind: Callable[[Any], Any]) -> Iterator[tuple[A
 
 
 def only_text(parts: Sequence[Any], kind: str | None = None) -> str | None:
-    """Return the text of a list of parts; None if a part is no object of that type with a text."""
+    """Return the text of a list of parts; None if one of them is not a text part of that type."""
     texts = [
         part["text"]
         for part in parts
@@ -246,7 +246,7 @@ def strict(raw: str) -> Any:
     """Parse JSON without NaN, infinities or duplicate keys.
 
     Raises:
-        ValueError: the text is something else, or nested too deeply.
+        ValueError: the text is not such JSON, or is nested too deeply.
     """
     try:
         value = json.loads(
@@ -276,7 +276,7 @@ class JsonObjectEnd:
 
     @property
     def is_whole(self) -> bool:
-        """The object has ended, and only white space came before or after it."""
+        """True if the object has ended, with only white space before and after it."""
         return self._depth == 0 and not self._is_other
 
     def feed(self, piece: str) -> None:
@@ -329,7 +329,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
 def mint_id(*parts: object) -> str:
     """Return a call id for a call that came without one.
 
-    It is the same for the same call of the same response, so replays agree.
+    It is the same for the same call of the same response, so that replays agree.
     """
     digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
     return f"call_{digest.hexdigest()}"
@@ -349,7 +349,7 @@ class _NamedCall(Protocol):
 
 
 def requested_calls(calls: Iterable[_NamedCall]) -> tuple[RequestedCall, ...]:
-    """List tool calls by their ids and names. No result names an id from `mint_id`."""
+    """List tool calls by their ids and names. Without ids from `mint_id`, which no result has."""
     return tuple([RequestedCall(call.id, call.name) for call in calls])
 
 

@@ -17,7 +17,7 @@ from endturn.formats.summaries import (
     ResponseSummary as ResponseSummary,
     Route as Route,
     Routed as Routed,
-    Voice as Voice,
+    ScriptedStyle as ScriptedStyle,
 )
 from endturn.vocabulary import COMPATIBLE
 

@@ -1,6 +1,6 @@
-"""Reads a request's body, in any format's shape, as our Request.
+"""Read a request's body, in any format's shape, as our Request.
 
-For scripted providers and for captured content.
+Used by scripted providers and for captured content.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from endturn.vocabulary import Blocks, Json, Message, Request, ToolCall
 _MESSAGES_OPTIONAL: Final = frozenset(
     {"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"}
 )
-"""Formats whose requests may have an earlier response, a managed prompt, tokens or nothing in place
-of messages."""
+"""Formats whose requests may have no messages: an earlier response, a managed prompt or token ids
+replace them, or nothing does."""
 _PART_FORMATS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
 """Formats that send an answer back part by part; the others send back the message."""
 _ITEM_FORMATS: Final = frozenset({"openai_responses", "gemini_interactions"})
-"""Formats whose history is a list of items: several of them make up one answer."""
+"""Formats whose history is a list of items, of which several make up one answer."""
 
 _REQUEST_MEMBERS: Final = frozenset(
     {
@@ -91,15 +91,15 @@ _SCHEMA_PATHS: Final = (
 def request_of(format: Format, body: Json) -> Request:
     """Return a request's body as our Request.
 
-    `extra` holds members that our Request lacks, or would write in another way.
+    `extra` holds members that our Request lacks, or would write differently.
 
     Args:
-        body: with `model` and `stream` in it, wherever the format has them.
+        body: including `model` and `stream`, wherever the format has them.
 
     Raises:
         DecodeError: the body is not in the format.
     """
-    # A managed prompt names the model, and Cohere's first API has a default.
+    # A managed prompt determines the model, and Cohere's first API has a default.
     model_or_prompt = first_text(body, "model", "model_id", "agent") or body.keys() & {
         "prompt",
         "message",
@@ -137,9 +137,9 @@ def request_of(format: Format, body: Json) -> Request:
 
 
 def _extra_members(body: Json, encoded: Json, covered: frozenset[str]) -> Json:
-    """Return the members of a body that our Request neither has nor would write the same.
+    """Return the members of a body that our Request lacks, or would write differently.
 
-    Objects of settings are reduced in the same way.
+    Settings objects are reduced in the same way.
     """
     extra: Json = {}
     for name, value in body.items():
@@ -194,7 +194,7 @@ def _schema(body: Json) -> Json | None:
 # --- The conversation -----------------------------------------------------------------------------
 
 _PART_MEMBERS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
-"""Members that a content part of a result has, and an object from a tool has not."""
+"""Members of a result's content part that an object from a tool lacks."""
 _RESULT_TEXT_MEMBERS: Final = ("output", "error", "content", "text")
 """The members of an object that is a result's text."""
 _MESSAGE_MEMBERS: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
@@ -292,8 +292,8 @@ def _speaker(format_: str, raw: Any) -> Any:
 def _blocks(format_: str, speaker: str, raw: Any, *replay: Json) -> Blocks | None:
     """Return the blocks that are sent back for a message; None if our Message holds all of it.
 
-    A system message within the history keeps its place, in formats that have them beside it.
-    Cohere's first API (`""`) has no blocks.
+    A system message within the history keeps its place, in formats that have system messages
+    outside the history. Cohere's first API (`""`) has no blocks.
     """
     if not format_ or not isinstance(raw, dict):
         return None

@@ -1,4 +1,4 @@
-"""Summarizes a request by its path, and by the members in `data/request_members.tsv`."""
+"""Summarize a request by its path, and by the members in `data/request_members.tsv`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _READERS_BY_TYPE: Final[Mapping[str, FieldReader]] = {
 
 def _reader_of(fact: Fact) -> FieldReader:
     """Return the reader of a fact."""
-    # an integer that may be negative, or that is unset at 0
+    # an integer that may be negative, or for which 0 means unset
     if fact.type == "int" and fact.least:
         return seed_of if fact.least < 0 else lambda value: count(value) or None
     return _READERS_BY_TYPE[fact.type]
@@ -58,7 +58,7 @@ _FACTS: Final = facts_in(RequestFacts)
 
 _READERS: Final[Mapping[str, FieldReader]] = {
     **{name: _reader_of(declared) for name, declared in _FACTS.items()},
-    # A fact that has several shapes:
+    # Facts with several shapes:
     "output_type": output_type,
     "schema": lambda value: "json" if value else None,
     "modalities": lambda value: output_type(None, value),

@@ -1,4 +1,4 @@
-"""Helpers that the APIs share where they write the responses and errors of a scripted provider."""
+"""Shared helpers for writing the responses and errors of a scripted provider."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORD: Final = re.compile(r"\s*\S+|\s+")
 
 
 def words(text: str | None) -> list[str]:
-    """Split a text into words, each with the space before it: one event of a stream holds one."""
+    """Split a text into words, each with the space before it: one for each event of a stream."""
     return _WORD.findall(text or "")
 
 
@@ -84,7 +84,7 @@ def scripted_blocks(response: ChatResponse) -> list[ScriptedBlock]:
 
 
 def scripted_events(data: Iterable[Any], name: str = "") -> list[Event]:
-    """Make events of their data.
+    """Make events from their data.
 
     Args:
         name: the member of the data that is also the event's name, where events have names.
@@ -121,10 +121,10 @@ def total_tokens(usage: Usage) -> int:
 def scripted_reason(format_name: str, stop: Stop, dialect: str) -> str | None:
     """Return the raw value that a format writes for a Stop; None for a missing reason.
 
-    A dialect's own words come before those that compatible servers share.
+    A dialect's own values precede those that compatible servers share.
 
     Raises:
-        UsageError: the format has no word for the reason.
+        UsageError: the format has no value for the reason.
     """
     dialects = tables(format_name)
     rows = dialects.get(dialect or COMPATIBLE) or dialects.get(COMPATIBLE) or dialects[""]
@@ -132,10 +132,10 @@ def scripted_reason(format_name: str, stop: Stop, dialect: str) -> str | None:
 
 
 def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
-    """Return the raw value of a Stop: its own if the format knows it, else the format's word.
+    """Return the raw value of a Stop: its own if the format knows it, else the format's value.
 
     Raises:
-        UsageError: it has none of its own, and the format has no word for its reason.
+        UsageError: the Stop has no raw value, and the format has none for its reason.
     """
     if stop.reason is StopReason.MISSING or (
         stop.raw is None and stop.promoted_from is StopReason.MISSING
@@ -150,14 +150,14 @@ def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
     )
     if raw is None:
         raise UsageError(
-            f"this format has no word for {stop.reason.value!r}, only for "
+            f"this format has no value for {stop.reason.value!r}, only for "
             f"{reason_names(reasons_of(rows))}: give the Stop one of its raw values"
         )
     return raw
 
 
 def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
-    """Return the reasons that a format has words for."""
+    """Return the reasons for which a format has values."""
     return {row.reason for row in rows.values() if row.terminal}
 
 
@@ -169,11 +169,11 @@ def reason_names(reasons: Collection[StopReason]) -> str:
 # --- Errors ---------------------------------------------------------------------------------------
 
 _OPENAI_CODES: Final = ("context_length_exceeded", "content_filter")
-"""Codes of OpenAI's, for which other APIs have words of their own."""
+"""OpenAI's error codes; other APIs have their own for these errors."""
 
 
 def error_label(code: str | None, error_type: str) -> str:
-    """Return the one word that an API has for an error: the code, unless it is OpenAI's own."""
+    """Return an API's label for an error: the code, unless it is OpenAI's own."""
     return code if code and code not in _OPENAI_CODES else error_type
 
 

@@ -1,4 +1,4 @@
-"""Converts an SDK's objects back to the JSON that they were made of, for the readers."""
+"""Convert an SDK's objects back to the JSON that they were parsed from, for the readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def as_json(value: Any, *, choices: int = 1) -> Any:
 
     Pydantic models are dumped: OpenAI's, Anthropic's, Google's, Mistral's, Cohere's, Ollama's,
     LiteLLM's. Mistral's SDK wraps each chunk in a `CompletionEvent` (mistralai 3.7). xAI's uses
-    gRPC: it returns wrappers of messages whose `outputs` are others' choices (xai-sdk 1.21); they
+    gRPC: it returns wrappers of messages whose `outputs` correspond to choices (xai-sdk 1.21); they
     are converted to the chat format.
 
     Args:

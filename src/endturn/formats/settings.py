@@ -1,7 +1,4 @@
-"""A request's settings in a format's own words: ours, and those in its `extra`.
-
-Limits, thinking budgets, tools.
-"""
+"""A request's settings, ours and those in its `extra`: limits, thinking budgets, tools."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ def with_extra(
 
 
 def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the paths of limits of output tokens among settings in a format's own words."""
+    """Return the paths of output limits in settings with a format's own names."""
     paths: list[tuple[str, ...]] = [(name,) for name in extra if name in LIMIT_MEMBERS]
     for settings in SETTINGS_MEMBERS & extra.keys():
         if isinstance(extra[settings], Mapping):
@@ -75,11 +72,11 @@ _BUDGET_PATHS: Final = (
     "additionalModelRequestFields.thinking.budget_tokens",  # Bedrock, Claude
     "additionalModelRequestFields.reasoning_config.budget_tokens",  # Bedrock, Claude's first
 )
-"""The formats' paths of the tokens that are set aside for thinking."""
+"""The formats' paths of the thinking budget."""
 
 
 def thinking_budget(request: Request) -> int:
-    """Return the tokens for thinking that a request sets in its format's own words; else 0."""
+    """Return the thinking budget that a request sets under its format's own name; else 0."""
     return next(filter(None, (count(value_at(request.extra, path)) for path in _BUDGET_PATHS)), 0)
 
 
@@ -121,7 +118,7 @@ def tool_schemas(request: Request) -> dict[str, Tool]:
 
 
 def tools_of(request: Request) -> Iterator[Tool | Mapping[str, str]]:
-    """Yield a request's tools; of those that are the provider's own, type and name."""
+    """Yield a request's tools; only type and name for the provider's own tools."""
     yield from request.tools
     names = {tool.name for tool in request.tools}
     for raw in items(request.extra.get("tools")):

@@ -12,8 +12,8 @@ from endturn.errors import DecodeError
 from endturn.vocabulary import Stop, StopReason
 
 TAIL: Final = 64
-"""Visible characters of an answer's end that are kept, in memory only, to recognise its
-continuation."""
+"""The number of visible characters at an answer's end that are kept, only in memory, to recognise
+its continuation."""
 
 
 MAX_UNPARSED_BYTES: Final = 16 * 1024 * 1024
@@ -62,7 +62,7 @@ class Route(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Facts of a request in its path, for formats whose body lacks them; None where unknown."""
+    """Facts of a request from its path, for formats whose body lacks them; None if unknown."""
 
     model: str | None = None
     stream: bool | None = None
@@ -72,13 +72,13 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
-    """The ids and words of a format's server, for a scripted provider.
+class ScriptedStyle:
+    """The id prefixes and stop reasons of a format's server, for a scripted provider.
 
     Attributes:
         response_id, call_id: prefixes of the ids of responses and of calls.
         request_id: the header that holds the request's id.
-        words: a reason's raw value, if it is not that of the table's first row with the reason.
+        words: a reason's raw value, if it differs from the table's first row with that reason.
     """
 
     response_id: str

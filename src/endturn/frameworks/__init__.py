@@ -1,8 +1,8 @@
-"""Normalise stop reasons as frameworks hand them out, and look raw values up.
+"""Normalise stop reasons from frameworks, and look raw values up.
 
 Each reader (LangChain, LiteLLM, Pydantic AI, Vercel's AI SDK, OpenTelemetry) takes the framework's
 own object, or the same as a mapping, and returns a Stop: from the provider's value if the framework
-kept it, else from the framework's word. `of_exception` reads the response that an exception hides.
+kept it, else from the framework's own. `of_exception` reads the response that an exception hides.
 No framework is imported, and no content of a response makes a reader raise; wrong arguments raise
 UsageError.
 """

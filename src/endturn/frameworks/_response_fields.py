@@ -1,4 +1,4 @@
-"""Read fields of frameworks' responses in place, and reject values that are no such response."""
+"""Read fields of frameworks' responses in place, and reject other values."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def has_field(response: Any, name: str) -> bool:
     return response is not None and bool(try_read(lambda: hasattr(response, name)))
 
 
-def try_read(read: Callable[[], Any]) -> Any:
+def try_read(reader: Callable[[], Any]) -> Any:
     """Return what reading a foreign object gives; None if it raises."""
     with suppress(Exception):
-        return read()
+        return reader()
     return None
 
 

@@ -39,7 +39,7 @@ _METADATA_FIELDS: Final = (
     *("completionReason", "finishReason", "normalized_finish_reason", "prompt_feedback", "status"),
     *("model_provider", "model_name", "model_id", "usage", "ResponseMetadata", "token_usage"),
 )
-"""Every integration puts at least one of these into a response's metadata."""
+"""Every integration sets at least one of these in a response's metadata."""
 
 
 def langchain(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
@@ -76,7 +76,8 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     )
 
 
-# --- What is a response -----------------------------------------------------------------------
+# --- Recognition of responses
+# -----------------------------------------------------------------------
 
 
 def _require_response(answer: Any) -> Any:
@@ -121,7 +122,7 @@ def _first_generation(response: Any) -> Any:
     return first_present(first_item(generation), generation) or response
 
 
-# --- Where the stop reason is -----------------------------------------------------------------
+# --- Stop reason -----------------------------------------------------------------
 
 
 class _Reason(NamedTuple):

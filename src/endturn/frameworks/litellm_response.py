@@ -35,10 +35,10 @@ _EXPECTED: Final = "a ModelResponse, a chunk, or one of their choices"
 def litellm(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
     """Return why a LiteLLM response stopped.
 
-    LiteLLM writes `stop` for values that it does not know, for errors, and where no reason came
-    (1.106, 1.109). The provider's value is in `provider_specific_fields.native_finish_reason` where
-    it differs, but in no chunk of a stream. A value that cannot be checked against it has the
-    detail "litellm".
+    LiteLLM writes `stop` for values that it does not know, for errors, and for missing reasons
+    (1.106, 1.109). If the provider's value differs, it is in
+    `provider_specific_fields.native_finish_reason`, except in streams. A value that cannot be
+    checked against it has the detail "litellm".
 
     Args:
         answer: a ModelResponse, a chunk, one of their choices (the first counts), or these as
@@ -82,7 +82,7 @@ def is_blocked_by_guardrail(error: BaseException) -> bool:
 
 
 def _check(answer: Any) -> None:
-    """Raise for what is neither a response nor a choice."""
+    """Raise for a value that is neither a response nor a choice."""
     reject_plain_value("litellm", _EXPECTED, answer)
     fields = ("choices", "finish_reason", "native_finish_reason", "delta")
     if not any(has_field(answer, name) for name in fields):
@@ -92,7 +92,8 @@ def _check(answer: Any) -> None:
 def _reason_and_row(native: object, word: object) -> tuple[object, Row | None]:
     """Choose between the provider's value and LiteLLM's word for it.
 
-    LiteLLM does not pass on a provider's own way to resume, so only a prompt or a repair is left.
+    LiteLLM does not pass on a provider's own way to resume, so only a prompt or a repair is
+    possible.
     """
     row = find_provider_row(native, (REASONS["litellm"],))
     row = restrict_resume(row, allowed=(Resume.PROMPT, Resume.REPAIR))

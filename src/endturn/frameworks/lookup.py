@@ -41,7 +41,7 @@ class Entry:
     Attributes:
         raw: spelled as the API does; of several members that belong together, joined
             ("incomplete:steered").
-        formats: the formats in which our clients meet it, each with its dialect; empty for a
+        formats: the formats in which our clients receive it, each with its dialect; empty for a
             framework's value.
     """
 
@@ -181,7 +181,8 @@ def is_of(entry: Entry, provider: str) -> bool:
         return True
     if provider_name not in PROVIDERS:
         return any(name == format_name for format_name, _ in entry.formats)
-    # A client of the provider may meet it; one that imitates a format may use any of its words.
+    # A client of the provider may receive it; a server with a compatible format may send any of its
+    # values.
     format_ = PROVIDERS[provider_name].format
     dialect = dialect_in(format_of(format_), provider_name)
     return any(
@@ -249,8 +250,7 @@ def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
         rows = {entry.raw: entry.row for entry in format_entries} or rows
         provider_name = _canonical_provider(provider)
         if provider_name in PROVIDERS and format_ in (None, PROVIDERS[provider_name].format):
-            # Where two of a provider's APIs have the same word, the one that our clients speak
-            # decides.
+            # If two of a provider's APIs have the same value, the API that our clients use decides.
             provider_format = format_of(PROVIDERS[provider_name].format)
             rows = {**rows, **provider_format.reasons[dialect_in(provider_format, provider_name)]}
         rows = {**rows, **fallback, **rows}

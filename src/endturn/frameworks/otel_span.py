@@ -39,7 +39,7 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
             that attribute.
 
     Raises:
-        UsageError: the value is none of these; nor is a span of something else than a model call.
+        UsageError: the value is none of these, or a span of something other than a model call.
     """
     if isinstance(finished, str | list | tuple):
         _check_reasons(finished)
@@ -75,7 +75,7 @@ def _check_reasons(reasons: Any) -> None:
 
 
 def _span_attributes(span: Any) -> Mapping[str, Any]:
-    """Return the attributes of a model call's span; none of a span that records nothing."""
+    """Return the attributes of a model call's span; none for a span that is not recording."""
     reject_plain_value("otel", _EXPECTED, span)
     attributes = member(span, "attributes")
     if attributes is None:

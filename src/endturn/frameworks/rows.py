@@ -1,4 +1,4 @@
-"""Stop reasons of frameworks and of the providers behind them: find the row of a value."""
+"""Find the row of a stop reason from a framework or from the provider behind it."""
 
 from __future__ import annotations
 
@@ -93,9 +93,8 @@ def format_tables(
 def _shared_words() -> Table:
     """Return the words that providers share.
 
-    If two providers disagree, the chat format counts: it resumes the fewest words by itself.
-
-    The words of Gemini's Interactions are left out: they are states of a job ("incomplete"), which
+    If two providers disagree, the chat format counts: it resumes the fewest reasons by itself. The
+    values of Gemini's Interactions are left out: they are states of a job ("incomplete"), which
     jobs of other APIs have too.
     """
     shared_rows: dict[str, Row] = {}
@@ -103,7 +102,7 @@ def _shared_words() -> Table:
     for rows in (rows_of(CHAT, COMPATIBLE), *map(shared, formats)):
         for raw, row in rows.items():
             shared_rows.setdefault(raw.lower(), row)
-            # "failed:…" keeps its first part: the second one alone means something else.
+            # "failed:…" keeps its first part, since the second one alone has another meaning.
             shared_rows.setdefault(raw.lower().removeprefix("incomplete:"), row)
     return shared_rows
 
@@ -125,7 +124,7 @@ def find_provider_row(
     Args:
         raw: the value, as text or as an SDK's object.
         tables: where to look first.
-        any_provider: look into the words that providers share, too.
+        any_provider: also search the values that providers share.
     """
     value = raw_text(raw)
     if value is None:
@@ -158,7 +157,7 @@ def find_responses_row(response: Any) -> tuple[str, Row | None]:
     elif status == "in_progress":
         raw = f"{status}({'background' if is_background else 'foreground EOF'})"
     rows = format_tables("openai_responses")
-    # The first lookup is strict: the state of a job is no word of another provider. A failure
+    # The first lookup is strict: other providers have no value for the state of a job. A failure
     # without a row of its own has the row of "failed".
     return raw, find_provider_row(raw, rows, any_provider=False) or find_provider_row(status, rows)
 
@@ -193,7 +192,8 @@ def choose_reason(
     if value is None:
         return word, word_row
     if row is None:
-        # A word without information ("other") leaves an unknown value without a row.
+        # A framework's value without information ("other") leaves an unknown raw value without a
+        # row.
         says_nothing = word_row is not None and word_row.reason is StopReason.UNKNOWN
         return value, None if says_nothing else word_row
     if word_row is not None and word_row.incomplete and not row.incomplete:
@@ -227,6 +227,6 @@ def stop_of_framework(
     """
     word_row = find_row(raw_text(word) or "", words)
     if word_row is not None and word_row.reason is StopReason.TOOL_CALL:
-        # The framework has seen tool calls, even if the provider wrote "stop".
+        # The framework received tool calls, even if the provider wrote "stop".
         facts["calls"] = facts.get("calls") or 1
     return stop_of(*choose_reason(raw, row, word, word_row), **facts)

@@ -1,4 +1,4 @@
-"""Exceptions of SDKs and of frameworks that have no reader here: the responses that they hide."""
+"""Exceptions of SDKs and of frameworks without a reader here: the responses that they keep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXCEPTIONS: Final = {
 
 
 def attached_responses(error: BaseException) -> Iterator[Any]:
-    """Yield the attributes in which exceptions keep the response that they are about."""
+    """Yield the attributes in which exceptions keep their response."""
     yield getattr(error, "completion", None)  # openai: the two of EXCEPTIONS
     yield getattr(error, "last_completion", None)  # instructor: also InstructorRetryException
     yield getattr(error, "partial_interaction", None)  # google-genai

@@ -1,7 +1,4 @@
-"""Files that are generated from the schema and committed.
-
-Dashboards, rules and their tests, reference documents.
-"""
+"""Generate the committed files: dashboards, rules and their tests, reference documents."""
 
 from __future__ import annotations
 
@@ -20,7 +17,11 @@ if TYPE_CHECKING:
         to_promql as to_promql,
     )
     from endturn.generate.alerts.model import Alert as Alert, AlertSettings as AlertSettings
-    from endturn.generate.config import SITE as SITE, Limits as Limits, RuleConfig as RuleConfig
+    from endturn.generate.config import (
+        SITE as SITE,
+        AlertLimits as AlertLimits,
+        RuleConfig as RuleConfig,
+    )
     from endturn.generate.queries import JOB as JOB
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
@@ -32,7 +33,7 @@ else:
                 "to_promql",
             ),
             "alerts.model": ("Alert", "AlertSettings"),
-            "config": ("Limits", "RuleConfig", "SITE"),
+            "config": ("AlertLimits", "RuleConfig", "SITE"),
             "queries": ("JOB",),
         },
     )  # fmt: skip

@@ -1,11 +1,10 @@
 """Upper bounds of the number of series of a process.
 
-The formula, over what the schema declares and the caps of open labels.
-
-The attribute sets of a metric are the product of its labels' values: of a closed label those
-declared, of an open one its cap, `other` and its absence. A model counts with its provider, a port
-with its address. Sets end at `SETS`; from there on its open labels read `other`, so that only
-products of closed ones are added.
+The bounds follow from the schema and the caps of open labels. The number of a metric's attribute
+sets is the product of its labels' numbers of values: for a closed label the declared values, for an
+open one its cap, `other` and its absence. A model counts together with its provider, a port with
+its address. The number of sets is capped at `SETS`; beyond that, open labels have the value
+`other`, so that only products of closed labels are added.
 """
 
 from __future__ import annotations
@@ -18,18 +17,20 @@ from typing import Final
 from endturn.telemetry import CAPS, SETS, Attribute, Metric, schema
 
 PAIRS: Final = CAPS["model"] + CAPS["provider"] + 1
-"""Providers with their models: those let in, `other` of each provider, and `other` of `other`."""
+"""Pairs of provider and model: the admitted ones, `other` of each provider, and `other` of `other`.
+"""
 CAPPED: Final = {
     schema.RESPONSE_MODEL: "model",
     schema.AGENT: "agent",
     schema.SERVER_ADDRESS: "server_address",
     schema.ERROR_TYPE: "error_type",
 }
-"""By which cap the values of an open label are bounded."""
+"""Open label -> the cap that bounds its values."""
 TOGETHER: Final = (schema.REQUEST_MODEL, schema.SERVER_PORT)
 """Labels that count with the one before them."""
 ALWAYS: Final = (schema.PROVIDER, schema.SERVER_PORT)
-"""Open labels that beyond the limit read the same in every set; another may be absent, too."""
+"""Open labels that have the same value in every set beyond the limit; other labels may be absent.
+"""
 
 NAMES: Final = {
     schema.OPERATION: "operations",
@@ -40,7 +41,7 @@ NAMES: Final = {
     schema.ERROR_TYPE: "errors",
     schema.LISTENER: "listeners",
 }
-"""Names of labels in the formula, where a label's own name would mislead."""
+"""Names of labels in the formula, if a label's own name would mislead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,10 @@ class Bound:
     """The largest number of series of one metric in one process.
 
     Attributes:
-        formula: where its sets come from, in words.
-        sets: its attribute sets, at most.
-        series: what a set is in Prometheus: a histogram's are its buckets, the last, the sum and
-            the count.
+        formula: the formula of its sets, as text.
+        sets: the maximum number of its attribute sets.
+        series: the number of series of one set in Prometheus: for a histogram its buckets, the last
+            bucket, the sum and the count.
     """
 
     metric: Metric
@@ -61,12 +62,12 @@ class Bound:
 
     @property
     def total(self) -> int:
-        """Its series in Prometheus, at most."""
+        """The maximum number of its series in Prometheus."""
         return self.sets * self.series
 
 
 def bound(metric: Metric) -> Bound:
-    """The bound of a metric."""
+    """Return the bound of a metric."""
     factors = {
         attribute: _values(attribute)
         for attribute in metric.attributes
@@ -89,10 +90,10 @@ def bound(metric: Metric) -> Bound:
 
 
 def bounds(generation: str = "default") -> Sequence[Bound]:
-    """The bounds of all metrics that a process records.
+    """Return the bounds of all metrics that a process records.
 
     Args:
-        generation: of the conventions' names, in the words of `schema.SEMCONV`.
+        generation: of the conventions' names, as in `schema.SEMCONV`.
     """
     emitted = schema.SEMCONV[generation]
     return [bound(metric) for metric in schema.METRICS if _is_of(metric, emitted)]
@@ -108,7 +109,7 @@ def _is_of(metric: Metric, emitted: Sequence[schema.Generation]) -> bool:
 
 
 def _values(attribute: Attribute) -> int:
-    """Return the number of values that a label can have, its absence included."""
+    """Return the number of values that a label can have, including its absence."""
     if attribute is schema.PROVIDER:
         return PAIRS
     if attribute.is_closed:

@@ -1,9 +1,8 @@
-"""Checks rule files before they are loaded.
+"""Check rule files before they are loaded.
 
-With promtool where there is one, else by reading and parsing them.
-
-Understood are rule files, PrometheusRule manifests and Grafana's provisioned alerts; the last two
-hold the same rules in another wrapping, which is taken off.
+They are checked with promtool if it is installed, otherwise by parsing them. Supported are rule
+files, PrometheusRule manifests and Grafana's provisioned alerts; the last two are unwrapped to rule
+groups first.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DEFAULT: Final = (
     "dashboards/kubernetes/*.yaml",
     "dashboards/grafana-alerts/*.yaml",
 )
-"""Patterns of the files that are checked by default, below the current folder."""
+"""Patterns of the files in the current folder that are checked by default."""
 
 Duration = Annotated[str, Field(pattern=r"^((\d+(ms|[smhdwy]))+|0)$")]
 
@@ -48,7 +47,7 @@ class Rule(BaseModel):
 
 
 class Group(BaseModel):
-    """A group of them, of Prometheus, Mimir, Thanos or VictoriaMetrics."""
+    """A rule group of Prometheus, Mimir, Thanos or VictoriaMetrics."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,7 +76,7 @@ class Result:
 
 
 def command(files: Sequence[Path], promtool: str | None) -> int:
-    """`endturn rules check`: the status is 1 where something is wrong."""
+    """Run `endturn rules check`: the status is 1 if a file has a problem."""
     results = check(files, promtool=promtool)
     print(*results, sep="\n")
     return 1 if any(result.problems for result in results) else 0
@@ -87,10 +86,10 @@ def check(files: Sequence[Path], *, promtool: str | None = None) -> list[Result]
     """Check these files, or those of the checkout in the current folder.
 
     Args:
-        promtool: the program to ask; by default the one on the PATH, if there is one.
+        promtool: the program to use; defaults to the one on the PATH, if there is one.
 
     Raises:
-        UsageError: there is no such file, it holds no rules, or the program that was named is none.
+        UsageError: a file does not exist or has no rules, or `promtool` is not an executable.
     """
     chosen = [*files] or sorted(file for pattern in DEFAULT for file in Path().glob(pattern))
     if not chosen:
@@ -111,7 +110,7 @@ def _check(file: Path, promtool: str | None) -> Result:
 
 
 def groups_of(file: Path) -> list[dict[str, Any]]:
-    """A file's rule groups, as Prometheus has them; raises UsageError where it holds none."""
+    """Return a file's rule groups in Prometheus' form; raise UsageError if it has none."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -126,7 +125,7 @@ def groups_of(file: Path) -> list[dict[str, Any]]:
 
 
 def _of_grafana(group: dict[str, Any]) -> dict[str, Any]:
-    """A group of Grafana's alerts, each with the expression that it sends to Prometheus."""
+    """Convert a group of Grafana's alerts, each with the expression that it sends to Prometheus."""
     rules = []
     for rule in group.get("rules") or []:
         queries = [
@@ -134,20 +133,21 @@ def _of_grafana(group: dict[str, Any]) -> dict[str, Any]:
             for node in rule.get("data") or []
             if node.get("datasourceUid") != "__expr__"
         ]
-        # $values is Grafana's; promtool would refuse the template for a variable that Prometheus
+        # Only Grafana has $values; promtool would reject templates with a variable that Prometheus
         # lacks.
         notes = {
             key: re.sub(r"\$values\.\w+\.Value", "$value", text)
             for key, text in rule["annotations"].items()
         }
-        made = {
+        prometheus_rule = {
             "alert": rule.get("title"),
             "expr": queries[0].get("expr") if queries else "",
             "annotations": notes,
         }
-        made |= {key: rule[key] for key in ("for", "labels") if key in rule}
+        prometheus_rule |= {key: rule[key] for key in ("for", "labels") if key in rule}
         rules.append(
-            made | ({"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {})
+            prometheus_rule
+            | ({"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {})
         )
     return {"name": group.get("name"), "interval": group.get("interval"), "rules": rules}
 
@@ -164,10 +164,10 @@ def _group(group: dict[str, Any]) -> list[str]:
 def _rule(rule: Any) -> list[str]:
     name = str(rule.get("record") or rule.get("alert")) if isinstance(rule, dict) else repr(rule)
     try:
-        read = Rule.model_validate(rule)
-        if bool(read.record) == bool(read.alert):
+        parsed_rule = Rule.model_validate(rule)
+        if bool(parsed_rule.record) == bool(parsed_rule.alert):
             return [f"{name}: a rule has either `record` or `alert`"]
-        promql_parser.parse(read.expr)
+        promql_parser.parse(parsed_rule.expr)
     except ValidationError as error:
         return _problems(name, error)
     except ValueError as error:
@@ -181,7 +181,7 @@ def _problems(name: str, error: ValidationError) -> list[str]:
     ]
 
 
-def _promtool(program: str, groups: Sequence[Any]) -> list[str]:
+def _promtool(program: str, groups: Sequence[dict[str, Any]]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.yaml"
         file.write_text(yaml.safe_dump({"groups": list(groups)}, sort_keys=False), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The one configuration of rules and dashboards.
+"""The configuration of rules and dashboards.
 
-Objective, thresholds, services apart, addresses; read from TOML.
+Objective, thresholds, settings of single services, addresses; read from TOML.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from endturn.errors import UsageError, did_you_mean
 from endturn.generate.queries import ENVIRONMENT, JOB, Matcher
@@ -33,9 +34,9 @@ TICKET, FAST_TICKET = 2, 4
 """Multiples that open a ticket, over 3 d and over 1 h."""
 T = TypeVar("T", bound=BaseModel)
 ANY: Final = "*"
-"""In `services`: every service that is not named."""
+"""In `services`: every service that is not listed."""
 POLICY: Final = "agent"
-"""The table of the same file that is the continuation policy's, and is not read here."""
+"""The table of the same file with the continuation policy, which is not read here."""
 
 
 def _seconds(value: object) -> object:
@@ -60,10 +61,10 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Limits(_Table):
+class AlertLimits(_Table):
     """Alert limits of a service.
 
-    Each number of events is that below which an alert stays quiet.
+    Each number of events is the minimum for an alert to fire.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -98,9 +99,9 @@ class Limits(_Table):
 
     @property
     def values(self) -> dict[str, str]:
-        """The limits by name, as alerts' expressions and texts show them.
+        """The limits by name, as used in alerts' expressions and texts.
 
-        Shares also as `<name>_percent`.
+        Shares are also there as `<name>_percent`.
         """
         numbers = {name: value for name, value in self if not isinstance(value, bool)}
         burns = {
@@ -115,21 +116,24 @@ class Limits(_Table):
 
 
 class Service(_Table):
-    """Alert limits of one service that differ; its environments may differ from it once more."""
+    """Alert limits that differ for one service, and again for its environments."""
 
     limits: Mapping[str, Any] = {}
     environments: Mapping[str, Mapping[str, Any]] = {}
 
 
 class RuleConfig(_Table):
-    """Everything that rules and dashboards are generated from. Durations are whole seconds."""
+    """The configuration that rules and dashboards are generated from.
 
-    limits: Limits = Field(default_factory=lambda: Limits(), alias="alerts")
+    Durations are whole seconds.
+    """
+
+    limits: AlertLimits = Field(default_factory=lambda: AlertLimits(), alias="alerts")
     services: Mapping[str, Service] = Field({}, description="limits of single services")
     period: Seconds = Field(30 * 86400, description="the time that the objective covers")
     collector: str = Field(
-        # Helm's DaemonSet is `<release>-opentelemetry-collector-agent`; what the OpenTelemetry
-        # Operator makes of a Collector `otel` is `otel-collector-monitoring`.
+        # Helm's DaemonSet is `<release>-opentelemetry-collector-agent`; for a Collector `otel`, the
+        # OpenTelemetry Operator creates `otel-collector-monitoring`.
         "(.+/)?((.+-)?(endturn|otel|opentelemetry)-)?collector(-agent|-monitoring)?",
         description='`job` of the Collector, a regular expression; "" without one',
     )
@@ -141,10 +145,10 @@ class RuleConfig(_Table):
     @field_validator("services", mode="before")
     @classmethod
     def _split(cls, services: object) -> object:
-        """A service's table holds its limits, and by `environments` those of its environments."""
+        """Split a service's table into its limits and those of its `environments`."""
         if not isinstance(services, dict):
             return services
-        made = {}
+        tables = {}
         for name, table in services.items():
             path = f'services."{name}"'
             limits = {
@@ -152,7 +156,7 @@ class RuleConfig(_Table):
                 for key, value in _named(name, table, f"[{path}]").items()
                 if key != "environments"
             }
-            _checked(Limits, limits, f"{path}.")
+            _checked(AlertLimits, limits, f"{path}.")
             environments = table.get("environments", {})
             if not isinstance(environments, dict):
                 raise ValueError(f'write [{path}.environments."its name"] and its keys below')
@@ -162,15 +166,15 @@ class RuleConfig(_Table):
                     raise ValueError(
                         f"{inner}: put the settings for every environment into [{path}]"
                     )
-                _checked(Limits, _named(environment, changed, f"[{inner}]"), f"{inner}.")
-            made[name] = {"limits": limits, "environments": environments}
-        return made
+                _checked(AlertLimits, _named(environment, changed, f"[{inner}]"), f"{inner}.")
+            tables[name] = {"limits": limits, "environments": environments}
+        return tables
 
     @field_validator("collector")
     @classmethod
     def _pattern(cls, text: str) -> str:
-        # One that means the same to Python and to RE2, and needs no escapes in PromQL, YAML or
-        # templates.
+        # A regular expression that Python and RE2 read alike, and that needs no escapes in PromQL,
+        # YAML or templates.
         try:
             re.compile(text)
         except re.error as error:
@@ -196,9 +200,9 @@ class RuleConfig(_Table):
         return self
 
     def cells(self) -> Iterator[Cell]:
-        """The services in groups that are asked the same, no two of which share a series.
+        """Group the services with equal limits, such that no two groups share a series.
 
-        All others come first.
+        The group of all other services comes first.
         """
         own = self.limits.model_dump()
         named = {name: service for name, service in sorted(self.services.items()) if name != ANY}
@@ -211,22 +215,23 @@ class RuleConfig(_Table):
                                                 *service.environments})}  # fmt: skip
             job = _matchers(JOB, name, [*named])
             rest = _matchers(ENVIRONMENT, "", [*environments])
-            yield Cell(name, (*job, *rest), Limits(**limits))
-            for each, changed in environments.items():
-                who = f"{name} in {each}" if name else each
-                environment = _matchers(ENVIRONMENT, each, [])
-                yield Cell(who, (*job, *environment), Limits(**limits | changed))
+            yield Cell(name, (*job, *rest), AlertLimits(**limits))
+            for environment_name, changed in environments.items():
+                who = f"{name} in {environment_name}" if name else environment_name
+                environment = _matchers(ENVIRONMENT, environment_name, [])
+                yield Cell(who, (*job, *environment), AlertLimits(**limits | changed))
 
 
 class Cell(NamedTuple):
-    """Services that are asked the same.
+    """Services with equal limits.
 
-    Whose they are ("" for all that are not named), which series, what is asked.
+    Its fields are the name ("" for services that are not listed), the matchers of the series, and
+    the limits.
     """
 
     who: str
     matchers: tuple[Matcher, ...]
-    limits: Limits
+    limits: AlertLimits
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -235,16 +240,16 @@ class Cell(NamedTuple):
 
 
 def _matchers(label: str, name: str, others: Sequence[str]) -> tuple[Matcher, ...]:
-    """Match the label's value; without one, every value but the others."""
+    """Match the label's value; if it is empty, every value except the others."""
     if name:
         return (Matcher(label, "=", name),)
     return (Matcher(label, "!~", "|".join(map(_exact, others))),) if others else ()
 
 
 def _named(name: str, table: object, path: str) -> dict[str, Any]:
-    """The table of a service or environment.
+    """Return the table of a service or environment, after checking its name.
 
-    Its name has to stand in PromQL, YAML and templates as it is.
+    The name must be valid in PromQL, YAML and templates without escapes.
     """
     if (
         re.search(
@@ -265,16 +270,15 @@ def _named(name: str, table: object, path: str) -> dict[str, Any]:
 
 
 def _exact(name: str) -> str:
-    """A name as a regular expression that matches it alone, without backslashes."""
+    """Return a regular expression that matches only this name, without backslashes."""
     return re.sub(r"[.+*?()|\[\]{}$]", r"[\g<0>]", name)
 
 
 def read(file: Path) -> RuleConfig:
-    """The configuration that a file describes; what it leaves out stays as it is by default.
+    """Read a configuration from a file; missing keys keep their defaults.
 
     Raises:
-        UsageError: it cannot be read, is no TOML, has a key that there is not (the nearest is
-            named), or a value that cannot be.
+        UsageError: the file cannot be read, is not TOML, or has an unknown key or an invalid value.
     """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -288,7 +292,7 @@ def read(file: Path) -> RuleConfig:
 
 
 def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
-    """The model of this content; raises ValueError with one line for everything that is wrong."""
+    """Validate content as this model; raise ValueError with all problems in one line."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -297,17 +301,17 @@ def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
         ) from None
 
 
-def _problem(model: type[BaseModel], error: Any, path: str) -> str:
+def _problem(model: type[BaseModel], error: ErrorDetails, path: str) -> str:
     name = path + ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        table = Limits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
-        known_keys = [field.alias or each for each, field in table.model_fields.items()]
+        table = AlertLimits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
+        known_keys = [field.alias or field_name for field_name, field in table.model_fields.items()]
         known_keys += (
             ["environments"] if path.startswith("services") and "environments" not in path else []
         )
         return f"unknown key {name!r}; {did_you_mean(str(error['loc'][-1]), known_keys)}"
     says = error["msg"].removeprefix("Value error, ")
-    # which has said itself where
+    # this error names its place itself
     if error["type"] == "value_error" and error["loc"] in {("services",), ()}:
         return str(says)
     return f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"

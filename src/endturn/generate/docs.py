@@ -1,9 +1,7 @@
 """The generated documents.
 
 The telemetry reference, the states of the controllers, one runbook page for each alert, and others.
-
-Their words and tables stand in `pages/*.md`, which are templates of Jinja over what the tree
-declares.
+They are rendered from the Jinja templates `pages/*.md` and from the declarations in the code.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from endturn.continuation import machine
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.frameworks import lookup
 from endturn.generate import cardinality, plan, recorded_counts
-from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.config import AlertLimits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.queries import duration
 from endturn.generate.rules import AlertRule, alert_rules
@@ -31,7 +29,7 @@ SENT_AS: Final = {auth: f"`{auth.value}`" for auth in Auth} | {
 
 
 def files(config: RuleConfig) -> dict[str, str]:
-    """The documents, by path from the root."""
+    """Return the documents, by path from the root."""
     rules_of: dict[str, list[AlertRule]] = {}
     for rule in alert_rules(config):
         rules_of.setdefault(rule.alert.name, []).append(rule)
@@ -57,10 +55,10 @@ def files(config: RuleConfig) -> dict[str, str]:
 
 
 def configuration() -> str:
-    """Every key of the file that rules and dashboards are generated from."""
+    """Return the page on every key of the configuration file."""
     keys = [
         (f"{prefix}{name}", _default(name, field.default), field.description)
-        for model, prefix in ((RuleConfig, ""), (Limits, "alerts."))
+        for model, prefix in ((RuleConfig, ""), (AlertLimits, "alerts."))
         for name, field in model.model_fields.items()
         if field.description and name != "services"
     ]
@@ -84,5 +82,5 @@ def providers() -> str:
 
 
 def stop_reasons() -> str:
-    """The vocabulary, and every value of every API that is translated into it."""
+    """Return the page on the stop reasons, and on every API's values for them."""
     return page("stop-reasons", reasons=lookup, truncated=TRUNCATED)

@@ -1,7 +1,7 @@
-"""Other emitters of stop reasons: where the Collector looks, and the page about them.
+"""Other emitters of stop reasons: the attributes that the Collector reads, and the page on them.
 
-Which spans are of a call, and where a reason stands, is in tables that the library reads too:
-`data/span_kinds.tsv` and `data/reason_attributes.tsv`. What is known of each emitter is in
+The spans of calls and the attributes with reasons are in tables that the library reads too:
+`data/span_kinds.tsv` and `data/reason_attributes.tsv`. Facts on each emitter are in
 `emitters.yaml`.
 """
 
@@ -19,12 +19,12 @@ from endturn.vocabulary import lines, shipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class AttributeSource:
     """A span attribute with a stop reason, besides `gen_ai.response.finish_reasons`.
 
     Attributes:
-        provider: whose reasons these are, where the attribute is one provider's alone.
-        span: the only span that it is read from, where its name is too plain to be anybody's.
+        provider: the provider of these reasons, if only one writes the attribute.
+        span: the only span that it is read from, if its name is too generic.
     """
 
     attribute: str
@@ -41,9 +41,9 @@ INFERENCE: Final = tuple(
     if attribute == schema.OPERATION.key and kind == "call"
     for value in values.split()
 )
-"""The operations, in any case, whose spans stand for one answer of a model."""
+"""The operations, in any case, whose spans represent one answer of a model."""
 SOURCES: Final = tuple(
-    Source(attribute=attribute, provider=provider.strip("-"), span=span.strip("-"))
+    AttributeSource(attribute=attribute, provider=provider.strip("-"), span=span.strip("-"))
     for _, (attribute, provider, span, readers) in lines(
         shipped(), "reason_attributes.tsv", range(4, 5)
     )
@@ -51,11 +51,11 @@ SOURCES: Final = tuple(
 )
 """Sources of a reason, in the order of the search, after `gen_ai.response.finish_reasons`."""
 [CLAUDE_CODE] = [source for source in SOURCES if source.span]
-"""The one that is told by its span's name."""
+"""The only source that is recognised by its span's name."""
 
 
 def emitters_page() -> str:
-    """The page about them, in Markdown."""
+    """Return the page on the emitters, in Markdown."""
     return page(
         "emitters",
         emitters=DATA["emitters"],

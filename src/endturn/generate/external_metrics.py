@@ -15,12 +15,12 @@ from endturn.generate.queries import Matcher, selector
 
 @dataclass(frozen=True, slots=True)
 class ExternalMetric:
-    """A metric of somebody else.
+    """A metric of another program.
 
     Attributes:
         name: Its name in Prometheus.
-        labels: Labels that dashboards and rules may use, beside those of every series.
-        suffixes: What else a name may end in: exporters differ in whether they add unit and type.
+        labels: Labels that dashboards and rules may use, besides those of every series. suffixes:
+            Possible endings of the name: some exporters add unit and type.
     """
 
     name: str
@@ -29,15 +29,15 @@ class ExternalMetric:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its names in all spellings."""
+        """All of its names."""
         return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
 
     def select(self, *matchers: Matcher) -> str:
-        """Return an instant vector of its series, in whichever spelling."""
+        """Return an instant vector of its series, under any of its names."""
         return _either(selector(name, matchers) for name in self.names)
 
     def over(self, function: str, window: str, *matchers: Matcher, offset: str = "") -> str:
-        """Return a function of its series over a window, in whichever spelling.
+        """Return a function of its series over a window, under any of its names.
 
         Args:
             function: The function's name, such as `rate`.
@@ -52,8 +52,8 @@ class ExternalMetric:
 class MetricFamily:
     """Metrics that one selector reads.
 
-    Functions that drop the name, such as `increase`, fail on it while a metric has series in two
-    spellings, as after an upgrade; `ExternalMetric.over` does not.
+    Functions that drop the name, such as `increase`, fail on it while a metric has series under two
+    names, as after an upgrade; `ExternalMetric.over` does not.
 
     Attributes:
         pattern: The regular expression of their names, without suffixes.
@@ -64,26 +64,26 @@ class MetricFamily:
     metrics: tuple[ExternalMetric, ...]
 
     def select(self, *matchers: Matcher) -> str:
-        """Return an instant vector of all their series, in whichever spelling."""
+        """Return an instant vector of all their series, under any of their names."""
         return f"{{{','.join(map(str, (self.name_matcher, *matchers)))}}}"
 
     @property
     def name_matcher(self) -> Matcher:
-        """The matcher of their names in all spellings."""
+        """The matcher of all their names."""
         suffixes = "|".join(suffix for suffix in self.metrics[0].suffixes if suffix)
         optional = f"({suffixes})?" if suffixes else ""
         return Matcher("__name__", "=~", f"{self.pattern}{optional}")
 
 
 def family(metric: ExternalMetric) -> MetricFamily:
-    """Return a metric as a family of its own: its spellings in one selector."""
+    """Return a metric as a family: all of its names in one selector."""
     return MetricFamily(metric.name, (metric,))
 
 
 def _either(expressions: Iterable[str]) -> str:
-    """Return whichever exists, without parentheses.
+    """Return an expression for whichever series exists, without parentheses.
 
-    One regular expression for all names would be an error while both exist, as after an upgrade:
+    One regular expression for all names would be an error while two exist, as after an upgrade:
     functions drop the name, and the series would be equal.
     """
     return " or ".join(expressions)
@@ -92,8 +92,8 @@ def _either(expressions: Iterable[str]) -> str:
 def _counter(name: str, *labels: str) -> ExternalMetric:
     """Return a counter of the Collector.
 
-    The shipped configuration shows it without `_total`; with the Collector's own defaults a
-    Prometheus reader adds it.
+    It has no `_total` with the shipped configuration; with the Collector's defaults, a Prometheus
+    reader adds that suffix.
     """
     return ExternalMetric(name, labels, ("", "_total"))
 
@@ -111,19 +111,19 @@ SIGNALS: Final = {
     "log records": "log_records",
     "metric points": "metric_points",
 }
-"""Name of a signal's items, in words and in names of metrics."""
+"""A signal's items, as text -> as in names of metrics."""
 
-ACCEPTED: Final = {
+ACCEPTED_ITEMS: Final = {
     words: _counter(f"otelcol_receiver_accepted_{name}", RECEIVER, "transport")
     for words, name in SIGNALS.items()
 }
 """Items that receivers accepted, by signal."""
-SENT: Final = {
+SENT_ITEMS: Final = {
     words: _counter(f"otelcol_exporter_sent_{name}", EXPORTER) for words, name in SIGNALS.items()
 }
 """Items that exporters sent, by signal."""
 ALL_SENT: Final = MetricFamily(
-    "otelcol_exporter_sent_(spans|metric_points|log_records)", tuple(SENT.values())
+    "otelcol_exporter_sent_(spans|metric_points|log_records)", tuple(SENT_ITEMS.values())
 )
 LOSSES: Final = tuple(
     _counter(f"otelcol_{what}_{name}", EXPORTER, RECEIVER)
@@ -167,7 +167,7 @@ SDK_RECORDS: Final = tuple(
         "exporter_log_exported",
     )
 )
-"""Spans and events that an SDK processed and exported, in vain where `error_type` is set."""
+"""Spans and events that an SDK processed and exported; those with `error_type` failed."""
 ALL_SDK_RECORDS: Final = MetricFamily(
     "otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total", SDK_RECORDS
 )
@@ -183,7 +183,7 @@ RULES_FAILED: Final = ExternalMetric("prometheus_rule_evaluation_failures_total"
 HEAD_SERIES: Final = ExternalMetric("prometheus_tsdb_head_series")
 
 # --- Model servers and gateways -------------------------------------------------------------------
-# Of these vLLM alone counts by the reason why it stopped.
+# Only vLLM counts by stop reason.
 
 FINISHED_REASON: Final = "finished_reason"
 VLLM_MODEL: Final = "model_name"
@@ -205,9 +205,9 @@ AGENTGATEWAY_TOKENS: Final = ExternalMetric(
 
 EXTERNAL_METRICS: Final = (
     *(value for value in list(globals().values()) if isinstance(value, ExternalMetric)),
-    *ACCEPTED.values(),
-    *SENT.values(),
+    *ACCEPTED_ITEMS.values(),
+    *SENT_ITEMS.values(),
     *LOSSES,
     *SDK_RECORDS,
 )
-"""All of them."""
+"""All external metrics."""

@@ -1,7 +1,4 @@
-"""The rules in the forms in which they are loaded.
-
-Prometheus' file, a PrometheusRule, Grafana's own alerts.
-"""
+"""The rules in each loadable form: Prometheus' file, a PrometheusRule, Grafana's own alerts."""
 
 from __future__ import annotations
 
@@ -32,11 +29,11 @@ _EXPRESSION_SOURCE: Final = {"type": "__expr__", "uid": "__expr__"}
 
 
 def files(config: RuleConfig) -> dict[str, str]:
-    """Every form, by path from the root.
+    """Return every form, by path from the root.
 
-    And the tests, which are of the limits that stand by default.
+    With the default configuration, also the rule tests, which test its limits.
     """
-    made = {
+    files = {
         RULES: {"groups": rules.groups(config)},
         KUBERNETES: {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -47,35 +44,35 @@ def files(config: RuleConfig) -> dict[str, str]:
         GRAFANA: _grafana(config),
     }
     if config == RuleConfig():
-        made |= _tests(config)
-    return {path: dump(content) for path, content in made.items()}
+        files |= _tests(config)
+    return {path: dump(content) for path, content in files.items()}
 
 
 def _tests(config: RuleConfig) -> dict[str, dict[str, Any]]:
     """Return the rule tests.
 
-    promtool evaluates every rule of a file each minute of a test, so each alert is tested with
-    just the rules that it reads: in a tenth of the time.
+    promtool evaluates every rule of a file each minute of a test, so each alert is tested with only
+    the rules that it reads, in a tenth of the time.
     """
-    made: dict[str, dict[str, Any]] = {}
+    files: dict[str, dict[str, Any]] = {}
     for rule in alert_rules(config):
         name = rule.alert.name
-        made[f"{TESTS}/rules/{name}.yaml"] = {"groups": rules.groups_for(rule, config)}
-        made[f"{TESTS}/{name}.yaml"] = {
+        files[f"{TESTS}/rules/{name}.yaml"] = {"groups": rules.groups_for(rule, config)}
+        files[f"{TESTS}/{name}.yaml"] = {
             "rule_files": [f"rules/{name}.yaml"],
             "evaluation_interval": duration(INTERVAL),
             "group_eval_order": [rules.RECORDING_GROUP, rules.ALERTS_GROUP],
             "tests": rule_tests([rule]),
         }
-    return made
+    return files
 
 
 def _grafana(config: RuleConfig) -> dict[str, Any]:
-    """The alerts as Grafana evaluates them itself, in the shape of its file provisioning.
+    """Return the alerts for Grafana to evaluate, in the form of its file provisioning.
 
-    They read what the recording rules record, which Prometheus still has to evaluate. There are no
-    contact points and no notification policies: a provisioned policy would replace the whole tree
-    of whoever loads it.
+    They read the results of the recording rules, which Prometheus still has to evaluate. They have
+    no contact points and no notification policies: a provisioned policy would replace all policies
+    of that Grafana.
     """
     group = {
         "orgId": 1,
@@ -90,7 +87,7 @@ def _grafana(config: RuleConfig) -> dict[str, Any]:
 def _grafana_rule(rule: AlertRule) -> dict[str, Any]:
     # Titles are unique within a folder.
     title = f"{rule.alert.name} ({rule.limits_of})" if rule.limits_of else rule.alert.name
-    # In Grafana `$value` is a text about all nodes; the number is the query's.
+    # In Grafana `$value` is a text on all nodes; the number is the value of the query.
     annotations = {
         name: re.sub(r"\$value\b", "$values.query.Value", text)
         for name, text in rule.annotations.items()
@@ -107,8 +104,8 @@ def _grafana_rule(rule: AlertRule) -> dict[str, Any]:
         # Grafana resolves a series that leaves the query, as one does that no longer meets a
         # condition, after this number of evaluations; keepFiringFor holds for those that stay.
         "missing_series_evals_to_resolve": _evaluations(rule.alert.keep_firing),
-        # Annotations are taken as they are; in labels Grafana expands environment variables, and
-        # would eat a template.
+        # Grafana does not expand annotations; in labels it expands environment variables, which
+        # would break a template.
         "annotations": annotations | {"__dashboardUid__": rule.alert.dashboard},
         "labels": rule.labels,
         "isPaused": False,
@@ -158,7 +155,7 @@ def _grafana_node(
 
 
 def uid(name: str) -> str:
-    """A rule's stable uid; Grafana allows 40 characters."""
+    """Return a rule's stable uid; Grafana allows 40 characters."""
     return f"endturn-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
@@ -179,6 +176,6 @@ _Dumper.add_representer(str, _text)
 
 
 def dump(content: object) -> str:
-    """As YAML, the mark of generated files first."""
+    """Return YAML that begins with the mark of generated files."""
     body = yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
     return f"# {MARK}\n{body}"

@@ -1,8 +1,6 @@
-"""Values for the templates of the Collector's statements.
+"""Values for the templates of the Collector's statements: stop reasons as OTTL patterns.
 
-The tables of stop reasons, as patterns of OTTL.
-
-The statements that give every span its stop reason in our words stand in
+The statements that set the normalised stop reason of every span are in
 `otelcol/parts/statements.ottl`.
 """
 
@@ -18,7 +16,7 @@ import yaml
 from endturn import frameworks
 from endturn.frameworks import exceptions, lookup
 from endturn.generate import redaction
-from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, Source
+from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, AttributeSource
 from endturn.generate.redacted_names import GENAI_EVENTS, names_of
 from endturn.generate.templates import environment
 from endturn.telemetry import Attribute, schema
@@ -26,18 +24,20 @@ from endturn.vocabulary import ALIASES, PROVIDERS, TRUNCATED, StopReason, find_r
 
 # OpenInference keeps the request's parameters as JSON text.
 _PARAMETERS: Final = 'span.attributes["llm.invocation_parameters"]'
-_WANTED: Final = '"max_(?:completion_|output_)?tokens\\"\\\\s*:\\\\s*(?P<n>[0-9]+)"'
-PARAMETERS_LIMIT: Final = f'Int(ExtractPatterns({_PARAMETERS}, {_WANTED})["n"])'
-PARAMETERS_TELL: Final = f"IsString({_PARAMETERS}) and IsMatch({_PARAMETERS}, {_WANTED})"
+_LIMIT_PATTERN: Final = '"max_(?:completion_|output_)?tokens\\"\\\\s*:\\\\s*(?P<n>[0-9]+)"'
+PARAMETERS_LIMIT: Final = f'Int(ExtractPatterns({_PARAMETERS}, {_LIMIT_PATTERN})["n"])'
+HAS_PARAMETERS_LIMIT: Final = (
+    f"IsString({_PARAMETERS}) and IsMatch({_PARAMETERS}, {_LIMIT_PATTERN})"
+)
 _LONGEST: Final = 128
-"""Characters of a name that becomes a label."""
+"""The maximum length of a name that becomes a label."""
 _CANCELLED: Final = ("AbortError", "CancelledError")
-"""Classes of what a caller raises into a call that it gives up: JavaScript's, and asyncio's."""
+"""Exception classes that cancel a call: JavaScript's, and asyncio's."""
 _STATES: Final = ("completed", "failed", "in_progress", "cancelled", "queued", "incomplete")
 
 
 def attribute(of: Attribute | str) -> str:
-    """An attribute of a span."""
+    """Return the OTTL expression for an attribute of a span."""
     return f'span.attributes["{of.key if isinstance(of, Attribute) else of}"]'
 
 
@@ -46,21 +46,25 @@ FINISH: Final = attribute(schema.FINISH_REASONS)
 STATUS: Final = attribute("gen_ai.response.status")
 _OPERATION: Final = attribute(schema.OPERATION)
 FETCHED: Final = f'IsMatch({_OPERATION}, "(?i)^fetch_response$")'
-"""The operation repeats the reason of an answer which was counted when it was made."""
+"""Condition of a span that repeats the reason of an answer that was counted before."""
 NOT_OWN: Final = (
     f'scope.name != "{schema.SCOPE}" or {attribute(schema.ATTRIBUTE_COUNT)} != Len(span.attributes)'
 )
-"""A span may hold what its host or another instrumentation put there: it has to be searched."""
+"""Condition of a span that may have attributes from its host or another instrumentation."""
 HAS_URLS: Final = " or ".join(f"{attribute(name)} != nil" for name in names_of("urls"))
 
 
 def condition() -> str:
-    """Return the condition of spans that are given a reason.
+    """Return the condition of spans that get a reason.
 
-    Those of a model's answer that tell one, or failed, and have none of ours yet.
+    These are spans of a model's answer that have a reason or failed, and no reason of ours yet.
     """
     inference = matches(_OPERATION, INFERENCE, flags="(?i)")
-    attributes = [FINISH, STATUS, *(attribute(each.attribute) for each in SOURCES if not each.span)]
+    attributes = [
+        FINISH,
+        STATUS,
+        *(attribute(source.attribute) for source in SOURCES if not source.span),
+    ]
     either = (
         *(f"{attribute_name} != nil" for attribute_name in attributes),
         f'span.name == "{CLAUDE_CODE.span}"',
@@ -71,14 +75,14 @@ def condition() -> str:
     return f"{REASON} == nil and {whose} and not {outer} and ({' or '.join(either)})"
 
 
-def is_present(source: Source) -> str:
+def is_present(source: AttributeSource) -> str:
     """Return the condition that a span has this source of a reason."""
     condition = f"{attribute(source.attribute)} != nil"
     return f'{condition} and span.name == "{source.span}"' if source.span else condition
 
 
 def truncation_statement(name: str) -> str:
-    """The statement that cuts a name, by characters: half of one would be no text."""
+    """Return the statement that truncates a name by characters, since half of one is invalid."""
     head = f'ExtractPatterns({name}, "(?s)^(?P<head>.{{{_LONGEST}}})")["head"]'
     return (
         f"set({name}, {head}) where IsString({name}) and IsMatch({name}, "
@@ -89,7 +93,7 @@ def truncation_statement(name: str) -> str:
 def unmapped() -> str:
     """Return the condition for a reason that has no row.
 
-    It does not hold for a reason whose row says that it tells nothing.
+    It does not hold for a reason whose row marks it as empty.
     """
     silent = {
         entry.raw.lower() for entry in lookup.table() if entry.row.reason is StopReason.UNKNOWN
@@ -102,17 +106,17 @@ def unmapped() -> str:
 
 
 def first_of(*names: str) -> str:
-    """The value of the first of these attributes that is there."""
+    """Return the value of the first of these attributes that is present."""
     return f"Coalesce([{', '.join(map(attribute, names))}])"
 
 
-# --- What a value means ---------------------------------------------------------------------------
+# --- Meaning of a value ---------------------------------------------------------------------------
 
 
 def judged(raw: str, provider: str = "") -> StopReason:
     """Return the reason that the Collector gives a value.
 
-    What the library makes of a span, and the words of frameworks besides.
+    It is the library's for a span, and also covers the values of frameworks.
     """
     stop = frameworks.otel([raw], provider=provider or None)
     rows = (find_row(raw, frameworks.REASONS[name]) for name in ("vercel.v4", "langchain"))
@@ -124,7 +128,7 @@ def judged(raw: str, provider: str = "") -> StopReason:
 def _universe() -> frozenset[str]:
     """Return every raw value of every table.
 
-    Included are the parts of composite values that frameworks hand on alone.
+    This includes parts of composite values that frameworks pass on alone.
     """
     raws = {entry.raw for entry in lookup.table()}
     return frozenset({*raws, *(raw.removeprefix("incomplete:") for raw in raws)} - {""})
@@ -175,7 +179,7 @@ def states() -> Mapping[str, str | None]:
 
 
 def aliases() -> Mapping[str, set[str]]:
-    """The other names of providers that have some, by their own."""
+    """Return the other names of providers that have some, by provider."""
     aliases_by_name = {name: PROVIDERS[name].aliases for name in sorted(PROVIDERS)}
     return {
         name: {*others, *(alias.replace("_", "-") for alias in others)}
@@ -187,17 +191,17 @@ def aliases() -> Mapping[str, set[str]]:
 # --- As OTTL --------------------------------------------------------------------------------------
 
 
-def matches(value: str, words: Iterable[str], *, each: str = "{}", flags: str = "") -> str:
+def matches(value: str, words: Iterable[str], *, template: str = "{}", flags: str = "") -> str:
     """Return the condition that a value is one of these words.
 
-    With `each`, a word is inserted into that template first.
+    With `template`, a word is inserted into that template first.
     """
-    pattern = "|".join(each.format(_escaped(str(word))) for word in sorted(words))
+    pattern = "|".join(template.format(_escaped(str(word))) for word in sorted(words))
     return f"IsMatch({value}, {redaction.quoted(f'{flags}^(?:{pattern})$')})"
 
 
 def _escaped(text: str) -> str:
-    """The text as a regular expression of Go's that means it.
+    """Return a Go regular expression that matches the text literally.
 
     `re.escape` escapes more than RE2 allows.
     """
@@ -205,7 +209,7 @@ def _escaped(text: str) -> str:
 
 
 def scalar(text: str) -> str:
-    """The text as YAML in one line, quoted where it must be."""
+    """Return the text as YAML in one line, quoted if necessary."""
     return (
         yaml.safe_dump(text, width=10**6, allow_unicode=True)
         .removesuffix("\n")
@@ -238,7 +242,7 @@ TEMPLATES.globals.update(
     schema=schema, redaction=redaction, genai_events=GENAI_EVENTS, not_own=NOT_OWN,
     has_urls=HAS_URLS, sources=SOURCES, claude_code=CLAUDE_CODE, truncated=TRUNCATED,
     reasons=StopReason, reason=REASON, finish=FINISH, status=STATUS, raw='span.cache["raw"]',
-    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=PARAMETERS_TELL,
+    fetched=FETCHED, parameters_limit=PARAMETERS_LIMIT, parameters_tell=HAS_PARAMETERS_LIMIT,
     states=states, aliases=aliases, by_provider=by_provider, common=common,
     classes=classes, dotted=[name for name in PROVIDERS if "." in name],
     unknown_to_vercel=[raw for raw, row in frameworks.REASONS["vercel.v4"].items()

@@ -26,8 +26,8 @@ COMPOSE_GATEWAYS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """Declaration of an input: what it counts, its unit and the values that it may have."""
+class PlanInput:
+    """Declaration of an input: its meaning, unit and allowed values."""
 
     meaning: str
     unit: str = ""
@@ -37,7 +37,7 @@ class Input:
     is_whole: bool = False
 
     def problem(self, value: Number) -> str | None:
-        """Return what is wrong with a value, or None."""
+        """Return the problem with a value, or None."""
         if not (math.isfinite(value) and self.at_least <= value <= self.at_most):
             upper = "" if self.at_most == math.inf else f" and at most {self.at_most}"
             return f"must be at least {self.at_least}{upper}"
@@ -54,69 +54,78 @@ class Fleet:
         UsageError: A value is out of its bounds.
     """
 
-    turns: Annotated[Number, Input("turns per second, at the busiest time", "1/s", at_least=0.01)]
+    turns: Annotated[
+        Number, PlanInput("turns per second, at the busiest time", "1/s", at_least=0.01)
+    ]
     calls: Annotated[
-        Number, Input("model calls per turn, without continuations", "1/turn", at_least=1)
+        Number, PlanInput("model calls per turn, without continuations", "1/turn", at_least=1)
     ] = 2
-    tools: Annotated[Number, Input("tool calls per turn that create a span", "1/turn")] = 1
+    tools: Annotated[Number, PlanInput("tool calls per turn that create a span", "1/turn")] = 1
     truncated: Annotated[
-        Number, Input("share of turns with a truncated response", "share", at_most=1)
+        Number, PlanInput("share of turns with a truncated response", "share", at_most=1)
     ] = 0.02
-    attempts: Annotated[Number, Input("continuations per truncated turn", "1/turn")] = 1
+    attempts: Annotated[Number, PlanInput("continuations per truncated turn", "1/turn")] = 1
     failed: Annotated[
         Number,
-        Input(
+        PlanInput(
             "share of turns that failed, were refused or were filtered, without the truncated ones",
             "share",
             at_most=1,
         ),
     ] = 0.01
-    models: Annotated[Number, Input("models that one process calls", at_least=1, is_whole=True)] = 3
+    models: Annotated[
+        Number, PlanInput("models that one process calls", at_least=1, is_whole=True)
+    ] = 3
     services: Annotated[
-        Number, Input("services, each with its own processes", at_least=1, is_whole=True)
+        Number, PlanInput("services, each with its own processes", at_least=1, is_whole=True)
     ] = 1
     processes: Annotated[
         Number,
-        Input(
+        PlanInput(
             "agent processes that run endturn, if more than turns and services require",
             is_whole=True,
         ),
     ] = 0
     hosts: Annotated[
-        Number, Input("machines with a Collector beside their agents", at_least=1, is_whole=True)
+        Number,
+        PlanInput("machines with a Collector beside their agents", at_least=1, is_whole=True),
     ] = 1
     streams: Annotated[
         Number,
-        Input(
+        PlanInput(
             "share of models whose responses stream, which adds two histograms", "share", at_most=1
         ),
     ] = 1
     interval: Annotated[
         Number,
-        Input("time between two exports of metrics (OTEL_METRIC_EXPORT_INTERVAL)", "s", at_least=1),
+        PlanInput(
+            "time between two exports of metrics (OTEL_METRIC_EXPORT_INTERVAL)", "s", at_least=1
+        ),
     ] = 15
     sample: Annotated[
-        Number, Input("share of unremarkable traces that a gateway keeps", "%", at_most=100)
+        Number, PlanInput("share of unremarkable traces that a gateway keeps", "%", at_most=100)
     ] = 10
     wait: Annotated[
-        Number, Input("time that a gateway holds a trace before it decides on it", "s", at_least=1)
+        Number,
+        PlanInput("time that a gateway holds a trace before it decides on it", "s", at_least=1),
     ] = 600
     growth: Annotated[
         Number,
-        Input(
+        PlanInput(
             "factor by which the number of gateways may grow: the number of partitions is"
             " fixed when the topic is created",
             at_least=1,
         ),
     ] = 2
     copies: Annotated[
-        Number, Input("replicas in Kafka and in the metrics back end", at_least=1, is_whole=True)
+        Number,
+        PlanInput("replicas in Kafka and in the metrics back end", at_least=1, is_whole=True),
     ] = 3
-    hours: Annotated[Number, Input("retention of Kafka", "h", at_least=1)] = 24
-    trace_days: Annotated[Number, Input("retention of traces", "d")] = 14
-    log_days: Annotated[Number, Input("retention of events", "d")] = 30
+    hours: Annotated[Number, PlanInput("retention of Kafka", "h", at_least=1)] = 24
+    trace_days: Annotated[Number, PlanInput("retention of traces", "d")] = 14
+    log_days: Annotated[Number, PlanInput("retention of events", "d")] = 30
     metric_days: Annotated[
-        Number, Input("retention of metrics: the objective covers 30 days", "d")
+        Number, PlanInput("retention of metrics: the objective covers 30 days", "d")
     ] = 30
 
     def __post_init__(self) -> None:
@@ -137,7 +146,7 @@ class Option:
     """One input of `Fleet` with its name and default; an input without a default is required."""
 
     name: str
-    input: Input
+    input: PlanInput
     default: Number | None
 
     @property
@@ -165,7 +174,7 @@ OPTIONS: Final = _options()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConstantSource:
     """Unit of a constant, and the measurement, document or assumption that it comes from."""
 
     unit: str
@@ -178,32 +187,37 @@ class Constants:
 
     model_series: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "series/model",
             "`pytest tests/generate/test_plan.py`: the recorder, without streaming,"
             " with a truncated and continued turn",
         ),
     ] = 163
     stream_series: Annotated[
-        Number, Source("series/model", "the same test: time to the first chunk, and between chunks")
+        Number,
+        ConstantSource(
+            "series/model", "the same test: time to the first chunk, and between chunks"
+        ),
     ] = 34
     process_series: Annotated[
-        Number, Source("series/process", "`pytest tests/generate/test_plan.py`: the recorder")
+        Number,
+        ConstantSource("series/process", "`pytest tests/generate/test_plan.py`: the recorder"),
     ] = 8
     span_bytes: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "B/span",
             "`pytest tests/generate/test_plan.py`: OTLP from the recorder, without captured "
             "content; `make test-fleet`: in Kafka, before compression",
         ),
     ] = 617
     event_bytes: Annotated[
-        Number, Source("B/event", "`pytest tests/generate/test_plan.py`: OTLP from the recorder")
+        Number,
+        ConstantSource("B/event", "`pytest tests/generate/test_plan.py`: OTLP from the recorder"),
     ] = 340
     turn_us: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "µs/turn",
             "`python benchmarks/pipeline.py --only recorder --turns 1000000`: a turn of two"
             " calls, of which one is truncated and continued, minus the same turn without"
@@ -212,7 +226,7 @@ class Constants:
     ] = 830
     agent_us: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "µs/span",
             "`python benchmarks/pipeline.py --only fleet`: kafka_agent.yaml classifies,"
             " counts, redacts and queues on disk; measured on a loaded machine",
@@ -220,7 +234,7 @@ class Constants:
     ] = 31
     gateway_us: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "µs/span",
             "`python benchmarks/pipeline.py --only fleet`: kafka_gateway.yaml reads, samples"
             " and exports, with one, two or four gateways; measured on a loaded machine",
@@ -228,7 +242,7 @@ class Constants:
     ] = 34
     trace_bytes: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "B/trace",
             "`python benchmarks/pipeline.py --only weighing`: resident memory of"
             " kafka_gateway.yaml per undecided trace: 12 KB with three spans, 16 with four, 24"
@@ -236,11 +250,11 @@ class Constants:
         ),
     ] = 4000
     weighed_bytes: Annotated[
-        Number, Source("B/span", "the same measurement: the part of each span")
+        Number, ConstantSource("B/span", "the same measurement: the part of each span")
     ] = 3000
     packed: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "share",
             "assumed: size of spans and events after compression. `python"
             " benchmarks/pipeline.py --only fleet`: 0.12 in Kafka for spans that differ only in"
@@ -248,29 +262,36 @@ class Constants:
         ),
     ] = 0.3
     sample_bytes: Annotated[
-        Number, Source("B/sample", "Prometheus' documentation: 1 to 2 bytes per sample")
+        Number, ConstantSource("B/sample", "Prometheus' documentation: 1 to 2 bytes per sample")
     ] = 1.5
     receiver_series: Annotated[
-        Number, Source("series", "assumed: capacity of one Thanos receiver or ingester with 8 GiB")
+        Number,
+        ConstantSource("series", "assumed: capacity of one Thanos receiver or ingester with 8 GiB"),
     ] = 1_000_000
     partition_mb: Annotated[
-        Number, Source("MB/s", "assumed: half of what one partition accepts from one producer")
+        Number,
+        ConstantSource("MB/s", "assumed: half of what one partition accepts from one producer"),
     ] = 5
-    process_turns: Annotated[Number, Source("1/s", "assumed: an agent mostly waits for models")] = (
-        10
-    )
+    process_turns: Annotated[
+        Number, ConstantSource("1/s", "assumed: an agent mostly waits for models")
+    ] = 10
     cores: Annotated[
-        Number, Source("cores", "chosen: processors for one gateway; the manifests set no limit")
+        Number,
+        ConstantSource("cores", "chosen: processors for one gateway; the manifests set no limit"),
     ] = 2
     busy: Annotated[
-        Number, Source("share", "chosen: below the 80 % at which memory_limiter refuses data")
+        Number,
+        ConstantSource("share", "chosen: below the 80 % at which memory_limiter refuses data"),
     ] = 0.6
     queue_bytes: Annotated[
-        Number, Source("B", "default of `ENDTURN_COLLECTOR_QUEUE_BYTES`; a queue is not compressed")
+        Number,
+        ConstantSource(
+            "B", "default of `ENDTURN_COLLECTOR_QUEUE_BYTES`; a queue is not compressed"
+        ),
     ] = 1_073_741_824
     heap_bytes: Annotated[
         Number,
-        Source(
+        ConstantSource(
             "B",
             "`GATEWAY_MEMORY_MIB` of docker-compose.fleet.yml, `ENDTURN_COLLECTOR_MEMORY_MIB`"
             " of kubernetes/gateway.yaml: 2048",
@@ -281,7 +302,7 @@ class Constants:
 CONSTANTS: Final = Constants()
 
 
-def constants() -> list[tuple[str, Number, Source]]:
+def constants() -> list[tuple[str, Number, ConstantSource]]:
     """Return name, value and source of each constant."""
     hints = get_type_hints(Constants, include_extras=True)
     return [

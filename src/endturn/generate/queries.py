@@ -1,7 +1,7 @@
 """PromQL for dashboards, alerts and rules, built from the telemetry schema.
 
 Every function takes metrics and attributes as schema objects and returns PromQL text, so a name
-that the schema does not declare is an error of the type checker. Imports no Grafana SDK.
+that the schema does not declare is a type error. Imports no Grafana SDK.
 
 All expressions stay within Prometheus 2.42, without quoted UTF-8 names.
 """
@@ -165,9 +165,9 @@ def or_zero(events: str, traffic: str) -> str:
 
 
 def bad_or_enough(expression: str, *, part: str, total: str, at_least: int) -> str:
-    """Return a single value if something bad happened, or if enough happened at all.
+    """Return a single value if there was a bad event, or if there were enough events.
 
-    Without this, a zero of no or few events would look like a verdict.
+    Without this, a zero from few or no events would look like a verdict.
 
     Args:
         expression: The value.
@@ -311,7 +311,7 @@ class Queries:
         )
 
     def verdict(self, indicator: Indicator, *, at_least: int) -> str:
-        """Return an indicator's share; a zero only if it is of enough events."""
+        """Return an indicator's share; a zero only if there were enough events."""
         return bad_or_enough(
             self.ratio(indicator),
             part=self.events(indicator.count),
@@ -371,8 +371,8 @@ class Queries:
     ) -> str:
         """Return a GenAI histogram's rate per second, under its old and its new metric names.
 
-        Emitters move to the later names of the conventions at their own time. Where a new name
-        says what was a label, the label is added; a condition on it selects names.
+        Emitters adopt the later names of the conventions at different times. If a new name replaces
+        a label, the label is added; a condition on it selects names.
         """
         rates = [f"rate({self.histogram(metric, part, *where)}[{over}])"]
         for successor, labels in schema.SUCCESSORS.get(metric, ()):
@@ -399,7 +399,7 @@ class Queries:
 
 
 def denominator(indicator: Indicator) -> Count:
-    """Return what an indicator is a share of.
+    """Return the count that an indicator is a share of.
 
     Raises:
         UsageError: The indicator is a number, not a share.

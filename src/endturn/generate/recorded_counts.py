@@ -42,8 +42,9 @@ SERVICE_COUNTS: Final = {
 def recording_rules() -> list[dict[str, str]]:
     """Return the recording rules, as Prometheus reads them.
 
-    Each reads counters alone. A rule that read another's result would see a value from before a
-    restart of Prometheus again, for as long as Prometheus looks back for a sample (5 minutes).
+    Each reads only counters. A rule that read another rule's result would, after a restart of
+    Prometheus, see the value from before it for as long as Prometheus looks back for a sample (5
+    minutes).
     """
     by_model = (*SERVICE, *CALL)
     return [
@@ -54,9 +55,9 @@ def recording_rules() -> list[dict[str, str]]:
 
 
 def _recent_events(count: Count, by: Labels) -> str:
-    """Return the events of the last five minutes: zero where there are turns, but none of these.
+    """Return the events of the last five minutes: zero if there were only turns.
 
-    Both sides of a share have a series then.
+    So both sides of a share have a series.
     """
     events = events_for_rules(Queries().counter(count), by=by, over=WINDOW, memory=MEMORY)
     if count == TURNS:

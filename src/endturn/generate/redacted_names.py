@@ -156,7 +156,7 @@ NAME_SOURCES: Final = (
             # Of speech: the URL may hold the recording itself (`data:`).
             *_join(("input.audio.", "output.audio."), ("transcript", "url")),
             "message.function_call_arguments_json",
-            # JSON that the host adds: what it is about is the host's to say.
+            # JSON that the host adds; its meaning is up to the host.
             "metadata",
             "document.metadata",
             "annotation.explanation",

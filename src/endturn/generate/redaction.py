@@ -1,8 +1,8 @@
-"""The OTTL statements that delete credentials and message content, made of `redacted_names`.
+"""The OTTL statements that delete credentials and message content, built from `redacted_names`.
 
-Every key of every span is matched against the regular expressions that are made here, which is most
-of the work of a Collector. Go's `regexp` reads a key once, up to the first character that no name
-has in that place ("one-pass"), if no two branches of an alternation begin alike, each branch ends
+Every key of every span is matched against the regular expressions that are built here, which is
+most of a Collector's work. Go's `regexp` reads a key only once, up to the first character that
+matches no name ("one-pass"), if no two branches of an alternation begin alike, each branch ends
 with `$`, and there are less than a thousand instructions, each a character or a branch. Otherwise
 it takes ten times as long. `_join` therefore puts the names into a tree of common beginnings.
 """
@@ -31,7 +31,7 @@ _CREDENTIAL_ENDING: Final = (
     r"(?i)(?:^|[._-])(?:api[._-]?key|(?:access|secret|private)[._-]?key|authorization|passw(?:or)?d"
     r"|passphrase|jwt|token|secret|cookie)\s*$"
 )
-"""An ending of a key that means a credential, whatever stands before it. It takes twenty times as
+"""An ending of a key that means a credential, whatever precedes it. It takes twenty times as
 long as a list of names, so it is used for resources and scopes alone: there is one for each batch
 of spans, and a resource's attributes become labels of `target_info`."""
 
@@ -70,12 +70,12 @@ def delete_by_ending(path: str) -> str:
 def clean_urls(path: str) -> str:
     """Return the statements that replace users and secret parameters in a map's URLs, one a line.
 
-    The conventions' word `REDACTED` takes their place; other parameters stay.
+    They are replaced by `REDACTED`, as in the conventions; other parameters stay.
     """
     lines = []
     for name in names_of("urls"):
         value = f'{path}["{name}"]'
-        # `$$` is how the Collector's configuration spells `$`.
+        # The Collector's configuration escapes `$` as `$$`.
         for pattern, replacement in (
             (_URL_USER, "$$1//REDACTED@"),
             (_SENSITIVE_PARAMETER, "$$1=REDACTED"),
@@ -86,7 +86,7 @@ def clean_urls(path: str) -> str:
 
 
 def preserved_attributes() -> list[str]:
-    """Return the attributes that a stop reason is read from, and that are below redacted names."""
+    """Return the attributes below redacted names from which a stop reason is read."""
     patterns = key_patterns("content", "errors")
     return [
         source.attribute
@@ -132,7 +132,7 @@ def _names(group: Group) -> list[tuple[str, str]]:
 
 def _join(names: Iterable[tuple[str, str]]) -> str:
     """Return one expression of sorted names, each with the expression for what may follow it."""
-    beginnings: dict[str, list[str]] = {}  # by what follows: equal endings stand once
+    beginnings: dict[str, list[str]] = {}  # grouped by the rest: equal endings are written once
     for _, alike in groupby(names, key=lambda name: name[0][:1]):
         group = list(alike)
         pairs = zip(group[0][0], group[-1][0], strict=False)

@@ -24,8 +24,8 @@ class AlertRule:
     """An alert with the limits of a group of services.
 
     Attributes:
-        limits_of: The name of the group; "" if all services have the same limits, or if the group
-            is everything without limits of its own.
+        limits_of: The name of the group; "" if all services have the same limits, or for the group
+            of services without their own limits.
     """
 
     alert: Alert
@@ -51,19 +51,19 @@ class AlertRule:
 
     @property
     def hold(self) -> str:
-        """For how long the condition holds before the alert fires, as Prometheus writes it."""
+        """The time that the condition must hold before the alert fires, in Prometheus' notation."""
         return duration(int(self.alert.hold.total_seconds())) if self.alert.hold else ""
 
     @property
     def keep_firing(self) -> str:
-        """For how long the alert goes on after its condition, as Prometheus writes it."""
+        """The time that the alert keeps firing after its condition, in Prometheus' notation."""
         return duration(int(self.alert.keep_firing.total_seconds()))
 
 
 def alert_rules(config: RuleConfig) -> list[AlertRule]:
-    """Return the rules of every alert that the configuration wants.
+    """Return the rules of every enabled alert.
 
-    An alert has several rules if groups of services have other limits for it.
+    An alert has several rules if its limits differ between groups of services.
     """
     return [rule for alert in ALERTS for rule in _rules_of(alert, config)]
 
@@ -103,7 +103,7 @@ def _dashboard_variables(labels: Labels) -> str:
     variable_of = {label: variable for variable, label in VARIABLES.items()}
     query = ""
     for label in labels:
-        if label == JOB:  # every alert about a service has it
+        if label == JOB:  # every alert about a service has this label
             query = f"?var-job={{{{ $labels.{label} | urlquery }}}}"
             continue
         separator = "&" if query else "?"
@@ -113,7 +113,7 @@ def _dashboard_variables(labels: Labels) -> str:
 
 
 def groups(config: RuleConfig) -> list[dict[str, Any]]:
-    """Return the rule groups, as Prometheus reads them; the alerts read what the first records."""
+    """Return the rule groups in Prometheus' form; the alerts read the results of the first."""
     return [
         {"name": RECORDING_GROUP, "interval": duration(INTERVAL), "rules": recording_rules()},
         {

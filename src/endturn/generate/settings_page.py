@@ -9,7 +9,7 @@ from endturn.settings import KEYWORDS, VARIABLES, Keyword, Variable
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """A row of the table of what is recorded: cells in Markdown."""
 
     keyword: str
@@ -45,7 +45,7 @@ def _is_recording(keyword: Keyword) -> bool:
     return {"configure", "instrument"} <= {*keyword.functions}
 
 
-def recording_rows() -> list[Row]:
+def recording_rows() -> list[SettingRow]:
     """Return a row for each keyword of recording, and each variable without a keyword."""
     variables: dict[str, Variable[object]] = {
         one.keyword: one for one in VARIABLES if one.section == "recording" and one.keyword
@@ -56,16 +56,16 @@ def recording_rows() -> list[Row]:
         if _is_recording(keyword)
     ]
     rows += [
-        Row("", code(one.names), one.kind.label, default_cell(one.default), one.meaning)
+        SettingRow("", code(one.names), one.kind.label, default_cell(one.default), one.meaning)
         for one in VARIABLES
         if one.section == "recording" and not one.keyword
     ]
     return rows
 
 
-def _keyword_row(keyword: Keyword, variable: Variable[object] | None) -> Row:
+def _keyword_row(keyword: Keyword, variable: Variable[object] | None) -> SettingRow:
     if variable is None:
-        return Row(
+        return SettingRow(
             code([keyword.name]), "", keyword.label, default_cell(keyword.default), keyword.meaning
         )
     values = (
@@ -73,7 +73,7 @@ def _keyword_row(keyword: Keyword, variable: Variable[object] | None) -> Row:
         if keyword.label == variable.kind.label
         else (f"{keyword.label}; in the variable {variable.kind.label}")
     )
-    return Row(
+    return SettingRow(
         code([keyword.name]),
         code(variable.names),
         values,

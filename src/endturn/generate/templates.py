@@ -29,17 +29,17 @@ def environment(folder: str) -> Environment:
 
 
 def page(name: str, /, **values: object) -> str:
-    """The page of this name, filled in with these values."""
+    """Render the page of this name with these values."""
     return f"{MARK}\n\n{_PAGES.get_template(f'{name}.md').render(values)}"
 
 
 def code(items: Iterable[object], between: str = ", ") -> str:
-    """Each as code."""
+    """Return the names as code."""
     return between.join(f"`{item}`" for item in items)
 
 
 def cell(text: str) -> str:
-    """A table's cell; a bar within it is escaped."""
+    """Return a table's cell; vertical bars in it are escaped."""
     return text.replace("|", "\\|")
 
 

@@ -1,1 +1,1 @@
-"""Installing the shipped dashboards and rules into a running Grafana."""
+"""Install the packaged dashboards and rules into a running Grafana."""

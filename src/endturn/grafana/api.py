@@ -1,7 +1,4 @@
-"""Grafana's HTTP API as far as installing needs it.
-
-Reading, writing, and errors that say what to do.
-"""
+"""The parts of Grafana's HTTP API that the installation needs: reads, writes and error messages."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ PERMISSIONS: Final = (
 )
 """Permissions that a token needs, as Grafana's documentation lists them for these requests."""
 REFUSALS: Final = frozenset({400, 409, 413, 422, 500})
-"""Statuses with which Grafana refuses one thing; others may still go in."""
+"""Statuses with which Grafana rejects one object; others may still be installed."""
 HEADERS: Final = {"Accept": "application/json", "X-Disable-Provenance": "true"}
-"""An alert rule that is written over the API is locked in the interface, unless this asks for the
-contrary."""
+"""By default, an alert rule that is written over the API is locked in the interface; this header
+prevents that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ChangeResult:
     """The result for one dashboard, rule group or folder."""
 
     what: Literal[
@@ -49,12 +46,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Grafana:
-    """A Grafana that is asked over HTTP.
+    """A client of one Grafana.
 
     Source: https://grafana.com/docs/grafana/latest/developers/http_api/
 
-    Both methods raise UsageError where there is no connection, no Grafana, or it refuses; the
-    message says what to do.
+    Both methods raise UsageError if there is no connection, no Grafana, or it rejects the request;
+    the message says what to do.
     """
 
     url: str
@@ -62,10 +59,7 @@ class Grafana:
     dry_run: bool = False
 
     def get(self, path: str, *, absent: int | None = None, **query: str | int) -> Any:
-        """Return the JSON at a path such as `/api/folders`.
-
-        None if the status says that there is nothing.
-        """
+        """Return the JSON at a path such as `/api/folders`. None if it does not exist."""
         answer = self._send("GET", path, params=query)
         if answer.status_code == absent:
             return None
@@ -75,9 +69,9 @@ class Grafana:
         return content
 
     def write(self, method: str, path: str, body: Any = None) -> str:
-        """Change something.
+        """Send a change.
 
-        Returns why Grafana refuses this one thing, or nothing; in a dry run nothing is sent.
+        Return the reason if Grafana rejects this object, else None. In a dry run nothing is sent.
         """
         if self.dry_run:
             return ""
@@ -109,8 +103,8 @@ def connect(url: str, token: str, *, dry_run: bool = False) -> Iterator[Grafana]
     """Return a client of a Grafana, by its address and a service account's token.
 
     Raises:
-        UsageError: the address is not one, or holds credentials; the token cannot be one. It is
-            never in the message.
+        UsageError: the address is invalid or holds credentials, or the token is invalid. The token
+            is never in the message.
     """
     try:
         parts = urlsplit(url)
@@ -125,15 +119,15 @@ def connect(url: str, token: str, *, dry_run: bool = False) -> Iterator[Grafana]
         raise UsageError(
             "--grafana takes an address without credentials; give a service account's token instead"
         )
-    # Checked here, since what complains about an illegal header prints it.
+    # Checked here, since the HTTP library's error would print the header.
     if not re.fullmatch(r"[!-~]+", token):
         raise UsageError(
             "the token contains spaces or characters that are invalid in tokens; copy it again "
             "from Grafana"
         )
     headers = HEADERS | {"Authorization": f"Bearer {token}"}
-    # Redirects are not followed: a POST would become a GET, and the token would go where nobody
-    # said it should.
+    # Redirects are not followed: a POST would become a GET, and the token would be sent to an
+    # unknown host.
     with httpx.Client(headers=headers, timeout=TIMEOUT_S, follow_redirects=False) as http:
         yield Grafana(url.rstrip("/"), http, dry_run)
 
@@ -152,7 +146,7 @@ def _json(answer: httpx.Response) -> Any:
 
 
 def _message(answer: httpx.Response) -> str:
-    """Grafana's own words about an error."""
+    """Return Grafana's own message about an error."""
     body = _json(answer)
     return str(
         (body.get("message") or body.get("error") or body) if isinstance(body, dict) else body

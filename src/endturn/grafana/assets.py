@@ -14,8 +14,8 @@ from typing import Any, Final
 from endturn.errors import UsageError
 
 PREFIX: Final = "endturn-"
-"""Prefix of the uids of our dashboards, rules and rule groups; nothing else is ever changed in a
-Grafana."""
+"""Prefix of the uids of our dashboards, rules and rule groups; objects without it are never
+changed."""
 GRAFANA: Final = "http://127.0.0.1:3000"
 """Base address of the links in shipped alert rules: the Grafana that `make up` starts."""
 
@@ -24,9 +24,7 @@ Uids = Mapping[str, str]
 
 
 def folder() -> Path:
-    """Return the folder with the dashboards and rules.
-
-    Within the installed package, else that of the checkout.
+    """Return the folder with the dashboards and rules, of the installed package or the checkout.
 
     Raises:
         UsageError: there is neither.
@@ -84,7 +82,7 @@ def rule_groups(root: Path) -> list[dict[str, Any]]:
 
 
 def command(target: Path, force: bool) -> int:
-    """`endturn dashboards export`."""
+    """Run `endturn dashboards export`."""
     print(*export(target, force=force), sep="\n")
     return 0
 
@@ -98,12 +96,11 @@ def export(target: Path, *, force: bool = False) -> list[Path]:
         force: overwrite files that are there and differ.
 
     Returns:
-        The files that were written, or were there already, the same; what else lies in the folder
-        stays.
+        The files that were written, or were already the same; other files in the folder stay.
 
     Raises:
-        UsageError: the folder cannot be written, or without `force` a file in it differs; then none
-            is written.
+        UsageError: the folder cannot be written, or a file in it differs and `force` is not set;
+            then no file is written.
     """
     source = folder()
     files = [
@@ -130,17 +127,19 @@ def export(target: Path, *, force: bool = False) -> list[Path]:
     return [to for _, to in copies]
 
 
-def rebound(content: Any, uids: Uids) -> Any:
-    """Return a copy with these data sources in place of our fixed uids (the types' names)."""
+def with_data_sources(content: Any, uids: Uids) -> Any:
+    """Return a copy with these data sources instead of our fixed uids (the types' names)."""
     match content:
         case {"type": str(kind), "uid": str(uid), **rest} if uid == kind in uids:
-            return {"type": kind, "uid": uids[kind]} | rebound(rest, uids)
+            return {"type": kind, "uid": uids[kind]} | with_data_sources(rest, uids)
         case dict():
             return {
-                key: uids.get(value, value) if key == "datasourceUid" else rebound(value, uids)
+                key: uids.get(value, value)
+                if key == "datasourceUid"
+                else with_data_sources(value, uids)
                 for key, value in content.items()
             }
         case list():
-            return [rebound(item, uids) for item in content]
+            return [with_data_sources(item, uids) for item in content]
         case _:
             return content

@@ -1,7 +1,4 @@
-"""The installation of our dashboards, and optionally alert rules, into a running Grafana.
-
-Repeated runs give the same result.
-"""
+"""Install our dashboards, and optionally alert rules, into a running Grafana; idempotent."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from typing import Any, Final
 from endturn._version import __version__
 from endturn.errors import UsageError
 from endturn.grafana import api, assets, rules
-from endturn.grafana.api import Done, Grafana
-from endturn.grafana.assets import PREFIX, Uids, rebound
+from endturn.grafana.api import ChangeResult, Grafana
+from endturn.grafana.assets import PREFIX, Uids, with_data_sources
 
 TAG: Final = "endturn"
 WRITES: Final = frozenset({"created", "updated", "removed"})
-"""Results that are printed in a dry run only."""
+"""Results that a dry run prints as "would be"."""
 MESSAGE: Final = "endturn dashboards install "
 """Prefix of our versions' messages in a dashboard's history; the message ends with the content's
 digest."""
@@ -37,7 +34,7 @@ def command(
     folder: str,
     source_options: Sequence[str],
 ) -> int:
-    """`endturn dashboards install`: the status is 1 where Grafana refuses something."""
+    """Run `endturn dashboards install`: the status is 1 if Grafana rejects something."""
     if not (token := (token or os.environ.get("GRAFANA_TOKEN") or "").strip()):
         raise UsageError(
             "no token: create a service account in Grafana, and set GRAFANA_TOKEN to "
@@ -80,22 +77,22 @@ def install(
     *,
     folder: str,
     sources: Mapping[str, str],
-) -> Iterator[Done]:
-    """Make a Grafana hold exactly these dashboards and rule groups of ours, in a folder.
+) -> Iterator[ChangeResult]:
+    """Install exactly these dashboards and rule groups of ours in a folder.
 
-    A dashboard is told by its uid and written only where its content differs or somebody has
-    changed it. Dashboards and rules of ours that are no more are removed, unless somebody has
-    changed the dashboard since. A rule is compared field by field; whether it is paused, where it
-    notifies, and rules of others in the same group stay as they are.
+    A dashboard is identified by its uid and written only if its content differs or somebody has
+    changed it. Our dashboards and rules that no longer exist are removed, unless somebody has
+    changed the dashboard since. A rule is compared field by field; its pause, its notification
+    settings, and other rules in the same group are not changed.
 
     Args:
-        folder: the folder's uid; created where it is missing.
-        sources: data source type → the name or uid of the one to begin with; otherwise Grafana's
+        folder: the folder's uid; created if it is missing.
+        sources: data source type → the name or uid of the initial data source; otherwise Grafana's
             default.
 
     Raises:
-        UsageError: Grafana cannot be reached or refuses altogether, the folder's uid is none, or a
-            data source that is asked for or that the rules need is not known.
+        UsageError: Grafana cannot be reached or rejects all requests, the folder's uid is invalid,
+            or a requested or required data source is unknown.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", folder):
         raise UsageError(
@@ -108,7 +105,7 @@ def install(
     yield from missing
     if grafana.get(f"/api/folders/{folder}", absent=404) is None:
         grafana.write("POST", "/api/folders", {"uid": folder, "title": folder})
-        yield Done("created", "folder", folder)
+        yield ChangeResult("created", "folder", folder)
     for board in boards:
         yield _install_board(grafana, _bound(board, {kind: uids[kind] for kind in sources}), folder)
     yield from _remove_boards(grafana, folder, keep={str(board["uid"]) for board in boards})
@@ -118,12 +115,12 @@ def install(
 
 def _sources(
     grafana: Grafana, requested: Mapping[str, str], used: set[str]
-) -> tuple[dict[str, str], list[Done]]:
-    """Return the data sources to use, type → uid: those asked for, else the default or only one."""
+) -> tuple[dict[str, str], list[ChangeResult]]:
+    """Return the data sources to use, type → uid: the requested ones, else the default."""
     available = grafana.get("/api/datasources", absent=403)
-    if available is None:  # without datasources:read; a uid needs no looking up
+    if available is None:  # without datasources:read; a uid needs no lookup
         return dict(requested), [
-            Done("unknown", "source", uid, "the token may not look it up")
+            ChangeResult("unknown", "source", uid, "the token may not look it up")
             for uid in requested.values()
         ]
     chosen, missing = {}, []
@@ -150,76 +147,77 @@ def _sources(
             chosen[kind] = str(matching[0]["uid"])
         elif not there:
             missing.append(
-                Done("missing", "source", kind, "what needs one stays empty until there is")
+                ChangeResult("missing", "source", kind, "what needs one stays empty until there is")
             )
     return chosen, missing
 
 
 def _source_variables(board: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the variable that lets people choose a data source at the top of a dashboard."""
+    """Return the variable for choosing a data source at the top of a dashboard."""
     variables = board.get("templating", {}).get("list", [])
     return [variable for variable in variables if variable["type"] == "datasource"]
 
 
 def _bound(board: dict[str, Any], uids: Uids) -> dict[str, Any]:
-    """Return a dashboard whose data source variables and fixed references are these."""
-    result: dict[str, Any] = rebound(board, uids)
+    """Return a dashboard with these data source variables and fixed references."""
+    result: dict[str, Any] = with_data_sources(board, uids)
     for variable in _source_variables(result):
         if uid := uids.get(variable["query"]):
             variable["current"] = {"selected": True, "text": uid, "value": uid}
     return result
 
 
-def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done:
+def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> ChangeResult:
     uid = str(board["uid"])
     digest = hashlib.sha256(json.dumps(board, sort_keys=True).encode()).hexdigest()[:12]
-    result = Done("created", "dashboard", uid, str(board["title"]))
+    result = ChangeResult("created", "dashboard", uid, str(board["title"]))
     if there := grafana.get(f"/api/dashboards/uid/{uid}", absent=404):
         if there["meta"].get("provisioned"):
-            return Done(
+            return ChangeResult(
                 "refused", "dashboard", uid, "it is provisioned from a file, which alone changes it"
             )
         last = _last_message(grafana, uid)
-        # Compared by what we left in its history: Grafana adds to and reorders what it stores.
+        # Compared by our message in its history, since Grafana adds to and reorders the stored
+        # content.
         if (
             last.startswith(MESSAGE)
             and last.endswith(digest)
             and there["meta"].get("folderUid") == folder
         ):
-            return Done("unchanged", "dashboard", uid)
+            return ChangeResult("unchanged", "dashboard", uid)
         by_hand = (
             ""
             if last.startswith(MESSAGE)
             else "a change made by hand is overwritten; its history keeps it"
         )
-        result = Done("updated", "dashboard", uid, by_hand)
+        result = ChangeResult("updated", "dashboard", uid, by_hand)
     body = {
         "dashboard": board | {"id": None},
         "folderUid": folder,
-        # Where it is new, nothing may be overwritten.
+        # A new dashboard must not overwrite anything.
         "overwrite": result.what == "updated",
         "message": f"{MESSAGE}{__version__} {digest}",
     }
     refusal = grafana.write("POST", "/api/dashboards/db", body)
-    return Done("refused", "dashboard", uid, refusal) if refusal else result
+    return ChangeResult("refused", "dashboard", uid, refusal) if refusal else result
 
 
-def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str]) -> Iterator[Done]:
+def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str]) -> Iterator[ChangeResult]:
     boards = grafana.get("/api/search", type="dash-db", tag=TAG, folderUIDs=folder, limit=5000)
     for uid in sorted({str(board["uid"]) for board in boards} - keep):
         if not uid.startswith(PREFIX):
             continue
         if not _last_message(grafana, uid).startswith(MESSAGE):
-            yield Done(
+            yield ChangeResult(
                 "kept",
                 "dashboard",
                 uid,
                 "no longer ours, but somebody has changed it; delete it by hand",
             )
         elif refusal := grafana.write("DELETE", f"/api/dashboards/uid/{uid}"):
-            yield Done("refused", "dashboard", uid, refusal)
+            yield ChangeResult("refused", "dashboard", uid, refusal)
         else:
-            yield Done("removed", "dashboard", uid)
+            yield ChangeResult("removed", "dashboard", uid)
 
 
 def _last_message(grafana: Grafana, uid: str) -> str:

@@ -1,7 +1,4 @@
-"""Alert rules of ours in a running Grafana.
-
-Compared field by field, and written where they differ.
-"""
+"""Our alert rules in a running Grafana: compared field by field, and written if they differ."""
 
 from __future__ import annotations
 
@@ -10,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.grafana.api import Done, Grafana
-from endturn.grafana.assets import GRAFANA, PREFIX, Uids, rebound
+from endturn.grafana.api import ChangeResult, Grafana
+from endturn.grafana.assets import GRAFANA, PREFIX, Uids, with_data_sources
 
 PROVISIONING: Final = "/api/v1/provisioning"
-RENAMED: Final = {
+API_FIELD_NAMES: Final = {
     "keepFiringFor": "keep_firing_for",
     "missing_series_evals_to_resolve": "missingSeriesEvalsToResolve",
     "orgId": "orgID",
 }
 """Name of a rule's field in a file → in the API."""
-YOUNG: Final = frozenset({"keep_firing_for", "missingSeriesEvalsToResolve"})
-"""Fields that an older Grafana does not keep: that one is missing is no change."""
-THEIRS: Final = ("isPaused", "notification_settings")
-"""Fields of our rules that belong to whoever runs the Grafana: it is never changed where the rule
-exists."""
+FIELDS_OF_NEWER_VERSIONS: Final = frozenset({"keep_firing_for", "missingSeriesEvalsToResolve"})
+"""Fields that older versions of Grafana drop: a missing one is no difference."""
+OPERATOR_FIELDS: Final = ("isPaused", "notification_settings")
+"""Fields of our rules that belong to Grafana's operators: they are never changed in an existing
+rule."""
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 Rule = Mapping[str, Any]
@@ -32,8 +29,8 @@ Rule = Mapping[str, Any]
 
 def install(
     grafana: Grafana, groups: Sequence[dict[str, Any]], folder: str, uids: Uids
-) -> Iterator[Done]:
-    """Make a folder hold these groups of rules, and no other rule of ours in a group of ours."""
+) -> Iterator[ChangeResult]:
+    """Install these groups of rules in a folder, and remove our other rules from our groups."""
     there: dict[str, Rule] = {
         rule["uid"]: rule for rule in grafana.get(f"{PROVISIONING}/alert-rules")
     }
@@ -55,7 +52,7 @@ def install(
         yield _install_group(grafana, group, folder, rules, foreign, there)
     for uid in obsolete:
         grafana.write("DELETE", f"{PROVISIONING}/alert-rules/{uid}")
-        yield Done("removed", "rule", uid)
+        yield ChangeResult("removed", "rule", uid)
 
 
 def _install_group(
@@ -65,8 +62,8 @@ def _install_group(
     rules: Sequence[Rule],
     foreign: Sequence[Rule],
     there: Mapping[str, Rule],
-) -> Done:
-    """Write a group of rules where it differs; `there` are all rules of the Grafana by uid."""
+) -> ChangeResult:
+    """Write a group of rules if it differs; `there` are all rules of the Grafana by uid."""
     name = str(group["name"])
     path = f"{PROVISIONING}/folder/{folder}/rule-groups/{quote(name, safe='')}"
     interval = _seconds(str(group["interval"]))
@@ -83,28 +80,27 @@ def _install_group(
         foreign
     )
     if former and not differing and former["interval"] == interval:
-        return Done("unchanged", "rules", name, ", ".join(notes))
+        return ChangeResult("unchanged", "rules", name, ", ".join(notes))
     body = {"title": name, "folderUid": folder, "interval": interval, "rules": [*updated, *foreign]}
     if refusal := grafana.write("PUT", path, body):
-        return Done("refused", "rules", name, refusal)
-    return Done("updated" if former else "created", "rules", name, ", ".join(notes))
+        return ChangeResult("refused", "rules", name, refusal)
+    return ChangeResult("updated" if former else "created", "rules", name, ", ".join(notes))
 
 
 def _theirs(rule: Rule) -> Rule:
-    return {key: rule[key] for key in THEIRS if rule.get(key) is not None}
+    return {key: rule[key] for key in OPERATOR_FIELDS if rule.get(key) is not None}
 
 
 def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
-    """Return a rule of a provisioning file as the API takes it.
+    """Return a rule of a provisioning file in the API's form.
 
-    Links to the Grafana of `make up` lead to this one.
+    Links to the Grafana of `make up` are replaced by links to this one.
     """
-    body: dict[str, Any] = rebound(
-        {RENAMED.get(key, key): value for key, value in rule.items()}, uids
+    body: dict[str, Any] = with_data_sources(
+        {API_FIELD_NAMES.get(key, key): value for key, value in rule.items()}, uids
     )
     return {"orgID": 1} | body | {
-        # In files `$$` is how a label spells `$`: Grafana expands variables of its environment
-        # there.
+        # Labels in files escape `$` as `$$`, since Grafana expands environment variables there.
         "labels": {key: str(value).replace("$$", "$") for key, value in rule.get("labels",
                                                                                  {}).items()},
         "annotations": {
@@ -117,26 +113,26 @@ def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:
 
 
 def _same_rule(ours: Rule, there: Rule) -> bool:
-    """Return True if a Grafana has our rule, in its own spelling.
+    """Return True if a Grafana has our rule, in its own notation.
 
-    Grafana adds fields and leaves out empty ones, and writes durations its own way. Labels and
-    annotations are compared whole: one that somebody added to ours is a change.
+    Grafana adds fields, leaves out empty ones, and formats durations differently. Labels and
+    annotations are compared completely: one that somebody added to ours is a difference.
     """
     if any(ours[key] != (there.get(key) or {}) for key in ("labels", "annotations")):
         return False
-    not_compared = {*THEIRS, "orgID", *(YOUNG - there.keys())}
+    not_compared = {*OPERATOR_FIELDS, "orgID", *(FIELDS_OF_NEWER_VERSIONS - there.keys())}
     return all(
-        _covered(value, there.get(key)) for key, value in ours.items() if key not in not_compared
+        _contains(value, there.get(key)) for key, value in ours.items() if key not in not_compared
     )
 
 
-def _covered(ours: Any, there: Any) -> bool:
-    """Return True if everything in ours is in the other."""
+def _contains(ours: Any, there: Any) -> bool:
+    """Return True if the other value contains everything in ours."""
     match ours, there:
         case dict(), dict() | None:
-            return all(_covered(value, (there or {}).get(key)) for key, value in ours.items())
+            return all(_contains(value, (there or {}).get(key)) for key, value in ours.items())
         case list(), list():
-            return len(ours) == len(there) and all(map(_covered, ours, there))
+            return len(ours) == len(there) and all(map(_contains, ours, there))
         case str(), str():
             return ours == there or (
                 _seconds(ours) is not None and _seconds(ours) == _seconds(there)

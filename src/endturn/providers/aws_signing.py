@@ -1,4 +1,4 @@
-"""Signs requests for AWS with botocore and the credentials that AWS's own SDKs would find."""
+"""Sign requests for AWS with botocore and the credentials that AWS's own SDKs would find."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A call to a provider in one of four ways: sync or async, a whole response or a stream.
 
-The request, the library and the meaning of its response are up to the ProviderCall: that of
-`endturn.providers.http_client` or of `endturn.providers.sdk_client`.
+A ProviderCall defines the request, the library and how to read the response; see
+`endturn.providers.http_client` and `endturn.providers.sdk_client`.
 """
 
 from __future__ import annotations

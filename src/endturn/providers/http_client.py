@@ -1,4 +1,4 @@
-"""Our own HTTP clients: a Request goes to a provider, its ChatResponse or Deltas come back.
+"""Our own HTTP clients: send a Request to a provider, return its ChatResponse or Deltas.
 
 Both are provider functions: a controller takes `client` or `client.stream`. They send each request
 once: retries are up to the host, or the controller.
@@ -130,7 +130,7 @@ def _endpoint(
     Raises:
         UsageError: the provider, its address or its key is missing or invalid.
     """
-    if not isinstance(provider, str):  # such as a Request: it is not quoted
+    if not isinstance(provider, str):  # it may be a Request, so it is not quoted
         raise UsageError(
             f"provider must be a name like 'openai', not a value of type {type(provider).__name__}"
         )

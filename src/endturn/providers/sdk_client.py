@@ -464,7 +464,7 @@ class _SdkCall:
             except ProviderError as failure:
                 raise failure from error
         partial = self._decoder.close()
-        if not partial.stop.terminal_seen:  # else the error came after the end
+        if not partial.stop.terminal_seen:  # otherwise the error came after the end
             rejection = self._rejection(answer)
             rejection.partial = partial
             raise rejection from error

@@ -1,4 +1,4 @@
-"""Reads SDKs' exceptions without importing any SDK: the provider's response, a lost connection."""
+"""Read SDKs' exceptions without importing an SDK: the provider's response, a lost connection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CONNECTION_ERRORS: Final = (
     ("builtins", "ConnectionError"),
     ("builtins", "TimeoutError"),
 )
-"""Module and name of exception classes that mean that the connection failed. Subclasses count."""
+"""Module and name of exception classes for failed connections. Subclasses count."""
 
 _UNREADABLE_RESPONSES: Final = (
     ("json", "JSONDecodeError"),

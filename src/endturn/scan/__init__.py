@@ -1,4 +1,4 @@
-"""Reads the sessions and logs that agents already wrote, and says which answers were cut off.
+"""Read the sessions and logs that agents already wrote, and report which answers were truncated.
 
 Each kind of file is a source: one module in `endturn.scan.sources`. `docs/scan.md` says how to add
 one.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from endturn.scan.command import run as run, scan as scan
     from endturn.scan.copies import without_copies as without_copies
-    from endturn.scan.head import Head as Head, Shape as Shape
+    from endturn.scan.head import FileHead as FileHead, FileShape as FileShape
     from endturn.scan.live_records import EndedTurn as EndedTurn, ended_turns as ended_turns
     from endturn.scan.past_calls import (
         Evidence as Evidence,
@@ -41,7 +41,7 @@ else:
             "past_calls": ("Evidence", "PastCall", "PastTurn"),
             "reading": ("FileResult", "read_file"),
             "registry": ("SOURCES", "recognise"),
-            "head": ("Head", "Shape"),
+            "head": ("FileHead", "FileShape"),
             "scanned_file": ("ScannedFile",),
             "source": ("Source",),
             "summary": ("Summary",),

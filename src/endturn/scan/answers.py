@@ -1,4 +1,4 @@
-"""Reads the text of one past message again, from its file, when somebody looks at it."""
+"""Read the text of one past message from its file, on demand."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 
 LONGEST: Final = 256 * 1024
-"""Characters of a text that are returned at most."""
+"""The maximum number of characters of a returned text."""
 CHANGED: Final = "(The file has changed since the scan. Scan it again.)"
-"""Stands for the text of a record that is not in its place any more."""
+"""The placeholder for the text of a record that is no longer at its offset."""
 
-_Read = Callable[[Iterable[Mapping[str, Any]], str], str]
+_TextReader = Callable[[Iterable[Mapping[str, Any]], str], str]
 
 
 def text_of(turn: PastTurn, call: PastCall) -> str:
     """Return the text of a response.
 
     Returns:
-        "" where its file is gone, or never had it; CHANGED where the file has another record in the
-        place of this one.
+        "" if its file is gone or never had the text; CHANGED if the file has another record at this
+        offset.
     """
     source = _source_of(turn)
     if source is None:
         return ""
-    return _read(call, call.key, source.text, stored_text=source.stored_text)
+    return _text_from_file(call, call.key, source.text, stored_text=source.stored_text)
 
 
 def question_of(turn: PastTurn, *, is_quick: bool = False) -> str:
-    """Return the text of the user's message that began a turn; "" and CHANGED as above.
+    """Return the text of the user's message that began a turn; "" and CHANGED as in `text_of`.
 
     Args:
-        is_quick: "" also of a file that has to be read from its beginning, as a compressed one.
+        is_quick: return "" if the file must be read from its beginning, such as a compressed one.
     """
     source = _source_of(turn)
     if source is None or source.question is None:
         return ""
     question = source.question
-    return _read(turn, "", lambda records, _: question(records), is_quick=is_quick)
+    return _text_from_file(turn, "", lambda records, _: question(records), is_quick=is_quick)
 
 
 def _source_of(turn: PastTurn) -> Source | None:
     return next((source for source in all_sources() if source.title == turn.source), None)
 
 
-def _read(
+def _text_from_file(
     record: PastTurn | PastCall,
     key: str,
-    read: _Read | None,
+    reader: _TextReader | None,
     *,
     stored_text: Callable[[ScannedFile, str], str] | None = None,
     is_quick: bool = False,
 ) -> str:
     offset = record.offset
-    if stored_text is None and (read is None or offset is None):
+    if stored_text is None and (reader is None or offset is None):
         return ""
     path = Path(record.path)
     try:
         with path.open("rb") as stream:
             if stored_text is not None:
                 return stored_text(ScannedFile(stream, record.path, path), key)[:LONGEST]
-            assert read is not None
+            assert reader is not None
             assert offset is not None
             is_plain = has_plain_lines(stream.read(BEGINNING))
             if is_quick and not is_plain:
@@ -79,6 +79,6 @@ def _read(
             stream.seek(start)
             file = ScannedFile(stream, record.path)
             records = (record for at, record in file.records() if start + at >= offset)
-            return read(records, key)[:LONGEST]
+            return reader(records, key)[:LONGEST]
     except (OSError, ValueError, UsageError):
         return ""

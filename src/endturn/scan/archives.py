@@ -1,4 +1,4 @@
-"""Reads members of zip files, also those that are compressed with zstd."""
+"""Read members of zip files, including those compressed with zstd."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from endturn.errors import UsageError
 from endturn.scan.decompression import ZIP, Incomplete, zstd_decompressor
 
 _ZSTD: Final = 93
-"""The compression method of zip members that zipfile knows since Python 3.14."""
+"""The compression method of zip members that zipfile supports since Python 3.14."""
 _HEADER_BYTES: Final = 30
 _ENCRYPTED: Final = 1
-"""The bit of a member's flags that says it."""
+"""The bit of a member's flags that marks it as encrypted."""
 
 
 def read_member(stream: BinaryIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -24,8 +24,8 @@ def read_member(stream: BinaryIO, archive: zipfile.ZipFile, member: zipfile.ZipI
         archive: the same archive.
 
     Raises:
-        Incomplete: the member is damaged or encrypted; says so in words.
-        UsageError: what decompresses it is not installed.
+        Incomplete: the member is damaged or encrypted; the message says which.
+        UsageError: the package that decompresses it is not installed.
     """
     if member.flag_bits & _ENCRYPTED:
         raise Incomplete("is encrypted: unpack it")
@@ -35,7 +35,7 @@ def read_member(stream: BinaryIO, archive: zipfile.ZipFile, member: zipfile.ZipI
         data = _read_zstd(stream, member)
     except UsageError:
         raise
-    except Exception as error:  # each compression has types of its own
+    except Exception as error:  # each compression has its own exception types
         raise Incomplete(f"is damaged: {error or type(error).__name__}") from None
     if crc32(data) != member.CRC:
         raise Incomplete("is damaged: its checksum is wrong")

@@ -1,4 +1,4 @@
-"""The identity of results of batches, whose names are unique within one batch only."""
+"""The identity of batch results, whose names are unique only within one batch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class BatchResult(NamedTuple):
     """One result of a batch.
 
     Attributes:
-        turn: with the result's call alone.
-        name: of the request, unique within its batch; "" where the file does not have it.
-        has_id: the call's key is unique beyond its batch, as that of a response with an id.
+        turn: the turn, with only the result's call.
+        name: the request's name, unique within its batch; "" if the file lacks it.
+        has_id: the call's key is unique beyond its batch, like that of a response with an id.
     """
 
     turn: PastTurn
@@ -26,9 +26,9 @@ class BatchResult(NamedTuple):
 def turns_of(results: Iterable[BatchResult]) -> Iterator[PastTurn]:
     """Yield the turns of a file of results, with keys that are unique over all batches.
 
-    A failure has no id of its own as a rule, and the next batch may have a request of that name,
-    too: its key gets the identity of its batch, which a copy of the file shares. A file may hold
-    several batches, one after the other: a name that comes again begins the next.
+    A failure usually has no id, and the next batch may have a request with the same name: so its
+    key includes the identity of its batch, which is the same in a copy of the file. A file may hold
+    several batches, one after the other: a repeated name begins the next.
     """
     batch = _Batch()
     for result in results:
@@ -42,7 +42,7 @@ def turns_of(results: Iterable[BatchResult]) -> Iterator[PastTurn]:
 
 
 class _Batch:
-    """Collects what tells one batch from all others."""
+    """Collects the identity of one batch."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

@@ -1,6 +1,6 @@
-"""What a provider's own body says, for sources whose files hold bodies as they came.
+"""The facts of a provider's response body, for sources whose files hold unchanged bodies.
 
-Each is read by its format's summarizer, which keeps no content, as live instrumentation does.
+Each body is read by its format's summarizer, which keeps no content, as in live instrumentation.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from endturn.formats import (
     summarize,
 )
 from endturn.scan.fields import count, mapping, objects, text
-from endturn.scan.past_calls import FAILED, UNRECORDED, Evidence, PastCall
+from endturn.scan.past_calls import FAILED_STOP, UNRECORDED_STOP, Evidence, PastCall
 from endturn.vocabulary import Row, StopReason
 
 _NO_CHAT: Final = frozenset({"list", "embedding", "moderation", "transcription"})
-"""Values of `object` in bodies that are no model's answer."""
+"""Values of `object` in bodies that are not a model's answer."""
 
 
 def format_in(body: Mapping[str, Any]) -> str | None:
-    """Return the format of a whole body by its members; None where it is no answer of a model."""
+    """Return the format of a whole body by its members; None if it is not a model's answer."""
     if text(body.get("object")) in _NO_CHAT:
         return None
     if isinstance(body.get("choices"), list):
@@ -56,14 +56,14 @@ def call_of_body(
     request: Mapping[str, Any] | None = None,
     key: str = "",
 ) -> PastCall:
-    """Return the call of a response, as far as its body tells of it.
+    """Return the call of a response, as far as its body describes it.
 
     Args:
         body: a whole body, or a list of a stream's events.
         format_name: as in `endturn.formats.FORMATS`.
-        provider: as in `gen_ai.provider.name`; "" where the file does not say it.
-        request: the body of the request, or an SDK's arguments, where the file has it.
-        key: the identity of the call where the body has no id.
+        provider: as in `gen_ai.provider.name`; "" if the file lacks it.
+        request: the body of the request, or an SDK's arguments, if the file has it.
+        key: the identity of the call if the body has no id.
     """
     format = format_of(format_name)
     context, request_facts = _context(format_name, provider), _NO_REQUEST
@@ -76,13 +76,13 @@ def call_of_body(
         )
         context = replace(context, request=summary)
     facts, tool_calls = _facts_of(body, format, context)
-    # a missing reason in a file may be one that was not written
+    # a reason that is missing in a file may not have been written
     is_recorded = facts.stop.reason is not StopReason.MISSING and bool(body)
     call = PastCall(
         key=_identity(facts.id, body) or key,
         request=request_facts,
         endpoint=_endpoint(provider),
-        response=facts if is_recorded else replace(facts, stop=UNRECORDED),
+        response=facts if is_recorded else replace(facts, stop=UNRECORDED_STOP),
         evidence=Evidence.RECORDED if is_recorded else Evidence.NOT_RECORDED,
         tool_calls=tuple([tool_call.id for tool_call in tool_calls]),
     )
@@ -116,10 +116,10 @@ def _rows(format_name: str, provider: str) -> Mapping[str, Row]:
 
 
 def _identity(response_id: str | None, body: Any) -> str:
-    """Return what tells a response from all others; "" where it has no id.
+    """Return the identity of a response; "" if it has no id.
 
-    Some servers number their responses by chance, such as Ollama from `chatcmpl-0` to
-    `chatcmpl-998`: with the time of the response, two are seldom the same.
+    Some servers give their responses random numbers, such as Ollama from `chatcmpl-0` to
+    `chatcmpl-998`: together with the time of the response, collisions are rare.
     """
     if not response_id or len(response_id) > _SHORT:
         return response_id or ""
@@ -129,7 +129,7 @@ def _identity(response_id: str | None, body: Any) -> str:
 
 
 _SHORT: Final = 15
-"""Characters of an id that another response may have, too."""
+"""The maximum length of an id that may not be unique."""
 _NO_REQUEST: Final = RequestFacts()
 
 
@@ -145,7 +145,7 @@ def _endpoint(provider: str) -> EndpointFacts:
 
 
 def failed_call(key: str, error: str, *, model: str = "", provider: str = "") -> PastCall:
-    """Return an attempt that a record of its own says to have failed.
+    """Return an attempt that a separate record marks as failed.
 
     Args:
         error: its kind, such as "429"; never a message.
@@ -154,17 +154,18 @@ def failed_call(key: str, error: str, *, model: str = "", provider: str = "") ->
         key=key,
         request=RequestFacts(model=model),
         endpoint=EndpointFacts(provider=provider),
-        response=ResponseFacts(stop=FAILED),
+        response=ResponseFacts(stop=FAILED_STOP),
         evidence=Evidence.RECORDED,
         error=error or "error",
     )
 
 
 def kind_of_error(error: Any, *alternatives: Any) -> str:
-    """Return the kind of an error from its code, type or status; "error" where it has none.
+    """Return the kind of an error from its code, type or status; "error" if it has none.
 
     Args:
-        error: the error's object. beside: what else may be its kind, such as a status.
+        error: the error's object.
+        alternatives: other values that may be its kind, such as a status.
     """
     details = mapping(error)
     for value in (details.get("type"), details.get("code"), details.get("status"), *alternatives):
@@ -176,20 +177,20 @@ def kind_of_error(error: Any, *alternatives: Any) -> str:
 
 
 _LONGEST: Final = 64
-"""Characters of a kind of error; what is longer is a message."""
+"""The maximum length of a kind of error; a longer text is a message."""
 
 
 def turn_id(session: str, messages: Any) -> str | None:
     """Return the identity of the turn that a request belongs to, in a session.
 
-    Requests of one turn repeat the messages of the user, and add answers and results of tools.
+    Requests of one turn repeat the user's messages, and add answers and tool results.
 
     Args:
-        session: what the requests of a conversation have in common.
-        messages: of a request, in the chat format or in Anthropic's.
+        session: the value that the requests of a conversation have in common.
+        messages: the messages of a request, in the chat format or in Anthropic's.
 
     Returns:
-        A digest of the session and of the user's messages; None where there is neither.
+        A digest of the session and of the user's messages; None if there is neither.
     """
     prompts = [
         message

@@ -1,4 +1,4 @@
-"""`endturn scan`: read past sessions and logs, and say which answers were cut off."""
+"""`endturn scan`: read past sessions and logs, and report which answers were truncated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from endturn.telemetry import fail_condition
 Output = Callable[[Summary, Mapping[str, Any]], None]
 _REDRAW_S: Final = 0.1
 _BAR: Final = 40
-"""Characters of the progress bar."""
+"""The width of the progress bar in characters."""
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -39,15 +39,15 @@ def run(
     format_: str | None = None,
     outputs: Sequence[Output] = (),
 ) -> int:
-    """Scan, and print what was found.
+    """Scan, and print the results.
 
     Args:
-        inputs: files and folders, `-` for standard input; none for the places of this machine.
-        since: how far to look back, such as 30d.
+        inputs: files and folders, `-` for standard input; empty for this machine's default places.
+        since: the time to look back, such as 30d.
         as_json: print one JSON object instead of text.
         fail_on: conditions, such as `truncation > 1%`.
-        format_: the name of the source that reads each file, whatever it looks like.
-        outputs: are called with the summary and its figures when those were printed.
+        format_: the name of the source that reads each file, without recognition.
+        outputs: functions that are called with the summary and its figures after printing.
 
     Returns:
         The exit status: 1 where a condition is met, 3 where there are conditions but no recorded
@@ -97,7 +97,7 @@ def scan(
         format_: the name of the source that reads each file.
         processes: how many may read at once, if there is enough to read. More than one needs a
             `__main__` that can be imported.
-        progress: is called with the number of files read so far, and of all; with zeros at the end.
+        progress: is called with the numbers of files so far and in total; with zeros at the end.
 
     Raises:
         UsageError: an input does not exist.
@@ -105,13 +105,13 @@ def scan(
     discovery = Discovery()
     results: list[FileResult] = []
     paths: list[Path] | None = None
-    read = 0
+    read_count = 0
     is_interrupted = False
     try:
         paths = list(discovery.files(inputs))
         for number, file_results in enumerate(read_files(paths, format_, processes=processes), 1):
             results += file_results
-            read = number
+            read_count = number
             if progress is not None:
                 progress(number, len(paths))
     except KeyboardInterrupt:
@@ -136,12 +136,12 @@ def scan(
         older_calls=older_calls,
         unreadable=discovery.unreadable,
         is_interrupted=is_interrupted,
-        unread=None if paths is None else len(paths) - read,
+        unread=None if paths is None else len(paths) - read_count,
     )
 
 
 def _home() -> Path:
-    """Return the user's folder; one that does not exist where the system knows of none."""
+    """Return the user's home folder; if there is none, a folder that does not exist."""
     try:
         return Path.home()
     except RuntimeError:
@@ -157,7 +157,7 @@ def duration_ns(text: str) -> int:
     """Return a duration such as 30d in nanoseconds.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a duration.
     """
     match = re.fullmatch(r"\s*(\d{1,9}\.?\d{0,9})\s*([mhdw])\s*", text)
     if not match:
@@ -166,7 +166,7 @@ def duration_ns(text: str) -> int:
 
 
 def _progress() -> Callable[[int, int], None] | None:
-    """Return what draws a progress bar, if somebody looks at a terminal."""
+    """Return the function that draws a progress bar; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     drawn_s = 0.0

@@ -1,4 +1,4 @@
-"""Removes copies: the same call in several files counts once, whatever order they are read in."""
+"""Remove copies: the same call in several files counts once, in whatever order they are read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def without_copies(turns: Iterable[PastTurn]) -> tuple[list[PastTurn], int]:
         len(turn.calls) for turn in unique
     )
     unique.sort(key=_turn_rank)
-    # A call may stand in turns of different ids: it stays where its record says most.
+    # A call may be in turns with different ids: it stays where its record has most facts.
     owners: dict[tuple[str, str], tuple[PastTurn, PastCall]] = {}
     for turn in unique:
         for call in turn.calls:
@@ -54,7 +54,8 @@ def _merged(copies: Sequence[PastTurn]) -> PastTurn:
             earlier = calls.get(call.key)
             if earlier is None or _call_rank(call) < _call_rank(earlier):
                 calls[call.key] = call
-    longest = max(len(turn.calls) for turn in copies)  # others may end before the turn went on
+    # other copies may end before the turn continued
+    longest = max(len(turn.calls) for turn in copies)
     return replace(
         base,
         calls=list(calls.values()),
@@ -74,7 +75,7 @@ def _turn_rank(turn: PastTurn) -> tuple[object, ...]:
 
 
 def _call_rank(call: PastCall) -> tuple[object, ...]:
-    """Return the rank of a call among its copies: first the one whose record says most."""
+    """Return the rank of a call among its copies: first the one whose record has most facts."""
     usage = call.response.usage
     return (
         _RANK[call.evidence],

@@ -1,4 +1,4 @@
-"""Opens SQLite databases without changing the folder that they are in."""
+"""Open SQLite databases without changing their folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 SQLITE: Final = b"SQLite format 3\0"
-"""How a database begins."""
+"""The first bytes of a SQLite database."""
 _COPY_ATTEMPTS: Final = 5
-"""Copies of a database that is being written, until one is of a single moment."""
+"""The maximum number of copies of a database in use, until one is consistent."""
 _VERSIONS: Final = slice(18, 20)
-"""Bytes of a database that say if it has a write-ahead log."""
+"""The bytes of a database that show whether it has a write-ahead log."""
 _WITH_LOG: Final = b"\x02\x02"
 
 RowReader = Callable[..., Iterator[dict[str, Any]]]
@@ -31,7 +31,7 @@ def connect(path: Path, folder: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error, OSError: it cannot be opened.
     """
-    path = path.resolve()  # SQLite keeps the log beside the database, not beside a link to it
+    path = path.resolve()  # SQLite keeps the log next to the database, not next to a link to it
     sidecars = [path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal")]
     originals = [path, *(sidecar for sidecar in sidecars if sidecar.exists())]
     if len(originals) == 1:
@@ -41,7 +41,7 @@ def connect(path: Path, folder: Path) -> sqlite3.Connection:
         for original in originals:
             shutil.copyfile(original, folder / original.name)
         if before == _versions(originals):
-            break  # nobody wrote meanwhile
+            break  # nothing was written meanwhile
     return sqlite3.connect(folder / path.name)
 
 
@@ -50,7 +50,7 @@ def _versions(paths: list[Path]) -> list[tuple[int, int]]:
 
 
 def may_have_log(data: bytes) -> bool:
-    """Return whether the newest rows of a database may be in a log beside it.
+    """Return whether the newest rows of a database may be in a separate log.
 
     Args:
         data: the beginning of the database.
@@ -65,10 +65,10 @@ def connect_to(data: bytes) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened.
     """
     content = bytearray(data)
-    content[_VERSIONS] = b"\x01\x01"  # memory has no log
+    content[_VERSIONS] = b"\x01\x01"  # a database in memory has no log
     connection = sqlite3.connect(":memory:")
     try:
-        if not hasattr(connection, "deserialize"):  # SQLite can be built without
+        if not hasattr(connection, "deserialize"):  # SQLite can be built without this function
             raise sqlite3.NotSupportedError("this SQLite reads none from memory: unpack it")
         connection.deserialize(bytes(content))
     except BaseException:
@@ -83,7 +83,7 @@ def ordered_rows(
     """Yield the rows of a table.
 
     Args:
-        columns: by which they are sorted; none for the order of the database.
+        columns: the columns to sort by; empty for the order of the database.
 
     Raises:
         sqlite3.DatabaseError: a page of the table or of an index is damaged.
@@ -97,11 +97,11 @@ def readable_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a damaged table, without those on its damaged pages.
 
-    The table is read from its beginning and from its end, without its indexes, and sorted here. Of
-    several damaged pages, what is between them is lost, too.
+    The table is read from its beginning and from its end, without its indexes, and sorted here.
+    Rows between several damaged pages are lost, too.
 
     Args:
-        columns: as above.
+        columns: as in `ordered_rows`.
     """
     rows: dict[int, dict[str, Any]] = {}
     for direction in ("ASC", "DESC"):
@@ -109,7 +109,7 @@ def readable_rows(
         with suppress(sqlite3.DatabaseError):
             for row in _rows(connection, query):
                 rows[row.pop("_rowid_")] = row
-            break  # all of it could be read
+            break  # the whole table could be read
     yield from sorted(
         (rows[rowid] for rowid in sorted(rows)),
         key=lambda row: [_rank(row.get(column)) for column in columns],
@@ -124,7 +124,7 @@ def _rows(connection: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """Return where a value stands in the order of SQLite: null, numbers, text, bytes."""
+    """Return the rank of a value in SQLite's order: null, numbers, text, bytes."""
     match value:
         case None:
             return (0,)

@@ -1,4 +1,4 @@
-"""Bytes of files that may be compressed: gzip, zstd, xz and bzip2, known by their first bytes."""
+"""Read files that may be compressed with gzip, zstd, xz or bzip2, by their first bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 from endturn.errors import UsageError
 
 BLOCK: Final = 1 << 20
-"""Bytes that are read, and decompressed, at a time."""
+"""The number of bytes that are read and decompressed at a time."""
 _MAGIC: Final = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -19,11 +19,11 @@ _MAGIC: Final = {
     b"BZh": "bzip2",
 }
 ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-"""How a zip file begins."""
+"""The first bytes of a zip file."""
 
 
 class Incomplete(Exception):
-    """A compressed stream ends before its end, or is damaged from here on."""
+    """A compressed stream is incomplete, or damaged from this point on."""
 
 
 def zstd_decompressor() -> Any:
@@ -62,9 +62,9 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the decompressed bytes of a stream, in blocks.
 
     Raises:
-        Incomplete: after all blocks that could be read, if the compressed stream is cut or damaged.
+        Incomplete: after all readable blocks, if the compressed stream is incomplete or damaged.
         OSError: the stream cannot be read.
-        UsageError: what decompresses it is not installed.
+        UsageError: the package that decompresses it is not installed.
     """
     first = stream.read(BLOCK)
     compression = compression_of(first)
@@ -78,7 +78,7 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _decompressed(data: bytes, stream: BinaryIO, compression: str) -> Iterator[bytes]:
-    step = 1 << 16  # small, so that what one step gives stays bounded
+    step = 1 << 16  # small, so that the output of one step stays bounded
     decompressor: Any = None
     while data:
         for start in range(0, len(data), step):
@@ -92,7 +92,7 @@ def _decompressed(data: bytes, stream: BinaryIO, compression: str) -> Iterator[b
                     block, piece = _step(decompressor, piece, compression)
                 except UsageError:
                     raise
-                except Exception as error:  # each library has types of its own
+                except Exception as error:  # each library has its own exception types
                     raise Incomplete(f"the {compression} data is damaged: {error}") from None
                 if block:
                     yield block
@@ -106,7 +106,7 @@ def _decompressed(data: bytes, stream: BinaryIO, compression: str) -> Iterator[b
 
 
 def _step(decompressor: Any, piece: bytes, compression: str) -> tuple[bytes, bytes]:
-    """Return what a piece gives, and what of the piece is left."""
+    """Return the decompressed data of a piece, and the unused rest of the piece."""
     if compression == "gzip":
         block = decompressor.decompress(piece, BLOCK)
         return block, decompressor.unconsumed_tail or decompressor.unused_data

@@ -1,4 +1,4 @@
-"""Readers of single fields of foreign records, which may have any type."""
+"""Read single fields of foreign records, whose values may have any type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def count(value: Any) -> int | None:
 
 _EARLIEST_S: Final = 100_000_000
 _LATEST_S: Final = 7_258_118_400
-"""The years 1973 and 2200: what is outside is no time of a call, and may not fit where times go."""
+"""The years 1973 and 2200: values outside are no time of a call, and may exceed the range of times.
+"""
 
 
 def time_ns(value: Any) -> int | None:
@@ -45,7 +46,7 @@ def time_ns(value: Any) -> int | None:
 
     Args:
         value: ISO 8601 with a zone, or a number of seconds, milliseconds, microseconds or
-            nanoseconds since 1970, told apart by size.
+            nanoseconds since 1970, distinguished by size.
 
     Returns:
         None for anything else, a time without a zone and one before 1973 or after 2200 included.

@@ -1,4 +1,4 @@
-"""The files to scan: those below folders, each once, and what cannot be read of them."""
+"""The files to scan: all files below folders, each once, and those that cannot be read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Discovery:
     """Walks over files and folders.
 
     Attributes:
-        unreadable: path → why, of folders and files that could not be opened.
+        unreadable: path → the reason, for folders and files that could not be opened.
     """
 
     unreadable: dict[str, str] = field(default_factory=dict)
     _visited: set[tuple[int, int]] = field(default_factory=set)
 
     def files(self, inputs: Iterable[Path]) -> Iterator[Path]:
-        """Yield every file once, though links may lead to it on several ways, or in a circle.
+        """Yield every file once, even if several links lead to it, or links form a circle.
 
         Raises:
             UsageError: an input does not exist.
@@ -46,7 +46,7 @@ class Discovery:
             if stat.S_ISDIR(status.st_mode):
                 if self._is_new(status):
                     yield from self._below(path)
-            # what is named may be a pipe, such as of `<(zstdcat …)`
+            # an input may be a pipe, such as from `<(zstdcat …)`
             elif not stat.S_ISREG(status.st_mode) or self._is_new(status):
                 yield path
 
@@ -66,7 +66,7 @@ class Discovery:
                 try:
                     status = entry.stat()
                 except OSError as error:
-                    if not entry.is_symlink():  # a link that leads nowhere is no file
+                    if not entry.is_symlink():  # a dangling link is not a file
                         self._note(path, error)
                     continue
                 if stat.S_ISDIR(status.st_mode):
@@ -88,7 +88,7 @@ class Discovery:
 
 
 def default_places(environment: Mapping[str, str], home: Path) -> Sequence[Path]:
-    """Return the folders and files of this machine where sources keep theirs, if they exist."""
+    """Return the existing folders and files of this machine where sources keep their files."""
     places = dict.fromkeys(
         place for source in all_sources() for place in source.places(environment, home)
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 
-class Shape(StrEnum):
-    """How a file is built."""
+class FileShape(StrEnum):
+    """The structure of a file."""
 
     LINES = "lines"
     """One JSON value to a line."""
@@ -23,21 +23,21 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FileHead:
     """The beginning of a file, by which its source is recognised.
 
     Attributes:
         shape: LINES also for a file that is one JSON value on one line.
-        records: the first JSON objects of LINES, at most 16; of a VALUE the first objects of its
-            list, or, if it is short enough to be read whole, the object that it is.
-        text: the first bytes, at most 64 KiB, for a VALUE that is longer.
-        names: of a DATABASE its tables, of an ARCHIVE its members.
-        path: the file, for sources that need the folder around it; None for standard input.
+        records: the first JSON objects of LINES, at most 16; for a VALUE the first objects of its
+            list, or the object itself if it is short enough to be read completely.
+        text: the first bytes, at most 64 KiB, for a longer VALUE.
+        names: the tables of a DATABASE, the members of an ARCHIVE.
+        path: the file, for sources that need its folder; None for standard input.
         is_list: a VALUE is a list.
-        is_damaged: a VALUE is cut or damaged, as far as its beginning shows.
+        is_damaged: a VALUE is incomplete or damaged, as far as its beginning shows.
     """
 
-    shape: Shape
+    shape: FileShape
     records: Sequence[Mapping[str, Any]] = ()
     text: bytes = b""
     names: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Parses JSON of foreign files, with half characters repaired, and recognises how a file begins."""
+"""Parse JSON of foreign files, with half characters repaired, and recognise JSON files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from endturn.scan.decompression import BLOCK
 
 HEAD_RECORDS: Final = 16
-"""Objects from which a file is recognised."""
+"""The number of objects from which a file is recognised."""
 _BOM: Final = b"\xef\xbb\xbf"
 _ESCAPED_LETTERS: Final = (b"\\u004", b"\\u005", b"\\u006", b"\\u007")
 _ESCAPES: Final = re.compile(
@@ -24,7 +24,7 @@ _OBJECT_BEGIN: Final = re.compile(rb"\s*(?:\[\s*)?\{\s*\"")
 
 
 def contains(line: bytes, needles: tuple[bytes, ...]) -> bool:
-    """Return whether a line may hold one of some words of ASCII, as JSON may spell them."""
+    """Return whether a line may contain one of some ASCII words, in any JSON spelling."""
     for needle in needles:
         if needle in line:
             return True
@@ -32,7 +32,7 @@ def contains(line: bytes, needles: tuple[bytes, ...]) -> bool:
 
 
 def _may_escape_letters(line: bytes) -> bool:
-    """Return whether an ASCII letter of the line may be spelled by its number."""
+    """Return whether an ASCII letter of the line may be written as an escape."""
     return b"\\u00" in line and any(escape in line for escape in _ESCAPED_LETTERS)
 
 
@@ -46,18 +46,18 @@ def object_of(line: bytes) -> Mapping[str, Any] | None:
 
 
 def value_of(data: bytes) -> Any:
-    """Return a JSON value, with replacement characters for what is half a character.
+    """Return a JSON value, with replacement characters for half characters.
 
-    Tools that cut text by its length leave such halves, in bytes or as escapes.
+    Tools that truncate text by its length leave such halves, in bytes or as escapes.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the text is not JSON.
     """
     data = data.removeprefix(_BOM)
     try:
         return from_json(data, cache_strings="keys")
     except ValueError as error:
-        if "EOF" in str(error):  # it is cut, which no repair mends
+        if "EOF" in str(error):  # it is incomplete, which cannot be repaired
             raise
         repaired = _repaired(data)
         if repaired == data:
@@ -86,7 +86,7 @@ def is_value(beginning: bytes) -> bool:
     line, end, rest = text.partition(b"\n")
     if not end or object_of(line) is not None or line.rstrip().endswith(b"}"):
         return False
-    # or it is half a line, and whole ones follow
+    # or it is half a line, and complete ones follow
     return object_of(rest.partition(b"\n")[0]) is None
 
 
@@ -101,7 +101,7 @@ def begins_like_object(beginning: bytes) -> bool:
 
 
 def is_cut_value(beginning: bytes) -> bool:
-    """Return whether a file of which this is all begins as JSON, and is damaged."""
+    """Return whether a complete file begins as JSON and is damaged."""
     if len(beginning) >= BLOCK or not begins_like_object(beginning):
         return False
     try:
@@ -112,10 +112,10 @@ def is_cut_value(beginning: bytes) -> bool:
 
 
 def first_objects(beginning: bytes) -> list[Mapping[str, Any]]:
-    """Return the first objects of a file that is one JSON value, if they can be told.
+    """Return the first objects of a file that is one JSON value, if they can be read.
 
-    Of a list, also one that is longer or cut, the objects that are whole; else the value itself, if
-    it is all there.
+    For a list, also a longer or incomplete one, its complete objects; else the value itself, if it
+    is complete.
     """
     is_whole = len(beginning) < BLOCK
     try:
@@ -129,7 +129,7 @@ def first_objects(beginning: bytes) -> list[Mapping[str, Any]]:
 
 
 def _whole_items(beginning: bytes) -> Any:
-    """Return the items of a list that is cut, the last of them perhaps only half."""
+    """Return the items of an incomplete list, the last of which may be incomplete."""
     try:
         return from_json(_repaired(beginning.removeprefix(_BOM)), allow_partial=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Makes of past turns the records that live turns make, with their own times."""
+"""Convert past turns to the records of live turns, with their original times."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from endturn.vocabulary import StopReason
 
 
 class EndedTurn(NamedTuple):
-    """A past turn with the records that a live one makes.
+    """A past turn with the records of a live one.
 
     Attributes:
-        past: as the file tells of it.
+        past: the turn from the file.
         turn: its totals, as in the records.
         records: TurnStarted, for each call CallStarted and CallEnded, then TurnEnded.
     """
@@ -43,12 +43,12 @@ class EndedTurn(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the file says of every response of the turn how it ended."""
+        """True if the file has the stop of every response of the turn."""
         return all(call.evidence is not Evidence.NOT_RECORDED for call in self.past.calls)
 
 
 def ended_turns(turns: Iterable[PastTurn]) -> list[EndedTurn]:
-    """Return the turns with their records; a sub-agent's turn is within the turn that started it.
+    """Return the turns with their records; a sub-agent's turn is a child of its agent's turn.
 
     Args:
         turns: without copies.
@@ -107,7 +107,7 @@ def _ended_turn(past: PastTurn) -> EndedTurn:
 
 
 def _seconds(started_ns: int | None, ended_ns: int | None) -> float:
-    """Return a duration; NaN where the file lacks a time, or has them in the wrong order."""
+    """Return a duration; NaN if the file lacks a time, or has the times in the wrong order."""
     if started_ns is None or ended_ns is None or ended_ns < started_ns:
         return nan
     return (ended_ns - started_ns) / 1e9
@@ -152,7 +152,7 @@ def _continuation(call: PastCall, turn: Turn, numbers: dict[str, int]) -> Contin
 
 
 def _end_is_unknown(calls: list[PastCall]) -> bool:
-    """Return whether the rest of a truncated response was asked for, and may have been whole."""
+    """Return whether the rest of a truncated response was requested, and may be complete."""
     last = calls[-1]
     return last.strategy is not None and last.evidence is Evidence.NOT_RECORDED
 

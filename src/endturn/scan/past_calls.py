@@ -1,4 +1,4 @@
-"""Calls and turns as files tell of them, before copies are removed and records are made."""
+"""Calls and turns from files, before copies are removed and records are created."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ from endturn.vocabulary import Stop, StopReason
 
 
 class Evidence(StrEnum):
-    """Where the file says how a response ended."""
+    """The place in the file that shows how a response ended."""
 
     RECORDED = "recorded"
     """The response's own stop reason is in the file."""
     OTHER_RECORD = "other_record"
-    """The response has no reason, but another record of the file says how it ended."""
+    """The response has no reason, but another record of the file shows how it ended."""
     NOT_RECORDED = "not_recorded"
-    """Nothing in the file says it. Such a call counts in no rate."""
+    """The file does not contain it. Such a call counts in no rate."""
 
 
-UNRECORDED: Final = Stop(StopReason.UNKNOWN, terminal_seen=False)
+UNRECORDED_STOP: Final = Stop(StopReason.UNKNOWN, terminal_seen=False)
 """The stop of a call whose evidence is NOT_RECORDED: neither finished nor truncated."""
 
-CANCELLED: Final = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
+CANCELLED_STOP: Final = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
 """The stop of a response that the user interrupted."""
 
-CUT_OFF: Final = Stop(StopReason.MAX_TOKENS, incomplete=True)
-"""The stop of a response that another record says was cut off by the output limit."""
+TRUNCATED_STOP: Final = Stop(StopReason.MAX_TOKENS, incomplete=True)
+"""The stop of a response that another record marks as truncated by the output limit."""
 
-FAILED: Final = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
+FAILED_STOP: Final = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
 """The stop of an attempt that failed without a response."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PastCall:
-    """One response, or one failed attempt, as a file tells of it.
+    """One response, or one failed attempt, from a file.
 
     Attributes:
-        key: the identity of the call in all files: the provider's response id as a rule. Calls of
+        key: the identity of the call in all files: usually the provider's response id. Calls of
             one source with the same key are copies of one call.
-        request, endpoint, response: the facts that a live call records. What the file does not say
-            keeps its default. `response.stop` is UNRECORDED where the evidence is NOT_RECORDED.
-        evidence: where the file says how the response ended.
-        started_ns, ended_ns: wall clock; None where the file does not have them.
-        strategy: how this call continues an earlier one; None for a call of its own.
+        request, endpoint, response: the facts that a live call records. Facts that the file lacks
+            keep their defaults. `response.stop` is UNRECORDED_STOP if `evidence` is
+            NOT_RECORDED.
+        evidence: the place in the file that shows how the response ended.
+        started_ns, ended_ns: wall clock; None if the file lacks them.
+        strategy: how this call continues an earlier one; None for an ordinary call.
         continues: the key of the call that it continues.
         error: the kind of error of an attempt that failed, such as "529"; None for a response.
         tool_calls: ids of the tool calls that the response asks for.
@@ -60,7 +61,7 @@ class PastCall:
     key: str
     request: RequestFacts = field(default_factory=RequestFacts)
     endpoint: EndpointFacts = field(default_factory=EndpointFacts)
-    response: ResponseFacts = field(default_factory=lambda: ResponseFacts(stop=UNRECORDED))
+    response: ResponseFacts = field(default_factory=lambda: ResponseFacts(stop=UNRECORDED_STOP))
     evidence: Evidence = Evidence.NOT_RECORDED
     started_ns: int | None = None
     ended_ns: int | None = None
@@ -77,13 +78,13 @@ class PastCall:
 
     @property
     def truncated(self) -> bool:
-        """Whether the response is known to be truncated."""
+        """True if the response is known to be truncated."""
         return self.response.stop.truncated
 
 
 @dataclass(slots=True, kw_only=True)
 class PastTurn:
-    """What an agent did for one message of its user, as a file tells of it.
+    """The calls of an agent for one message of its user, from a file.
 
     Attributes:
         id: the identity of the turn in all files. Turns of one source with the same id are copies.
@@ -126,8 +127,8 @@ class PastTurn:
 
     @property
     def has_record(self) -> bool:
-        """Whether the file has an answer, an error or an interruption of the turn.
+        """True if the file has an answer, an error or an interruption of the turn.
 
-        A prompt alone may have asked no model.
+        A prompt without any of them may not have reached a model.
         """
         return bool(self.calls) or self.error is not None or self.is_interrupted

@@ -1,4 +1,4 @@
-"""Reads one file: recognises its source, and collects its turns and its damage."""
+"""Read one file: recognise its source, and collect its turns and its damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from endturn.errors import UsageError
 from endturn.scan.files import STDIN
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.json_values import begins_like_object
 from endturn.scan.past_calls import PastTurn
 from endturn.scan.record_digests import add_digests
@@ -24,14 +24,14 @@ STDIN_NAME = "standard input"
 
 @dataclass(slots=True)
 class FileResult:
-    """What one file, or one member of an archive, gave.
+    """The result of reading one file, or one member of an archive.
 
     Attributes:
         name: the file as it is shown; source: the name of its source, None for an unknown file.
-        turns: as the file has them, copies included.
+        turns: the file's turns, including copies.
         size: bytes on the disk.
         is_companion: it belongs to a source, and holds no calls.
-        unreadable: why it could not be opened; "" where it could.
+        unreadable: why it could not be opened; "" if it could.
     """
 
     name: str
@@ -44,11 +44,11 @@ class FileResult:
 
 
 def read_file(path: Path, forced: str | None = None) -> list[FileResult]:
-    """Read one file, or each member of an archive that no source reads as a whole.
+    """Read one file, or each member of an archive that no source reads itself.
 
     Args:
         path: the file; `-` is standard input.
-        forced: the name of the source that reads it, whatever it looks like.
+        forced: the name of the source that reads it, without recognition.
     """
     if path == STDIN:
         if sys.stdin is None:  # such as after `<&-`
@@ -73,29 +73,29 @@ def _results(
         if file.unsupported_form:
             return [FileResult(name, unreadable=file.unsupported_form)]
         source = forced or _source_of(file.head)
-        if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+        if file.head.shape is FileShape.ARCHIVE and not _reads_archives(source):
             return list(_members(file, forced))
-        return [_read(file, source)]
-    except UsageError as error:  # what decompresses it is not installed
+        return [_read_with(file, source)]
+    except UsageError as error:  # the package that decompresses it is not installed
         return [FileResult(name, unreadable=str(error))]
 
 
 def _member_result(data: bytes, name: str, forced: str | None) -> FileResult:
-    """Read a member of an archive; another archive in it only if a source reads that."""
+    """Read a member of an archive; an inner archive only if a source reads it."""
     try:
         file = ScannedFile(io.BytesIO(data), name)
         if file.unsupported_form:
             return FileResult(name, unreadable=file.unsupported_form)
         source = forced or _source_of(file.head)
-        if file.head.shape is Shape.ARCHIVE and not _reads_archives(source):
+        if file.head.shape is FileShape.ARCHIVE and not _reads_archives(source):
             return FileResult(name, unreadable="it is an archive within an archive: unpack it")
-        return _read(file, source)
+        return _read_with(file, source)
     except UsageError as error:  # what decompresses it is not installed
         return FileResult(name, unreadable=str(error))
 
 
 def _reads_archives(source: str | None) -> bool:
-    return source is not None and Shape.ARCHIVE in source_named(source).shapes
+    return source is not None and FileShape.ARCHIVE in source_named(source).shapes
 
 
 def _members(file: ScannedFile, forced: str | None) -> Iterator[FileResult]:
@@ -106,12 +106,12 @@ def _members(file: ScannedFile, forced: str | None) -> Iterator[FileResult]:
         yield FileResult(file.name, source="zip", damage=file.damage)
 
 
-def _source_of(head: Head) -> str | None:
+def _source_of(head: FileHead) -> str | None:
     source = recognise(head)
     return None if source is None else source.name
 
 
-def _read(file: ScannedFile, name: str | None) -> FileResult:
+def _read_with(file: ScannedFile, name: str | None) -> FileResult:
     name = name or _source_of(file.head)
     if name is None:
         if file.damage.problem == "" and _is_broken_json(file.head):
@@ -123,7 +123,7 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
         for turn in source.read(file):
             turn.path = file.name
             result.turns.append(turn)
-    # a mistake in one source, about one file, must not end the scan of all others
+    # a bug in one source must not end the scan of all other files
     except Exception as error:
         file.damage.problem = f"{source.title} failed to read it ({type(error).__name__})"
     for turn in result.turns:
@@ -135,7 +135,7 @@ def _read(file: ScannedFile, name: str | None) -> FileResult:
     return result
 
 
-def _is_broken_json(head: Head) -> bool:
-    if head.shape is Shape.LINES:
+def _is_broken_json(head: FileHead) -> bool:
+    if head.shape is FileShape.LINES:
         return begins_like_object(head.text) and not head.records
     return head.is_damaged

@@ -1,4 +1,4 @@
-"""Tells whether a file still has the records that a scan found in it."""
+"""Check whether a file still has the records that a scan read from it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.text_encoding import utf16_of
 
 BEGINNING: Final = 4096
-"""Bytes of a file that tell if the offset of a record is its place on the disk."""
+"""The number of bytes that show whether a record's offset is its position in the file on disk."""
 _RECORD_BYTES: Final = 4096
-"""Bytes of a record of which the digest is made at most."""
+"""The maximum number of bytes of a record that enter its digest."""
 _BUFFER: Final = 1 << 14
-"""Bytes that are read at a time: several short records, and not all of a long one."""
+"""The number of bytes that are read at a time: several short records, or a part of a long one."""
 
 
 def has_plain_lines(beginning: bytes) -> bool:
-    """Return whether the offset of a record is its place on the disk."""
+    """Return whether a record's offset is its position in the file on disk."""
     is_packed = compression_of(beginning) is not None or utf16_of(beginning) is not None
     return not is_packed and not is_list(beginning)
 
 
 def add_digests(path: Path, turns: Iterable[PastTurn]) -> None:
-    """Have turns and calls remember how their records begin, or else the state of their file.
+    """Store in turns and calls a digest of their records, or else of the state of their file.
 
     Raises:
         OSError: the file cannot be read any more.
@@ -42,7 +42,7 @@ def add_digests(path: Path, turns: Iterable[PastTurn]) -> None:
 
 
 def _records(turns: Iterable[PastTurn]) -> Iterator[tuple[PastTurn | PastCall, int]]:
-    """Yield what has a record of its own, with the offset of that."""
+    """Yield the turns and calls that have their own record, with its offset."""
     for turn in turns:
         if turn.offset is not None:
             yield turn, turn.offset
@@ -58,6 +58,6 @@ def record_digest(stream: BinaryIO, offset: int) -> int:
 
 
 def file_digest(path: Path) -> int:
-    """Return a checksum of a file's size and time: of a packed one no part can be read alone."""
+    """Return a checksum of a file's size and time, for files that cannot be read in parts."""
     status = path.stat()
     return crc32(f"{status.st_size} {status.st_mtime_ns}".encode())

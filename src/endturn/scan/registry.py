@@ -1,4 +1,4 @@
-"""The sources by name, and the one that a file is of."""
+"""The sources by name, and the recognition of a file's source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Final
 
 from endturn.errors import UsageError, did_you_mean
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.source import Source
 
 SOURCES: Final = (
@@ -20,7 +20,7 @@ SOURCES: Final = (
 reads it, so a source that is strict stands before one that takes many files."""
 
 _BESIDE_DATABASE: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\x18\xe2\x2d\x00")
-"""How the files begin that SQLite keeps beside a database in WAL mode: the log, and its index."""
+"""The first bytes of SQLite's files next to a database in WAL mode: the log and its index."""
 
 
 @cache
@@ -41,13 +41,13 @@ def all_sources() -> Sequence[Source]:
     return [source_named(name) for name in SOURCES]
 
 
-def recognise(head: Head) -> Source | None:
+def recognise(head: FileHead) -> Source | None:
     """Return the first source that recognises a file by its beginning."""
     shapes = {head.shape}
-    if head.shape is Shape.LINES and len(head.records) == 1:
-        shapes.add(Shape.VALUE)
-    if head.is_list:  # of what would else be lines
-        shapes.add(Shape.LINES)
+    if head.shape is FileShape.LINES and len(head.records) == 1:
+        shapes.add(FileShape.VALUE)
+    if head.is_list:  # only for files that would otherwise be read as lines
+        shapes.add(FileShape.LINES)
     return next(
         (
             source
@@ -58,7 +58,7 @@ def recognise(head: Head) -> Source | None:
     )
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file belongs to a source but holds no calls."""
     is_beside_database = head.text.startswith(_BESIDE_DATABASE)
     return is_beside_database or any(source.is_companion(head) for source in all_sources())

@@ -1,4 +1,4 @@
-"""One file that is read: its lines, its JSON value, its database or its members, and its damage."""
+"""One file that is scanned: its lines, JSON value, database or members, and its damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from endturn.errors import UsageError
 from endturn.scan.archives import read_member
 from endturn.scan.databases import SQLITE, connect, connect_to, may_have_log
 from endturn.scan.decompression import BLOCK, ZIP, Incomplete, blocks, compression_of
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.json_values import (
     HEAD_RECORDS,
     contains,
@@ -31,28 +31,29 @@ from endturn.scan.json_values import (
 from endturn.scan.text_encoding import is_utf32, utf8_blocks
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
-"""Bytes of a line that is read; a longer one is skipped and counted."""
+"""The maximum length of a line in bytes; a longer one is skipped and counted."""
 LARGEST_VALUE: Final = 512 * 1024 * 1024
-"""Bytes of a file that is one JSON value, or that is held in memory; a larger one is skipped."""
+"""The maximum size of a file that is one JSON value, or is held in memory; larger ones are skipped.
+"""
 _MOST_PROBLEMS: Final = 20
-"""Members of an archive whose damage is described."""
+"""The maximum number of members of an archive whose damage is described."""
 HEAD_BYTES: Final = 1 << 20
-"""Bytes of whole lines from which a file is recognised."""
+"""The maximum number of bytes of complete lines from which a file is recognised."""
 
 _TAR: Final = slice(257, 263)
-"""Bytes of a tar archive that say that it is one."""
+"""The bytes that identify a tar archive."""
 _BLANKS: Final = b" \t\r\n\0"
 
 
 @dataclass(slots=True)
 class Damage:
-    """What of a file could not be read.
+    """The parts of a file that could not be read.
 
     Attributes:
-        damaged_lines: lines that are no JSON object; long_lines: lines above LONGEST_LINE.
-        is_last_line_incomplete: the last line is half a record, as of a file that is being written
-            or was cut.
-        problem: why the rest of the file could not be read, in words; "" where it could.
+        damaged_lines: lines that are not a JSON object; long_lines: lines above LONGEST_LINE.
+        is_last_line_incomplete: the last line is half a record, since the file is being written or
+            was truncated.
+        problem: why the rest of the file could not be read; "" if it could.
     """
 
     damaged_lines: int = 0
@@ -64,8 +65,8 @@ class Damage:
 class ScannedFile:
     """One file, opened for reading only.
 
-    A source reads it by one of `records`, `value`, `database` and `members`. Whatever cannot be
-    read is noted in `damage` and never raised.
+    A source reads it by one of `records`, `value`, `database` and `members`. Read errors are
+    recorded in `damage` and never raised.
 
     Args:
         stream: the file's bytes, perhaps compressed; at its beginning.
@@ -74,7 +75,7 @@ class ScannedFile:
 
     Attributes:
         name, path: as above.
-        damage: what could not be read so far.
+        damage: the parts that could not be read so far.
         head: the beginning, by which the source is recognised.
     """
 
@@ -86,22 +87,22 @@ class ScannedFile:
         self._lines: Iterator[tuple[int, bytes]] = iter(())
         self.head = self._read_head()
 
-    # --- Reading, for sources ---
+    # --- Reading, for sources ---------------------------------------------------------------------
 
     def records(self, *needles: bytes) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield the JSON objects of the lines, each with the offset of its line in bytes.
 
-        Of a file that is a list, its objects, each with its place in the list; of one that is an
-        object, that.
+        For a file that is a list, its objects, each with its index in the list; for an object,
+        that.
 
         Args:
-            needles: a line is parsed only if it contains one of them. This is a test for speed that
-                may let any line through: check what it means after parsing. A line in which an
-                ASCII letter is escaped passes always. None: each line is parsed. Of a line that is
-                not parsed, the first and the last letter show if it is damaged.
+            needles: a line is parsed only if it contains one of them. This filter is for speed and
+                may pass any line, so check its meaning after parsing. A line with an escaped ASCII
+                letter always passes. None: each line is parsed. A line that is not parsed is
+                checked for damage only by its first and last characters.
         """
         damage = self.damage
-        if self.head.shape is Shape.VALUE:
+        if self.head.shape is FileShape.VALUE:
             yield from self._items()
             return
         last: tuple[int, bytes] | None = None
@@ -115,7 +116,7 @@ class ScannedFile:
                     elif line.strip(_BLANKS):
                         damage.damaged_lines += 1
                 elif line[-1:] != b"}" or line[:1] != b"{":
-                    # it may have been cut before the needle
+                    # it may have been truncated before the needle
                     damage.damaged_lines += _is_torn(line)
             last = item
         if last is None:
@@ -128,7 +129,7 @@ class ScannedFile:
             damage.is_last_line_incomplete = True
 
     def _items(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield the object that the file is, or those of its list, each with its place there."""
+        """Yield the file's object, or those of its list, each with its index there."""
         value = self.value()
         if value is None:
             return
@@ -143,8 +144,8 @@ class ScannedFile:
         return self._lines
 
     def value(self) -> Any:
-        """Return the JSON value that the file is; None where it is damaged or too large."""
-        if self.head.shape is Shape.LINES:
+        """Return the file's JSON value; None if it is damaged or too large."""
+        if self.head.shape is FileShape.LINES:
             return next((record for _, record in self.records()), None)
         data = self._data()
         if data is None or self.damage.problem:
@@ -157,16 +158,16 @@ class ScannedFile:
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection | None]:
-        """Open the SQLite database that the file is, without changing its folder.
+        """Open the file as a SQLite database, without changing its folder.
 
         Where a `-wal` or `-journal` file exists, both are copied to a temporary folder and read
-        there: it holds the latest rows, and SQLite deletes it when it closes. Otherwise the file
-        is opened as immutable, so that SQLite makes no file beside it. Of a database that is
-        compressed or comes by standard input, a log that may exist is not at hand, which is noted.
+        there: it holds the latest rows, and SQLite deletes it when it closes. Otherwise the file is
+        opened as immutable, so that SQLite creates no other files. For a database that is
+        compressed or from standard input, a log is not available, which is recorded as damage.
 
         Yields:
-            The connection; None where it cannot be opened. Errors of SQLite within the block end
-            it, and are noted as damage.
+            The connection; None if it cannot be opened. Errors of SQLite within the block end it,
+            and are recorded as damage.
         """
         if not self._is_on_disk() and may_have_log(self._first) and not self.damage.problem:
             self.damage.problem = (
@@ -194,13 +195,14 @@ class ScannedFile:
             self.note_damaged_database(error)
 
     def note_damaged_database(self, error: Exception) -> None:
-        """Note that a part of the database cannot be read."""
+        """Record that a part of the database cannot be read."""
         self.damage.problem = f"the database is damaged: {error}"
 
     def members(self) -> Iterator[tuple[str, bytes]]:
         """Yield the names and bytes of the files in an archive, one after the other.
 
-        Members that are above LARGEST_VALUE, damaged or encrypted are left out, and noted.
+        Members that are above LARGEST_VALUE, damaged or encrypted are left out, and recorded as
+        damage.
         """
         problems: list[str] = []
         with self._archive() as (stream, archive):
@@ -223,12 +225,12 @@ class ScannedFile:
         if problems:
             more = len(problems) - _MOST_PROBLEMS
             rest = [f"and {more} more members"] if more > 0 else []
-            earlier = [self.damage.problem] if self.damage.problem else []  # noted by the source
+            earlier = [self.damage.problem] if self.damage.problem else []  # recorded by the source
             self.damage.problem = "; ".join([*earlier, *problems[:_MOST_PROBLEMS], *rest])
 
     @contextmanager
     def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile | None]]:
-        """Open the zip file that the file is; None where its directory is damaged."""
+        """Open the file as a zip file; None if its directory is damaged."""
         with self._archive_stream() as stream:
             try:
                 archive = zipfile.ZipFile(stream)
@@ -239,11 +241,11 @@ class ScannedFile:
             with archive:
                 yield stream, archive
 
-    # --- Recognition ---
+    # --- Recognition ------------------------------------------------------------------------------
 
     @property
     def unsupported_form(self) -> str:
-        """Why no source can read the file, and what to do; "" if one may."""
+        """The reason why no source can read the file, and the remedy; "" if one may."""
         beginning = self._first
         if beginning[_TAR] in (b"ustar\0", b"ustar "):
             return "it is a tar archive: unpack it"
@@ -253,15 +255,15 @@ class ScannedFile:
             return "it is in UTF-32: convert it to UTF-8"
         return ""
 
-    def _read_head(self) -> Head:
+    def _read_head(self) -> FileHead:
         beginning = self._first
         if beginning.startswith(SQLITE):
-            return Head(Shape.DATABASE, names=self._tables(), path=self.path)
+            return FileHead(FileShape.DATABASE, names=self._tables(), path=self.path)
         if beginning.startswith(ZIP):
-            return Head(Shape.ARCHIVE, names=self._member_names(), path=self.path)
+            return FileHead(FileShape.ARCHIVE, names=self._member_names(), path=self.path)
         if is_value(beginning):
-            return Head(
-                Shape.VALUE,
+            return FileHead(
+                FileShape.VALUE,
                 first_objects(beginning),
                 beginning[: 1 << 16],
                 path=self.path,
@@ -271,7 +273,7 @@ class ScannedFile:
         is_json = beginning[:4096].lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{"
         # the first line may be damaged
         if not is_json and b"\n{" not in beginning:
-            return Head(Shape.LINES, text=beginning[: 1 << 16], path=self.path)
+            return FileHead(FileShape.LINES, text=beginning[: 1 << 16], path=self.path)
         lines = _lines(chain([beginning], self._blocks), self.damage)
         lines_so_far, records, size = [], [], 0
         for offset, line in lines:
@@ -282,7 +284,7 @@ class ScannedFile:
             if len(records) >= HEAD_RECORDS or size > HEAD_BYTES:
                 break
         self._lines = chain(lines_so_far, lines)
-        return Head(Shape.LINES, records, beginning[: 1 << 16], path=self.path)
+        return FileHead(FileShape.LINES, records, beginning[: 1 << 16], path=self.path)
 
     def _tables(self) -> list[str]:
         with self._connection() as connection:
@@ -296,10 +298,10 @@ class ScannedFile:
         with self._archive() as (_, archive):
             return [] if archive is None else archive.namelist()
 
-    # --- Bytes ---
+    # --- Bytes ------------------------------------------------------------------------------------
 
     def _beginning(self) -> bytes:
-        """Return the first BLOCK bytes, or all where there are fewer."""
+        """Return the first BLOCK bytes, or all if there are fewer."""
         pieces, size = [], 0
         for piece in self._blocks:
             pieces.append(piece)
@@ -309,7 +311,7 @@ class ScannedFile:
         return b"".join(pieces)
 
     def _data(self) -> bytes | None:
-        """Return all bytes of the file; None where they are too many."""
+        """Return all bytes of the file; None if they are too many."""
         pieces, size = [self._first], len(self._first)
         for piece in self._blocks:
             size += len(piece)
@@ -326,7 +328,7 @@ class ScannedFile:
         return self._first
 
     def _is_on_disk(self) -> bool:
-        """Return whether the file's bytes are on the disk as they are read: not compressed."""
+        """Return whether the file is on disk and not compressed."""
         if self.path is None:
             return False
         with self.path.open("rb") as file:
@@ -350,7 +352,7 @@ class ScannedFile:
 def _lines(source: Iterator[bytes], damage: Damage) -> Iterator[tuple[int, bytes]]:
     """Yield offset and bytes of each line, without its end. Memory is bounded by LONGEST_LINE."""
     offset = 0
-    pending: list[bytes] = []  # of the line that is not at its end yet
+    pending: list[bytes] = []  # of the present line
     pending_size = 0
     is_skipping = False
     for block in source:

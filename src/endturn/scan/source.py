@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastTurn
 from endturn.scan.scanned_file import ScannedFile
 
@@ -16,24 +16,24 @@ def _no_places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
     return ()
 
 
-def _never(head: Head) -> bool:
+def _never(head: FileHead) -> bool:
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One kind of file that holds the stop reasons of past calls, or should.
+    """One kind of file with past calls.
 
     Attributes:
         name: as in `--format`, the name of the module.
-        title: of the tool or the format, as people write it.
+        title: the usual name of the tool or the format.
         shapes: the shapes that such a file may have.
-        recognises: says from a file's beginning if it is of this kind. Never by the file's name. It
-            must not raise for any JSON objects.
-        is_companion: says the same of files that belong to this source and hold no calls: they are
-            neither read nor unknown.
+        recognises: returns whether a file is of this kind, from its beginning, never from its name.
+            It must not raise for any JSON objects.
+        is_companion: returns whether a file belongs to this source but holds no calls: such files
+            are neither read nor counted as unknown.
         read: yields the turns of a file. It ignores unknown records, never fails on a missing or
-            mistyped field, keeps no message text, and says nothing that the file does not say.
+            mistyped field, keeps no message text, and adds no facts that the file lacks.
         places: the folders and files where the tool keeps its files on this machine.
         text: returns what an answer says, from the records of its file that begin with the answer's
             first, and the key of its call; None where it is not read again.
@@ -45,9 +45,9 @@ class Source:
 
     name: str
     title: str
-    shapes: Sequence[Shape] = (Shape.LINES,)
-    recognises: Callable[[Head], bool]
-    is_companion: Callable[[Head], bool] = _never
+    shapes: Sequence[FileShape] = (FileShape.LINES,)
+    recognises: Callable[[FileHead], bool]
+    is_companion: Callable[[FileHead], bool] = _never
     read: Callable[[ScannedFile], Iterator[PastTurn]]
     places: Callable[[Mapping[str, str], Path], Iterable[Path]] = field(default=_no_places)
     text: Callable[[Iterable[Mapping[str, Any]], str], str] | None = None

@@ -1,4 +1,4 @@
-"""Figures of a scan: by agent, model and project, and the turns that somebody should look at."""
+"""Figures of a scan: by agent, model and project, and the turns that need attention."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from endturn.telemetry import FailCondition
 from endturn.vocabulary import StopReason
 
 NOT_RECORDED: Final = "not recorded"
-"""Stands among the stop reasons for responses whose reason is not in the file."""
+"""The key among the stop reasons for responses whose reason is not in the file."""
 _WITHHELD: Final = (StopReason.SAFETY_BLOCKED, StopReason.REFUSED)
 
 
 @dataclass(slots=True)
 class _Figures:
-    """What is counted of one agent's model in one project, or of all.
+    """The counts of one agent's model in one project, or of all.
 
     Turns that a person stopped are in no rate of turns, and responses without a recorded reason in
     no rate of responses.
@@ -96,7 +96,7 @@ class _Figures:
         }
 
     def values(self) -> dict[str, float | None]:
-        """Return the indicators that files can give, by their names."""
+        """Return the indicators that files contain, by their names."""
         return {
             "turns": self.turns,
             "truncated_turns": self.truncated_turns,
@@ -114,23 +114,23 @@ class _Figures:
         }
 
 
-def _rate(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _rate(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a scan found.
+    """The result of a scan.
 
     Attributes:
-        turns: without copies, and without those that `--since` leaves out.
-        results: of each file.
-        copies: how many copies of calls were left out.
-        untimed: how many turns have no time, and are left out because `--since` was given.
-        older_turns, older_calls: how many turns and calls began before `--since`.
-        unreadable: path → why, of files and folders that could not be opened.
+        turns: the turns, without copies and those that `--since` excludes.
+        results: the results of the files.
+        copies: the number of copied calls that were left out.
+        untimed: the number of turns without a time, which `--since` excludes.
+        older_turns, older_calls: the number of turns and calls that began before `--since`.
+        unreadable: path → the reason, for files and folders that could not be opened.
         is_interrupted: Ctrl-C ended the scan before all files were read.
-        unread: how many files it left; None if it ended before they were listed.
+        unread: the number of files that were not read; None if it ended before they were listed.
     """
 
     turns: Sequence[EndedTurn]
@@ -147,7 +147,7 @@ class Summary:
         """Return all figures as JSON can carry them.
 
         Raises:
-            UsageError: a condition is about an indicator that files cannot give.
+            UsageError: a condition has an indicator that files do not contain.
         """
         total = _Figures()
         rows: dict[tuple[str, str, str], _Figures] = {}
@@ -159,7 +159,7 @@ class Summary:
         return {
             "version": __version__,
             "files": files,
-            # of a condition that is not met: it is not met in any case
+            # of a condition that cannot be met in any case
             "certain": has_reasons and files["complete"],
             "interrupted": self.is_interrupted,
             "copies_removed": self.copies,
@@ -207,7 +207,7 @@ class Summary:
         past, agent = ended_turn.past, ended_turn.turn.agent or ""
         main_model = _model(_first_cut(ended_turn) or _first_response(past.calls))
         for call in past.calls:
-            # an attempt that failed without a response does not name its model
+            # a failed attempt without a response has no model
             model = _model(call) or main_model
             row = rows.setdefault((agent, model, past.project), _Figures())
             total.add_call(call)
@@ -220,22 +220,22 @@ class Summary:
             rows.setdefault((agent, main_model, past.project), _Figures()).add_turn(ended_turn)
 
     def _files(self) -> dict[str, Any]:
-        read = [result for result in self.results if result.source is not None]
+        read_results = [result for result in self.results if result.source is not None]
         damaged = [result for result in self.results if result.damage.problem]
         unreadable = {
             result.name: result.unreadable for result in self.results if result.unreadable
         } | self.unreadable
-        damaged_lines = sum(result.damage.damaged_lines for result in read)
-        long_lines = sum(result.damage.long_lines for result in read)
+        damaged_lines = sum(result.damage.damaged_lines for result in read_results)
+        long_lines = sum(result.damage.long_lines for result in read_results)
         return {
-            "read": len(read),
-            # a half last line is what a session has that still goes on
+            "read": len(read_results),
+            # a session in progress has an incomplete last line
             "complete": not (
                 self.is_interrupted or damaged or unreadable or damaged_lines or long_lines
             ),
             "unread": self.unread,
-            "bytes": sum(result.size for result in read),
-            "by_source": dict(Counter(str(result.source) for result in read)),
+            "bytes": sum(result.size for result in read_results),
+            "by_source": dict(Counter(str(result.source) for result in read_results)),
             "unknown": [
                 result.name
                 for result in self.results
@@ -248,7 +248,9 @@ class Summary:
             "damaged": {result.name: result.damage.problem for result in damaged},
             "damaged_lines": damaged_lines,
             "long_lines": long_lines,
-            "incomplete_last_lines": sum(result.damage.is_last_line_incomplete for result in read),
+            "incomplete_last_lines": sum(
+                result.damage.is_last_line_incomplete for result in read_results
+            ),
         }
 
     def _advice(self) -> list[str]:
@@ -293,7 +295,7 @@ def _last_cut(ended_turn: EndedTurn) -> PastCall:
 
 
 def _call_row(ended_turn: EndedTurn, call: PastCall) -> dict[str, Any]:
-    """Return where a truncated call is: what it takes to look at it."""
+    """Return the location of a truncated call."""
     at_ns = call.ended_ns or call.started_ns or ended_turn.past.started_ns
     usage = call.response.usage
     return {
@@ -324,9 +326,9 @@ def _iso(at_ns: int) -> str:
 
 
 def _sufficient_limits(ended_turn: EndedTurn) -> Iterable[tuple[PastCall, int | None]]:
-    """Yield the truncated calls that a later whole answer finished, and the tokens of that answer.
+    """Yield the truncated calls that a later complete answer finished, and that answer's tokens.
 
-    None where the file lacks the tokens of one of its parts, or where the context window cut it.
+    None if the file lacks the tokens of one of its parts, or if the context window truncated it.
     """
     calls = {call.key: call for call in ended_turn.past.calls}
     whole_calls = {
@@ -353,8 +355,8 @@ def _sufficient_limits(ended_turn: EndedTurn) -> Iterable[tuple[PastCall, int | 
             and call.strategy in ANEW
             and tokens_together <= _tokens(parts[-1])
         ):
-            tokens_together = None  # another answer than the one that was cut
+            tokens_together = None  # not the answer that was truncated
         if parts[-1].response.stop.reason is not StopReason.MAX_TOKENS:
-            tokens_together = None  # no limit would have done
+            tokens_together = None  # no limit would have sufficed
         if parts[-1].truncated:
             yield parts[-1], tokens_together

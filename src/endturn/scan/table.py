@@ -1,4 +1,4 @@
-"""The text that `endturn scan` prints."""
+"""The text output of `endturn scan`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 MOST_TURNS: Final = 20
-"""Turns that a list shows; `--json` has all."""
+"""The maximum number of turns in a list; `--json` has all."""
 MOST_ROWS: Final = 40
 MOST_NAMES: Final = 5
 
@@ -58,7 +58,7 @@ def _limits(figures: Row) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return figures whose words have nothing that would steer a terminal, or cannot be encoded."""
+    """Return figures without characters that control a terminal or cannot be encoded."""
     if isinstance(value, dict):
         return {_printable(name): _printable(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -114,7 +114,7 @@ COLUMNS: Final[dict[str, Callable[[Row], str]]] = {
         ", ".join(f"{reason} {count}" for reason, count in row["responses"].items()) or "–"
     ),
 }
-"""What the table says of each agent's model in a project."""
+"""The columns of the table with each agent's model in a project."""
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -133,7 +133,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _finished(rows: Sequence[Row]) -> str:
-    """Say which limits would have done, of the answers that were whole in the end."""
+    """List the limits that would have sufficed for truncated answers that were completed later."""
     rows_with_limit = [row for row in rows if row["sufficient_limit"] is not None]
     if not rows_with_limit:
         return ""

@@ -1,4 +1,4 @@
-"""Turns UTF-16, as PowerShell's redirection writes it, into UTF-8."""
+"""Convert UTF-16, which PowerShell's redirection writes, to UTF-8."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEGINNINGS: Final = (
     (b"", "utf-16-le"),
     (b"", "utf-16-be"),
 )
-"""The marks with which UTF-16 begins, if it has one."""
+"""The byte order marks of UTF-16."""
 _JSON: Final = "{[ \t\r\n"
 _UTF32_MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
@@ -38,14 +38,15 @@ def utf16_of(beginning: bytes) -> str | None:
 
 
 def utf8_blocks(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield blocks of text in UTF-8; what is in another encoding than UTF-16 as it is."""
+    """Yield blocks of text in UTF-8; blocks in other encodings than UTF-16 are unchanged."""
     first = next(blocks, b"")
     encoding = utf16_of(first)
     if encoding is None:
         yield first
         yield from blocks
         return
-    decoder = codecs.getincrementaldecoder(encoding)("replace")  # the mark becomes UTF-8's
+    # the byte order mark becomes that of UTF-8
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
     yield decoder.decode(first).encode("utf-8", "replace")
     for block in blocks:
         yield decoder.decode(block).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Reads many files, in several processes where that is worth their start."""
+"""Read many files, in several processes if that is worth their start."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from typing import Final
 from endturn.scan.reading import FileResult, read_file
 
 WORTH_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of all files from which on processes are started: below, one reads them as soon."""
+"""The minimum size of all files in bytes for several processes: below, one process is as fast."""
 FILE_BYTES: Final = 32 * 1024
-"""What opening and recognising a file takes, as bytes of a file that is read."""
+"""The cost of opening and recognising a file, in bytes of a file that is read."""
 
 
 def read_files(
     paths: Sequence[Path], forced: str | None = None, *, processes: int = 1
 ) -> Iterator[list[FileResult]]:
-    """Yield what each file gave, in any order.
+    """Yield the results of each file, in any order.
 
     Args:
         paths: the files; `-` is standard input, which this process reads.
         forced: the name of the source that reads each of them.
-        processes: how many may read at once. More than one needs a `__main__` that can be imported.
+        processes: the maximum number of processes. More than one needs an importable `__main__`.
     """
     sizes = {path: _size(path) for path in paths}
     regular = [path for path in paths if sizes[path] is not None]
@@ -50,22 +50,22 @@ def _in_processes(
         processes, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts
     )
     chunk = max(1, min(64, len(paths) // (processes * 8)))
-    read = 0
+    completed = 0
     try:
         with _interrupts_later():  # the processes start here
             all_results = executor.map(partial(read_file, forced=forced), paths, chunksize=chunk)
         for results in all_results:
-            read += 1
+            completed += 1
             yield results
-    except BrokenProcessPool:  # one was killed, by the system for its memory as a rule
-        yield from (read_file(path, forced) for path in paths[read:])
+    except BrokenProcessPool:  # one was killed, usually by the system for its memory
+        yield from (read_file(path, forced) for path in paths[completed:])
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Have Ctrl-C wait: processes that start meanwhile never see it, not even while they import."""
+    """Delay Ctrl-C: processes that start meanwhile never receive it, not even while they import."""
     if sys.platform == "win32":
         yield
         return
@@ -77,7 +77,7 @@ def _interrupts_later() -> Iterator[None]:
 
 
 def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, which keeps what was read."""
+    """Leave Ctrl-C to the parent, which keeps the results so far."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

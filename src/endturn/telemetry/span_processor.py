@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 from weakref import ref
 
 from opentelemetry._logs import LoggerProvider
@@ -22,8 +22,6 @@ from endturn.settings import keywords_checked
 from endturn.telemetry import foreign_spans
 from endturn.telemetry.otel_providers import Options, OptionsGiven
 from endturn.telemetry.recorder import Recorder
-
-_LOOKING: Final = "looking at a span"
 
 
 class SpanObserver(SpanProcessor):
@@ -53,7 +51,7 @@ class SpanObserver(SpanProcessor):
             try:
                 foreign_spans.began(span, _is_counting, self)
             except Exception:
-                log_internal_error(_LOOKING)
+                log_internal_error("looking at a span")
 
     def on_end(self, span: ReadableSpan) -> None:
         """Report the end of a span, which is only read."""
@@ -61,7 +59,7 @@ class SpanObserver(SpanProcessor):
             try:
                 foreign_spans.ended(span)
             except Exception:
-                log_internal_error(_LOOKING)
+                log_internal_error("looking at a span")
 
     def shutdown(self) -> None:
         """End the turns of agents' open spans."""
@@ -69,7 +67,7 @@ class SpanObserver(SpanProcessor):
         try:
             foreign_spans.close_all(self)
         except Exception:
-            log_internal_error(_LOOKING)
+            log_internal_error("looking at a span")
 
 
 class AdoptingSpanProcessor(SpanObserver):

@@ -340,18 +340,18 @@ def _text(comparison: Comparison, before: Sequence[Comparison], labels: Labels) 
     """Return a comparison as a part of a sentence; what the ones before said is left out."""
     condition, value = comparison.condition, comparison.values.get(labels)
     match condition:
-        case ShareAbove(part=part, whole=whole):
+        case ShareAbove(part=part, total=total):
             same = [
                 other.condition
                 for other in before
                 if isinstance(other.condition, ShareAbove)
-                and (other.condition.part, other.condition.whole) == (part, whole)
+                and (other.condition.part, other.condition.total) == (part, total)
             ]
             if value is None:
                 return f"none in {comparison.window}"
             if any(other.share == condition.share for other in same):
                 return f"{share(value)} in {comparison.window}"
-            of = f"{share(value)} {SHARES[part, whole]} in {comparison.window}"
+            of = f"{share(value)} {SHARES[part, total]} in {comparison.window}"
             return f"{of} (limit {share(comparison.limit)})"
         case CountAtLeast():
             number = value or 0.0
@@ -447,10 +447,10 @@ def _values(condition: ShareAbove | CountAtLeast, numbers: Numbers) -> dict[Labe
     within = numbers.last(int(condition.over.total_seconds()))
     by = tuple(SERVICE if label == JOB else label for label in condition.by)
     match condition:
-        case ShareAbove(part=part, whole=whole):
+        case ShareAbove(part=part, total=total):
             parts = within.number(part, by)
-            wholes = within.number(whole, by)
-            return {labels: parts.get(labels, 0.0) / number for labels, number in wholes.items()}
+            totals = within.number(total, by)
+            return {labels: parts.get(labels, 0.0) / number for labels, number in totals.items()}
         case CountAtLeast(count=count, without=without):
             counts = within.number(count, by)
             others = within.number(without, by) if without else {}

@@ -8,7 +8,7 @@ from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
     from endturn.vocabulary.characters import (
-        HALF as HALF,
+        REPLACEMENT_CHARACTER as REPLACEMENT_CHARACTER,
         Pieces as Pieces,
         cleaned as cleaned,
         fix_surrogates as fix_surrogates,
@@ -68,7 +68,13 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "characters": ("HALF", "Pieces", "cleaned", "fix_surrogates", "paired"),
+            "characters": (
+                "REPLACEMENT_CHARACTER",
+                "Pieces",
+                "cleaned",
+                "fix_surrogates",
+                "paired",
+            ),
             "messages": (
                 "Blocks",
                 "CallFragment",

@@ -1,7 +1,7 @@
-r"""Repairs half surrogate pairs, which servers leave that split text in UTF-16.
+r"""Repair half surrogate pairs, which servers produce that split text in UTF-16.
 
 JSON can hold half a pair (`"\ud83d"`); Python accepts it, and raises when the text is encoded. Two
-halves are joined if both come; one alone becomes U+FFFD, as a decoder of bytes does.
+halves are joined if both arrive; a single one becomes U+FFFD, as in decoders of bytes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Hashable
 from typing import Any, Final
 
-HALF: Final = "\N{REPLACEMENT CHARACTER}"
-"""The replacement for half a character that a limit has cut."""
+REPLACEMENT_CHARACTER: Final = "\N{REPLACEMENT CHARACTER}"
+"""The replacement for half a character, such as a limit leaves."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -19,7 +19,7 @@ def fix_surrogates(text: str) -> str:
     """Return the text with pairs of surrogates joined, and U+FFFD for one alone."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
-    return _SURROGATE.sub(HALF, paired(text))
+    return _SURROGATE.sub(REPLACEMENT_CHARACTER, paired(text))
 
 
 def cleaned(value: Any) -> Any:
@@ -61,7 +61,7 @@ class Pieces:
         text = paired(self._halves.pop(key, "") + piece)
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._halves[key] = text[:-1], text[-1]
-        return _SURROGATE.sub(HALF, text)
+        return _SURROGATE.sub(REPLACEMENT_CHARACTER, text)
 
     @property
     def are_complete(self) -> bool:
@@ -70,4 +70,4 @@ class Pieces:
 
     def replacement(self, key: Hashable) -> str:
         """Return the replacement for half a character at the text's end; empty if there is none."""
-        return HALF if key in self._halves else ""
+        return REPLACEMENT_CHARACTER if key in self._halves else ""

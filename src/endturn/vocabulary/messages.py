@@ -26,7 +26,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 FinishReason = Annotated[str, Field(description="the provider's own value, verbatim")]
 
 
-class _Model(BaseModel):
+class _FrozenModel(BaseModel):
     """Base of the models: foreign input is validated once, and unknown fields are an error."""
 
     model_config = ConfigDict(
@@ -53,7 +53,7 @@ class Usage:
         reasoning_tokens: the part of the output that was thinking.
         cache_read_tokens, cache_write_tokens: the parts of the input that came from, or went into,
             a prompt cache.
-        estimated: True where a figure was estimated because the provider gave none.
+        estimated: True if a figure was estimated because the provider sent none.
     """
 
     input_tokens: int | None = None
@@ -72,7 +72,7 @@ class Usage:
         return Usage(**{**figures, "estimated": self.estimated or other.estimated})
 
 
-class Tool(_Model):
+class Tool(_FrozenModel):
     """A tool that is offered to the model. `parameters` is its JSON Schema."""
 
     name: str
@@ -80,7 +80,7 @@ class Tool(_Model):
     parameters: Json = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-class ToolCall(_Model):
+class ToolCall(_FrozenModel):
     """A tool call by the model.
 
     Attributes:
@@ -135,7 +135,7 @@ def _blocks(value: Any) -> Blocks | None:
 _StoredBlocks = Annotated[SkipValidation[Blocks] | None, BeforeValidator(_blocks)]
 
 
-class Message(_Model):
+class Message(_FrozenModel):
     """One entry of a conversation, as a history stores it.
 
     Attributes:
@@ -171,7 +171,7 @@ class Message(_Model):
 
 
 def _message_list(value: Any) -> Any:
-    """Refuse a text, whose characters are no messages."""
+    """Reject a text: its characters are not messages."""
     if isinstance(value, str | bytes | Message):
         raise ValueError(
             "messages must be a list of messages, such as"
@@ -181,7 +181,7 @@ def _message_list(value: Any) -> Any:
     return value
 
 
-class Request(_Model):
+class Request(_FrozenModel):
     """One call to a model, in no provider's shape.
 
     Attributes:
@@ -216,7 +216,7 @@ def _stops() -> TypeAdapter[Stop]:
 def _stop(value: Any) -> Stop:
     """Return a Stop, also from its JSON or from a StopReason.
 
-    A raw value is refused: its meaning depends on the provider's table.
+    A raw value is rejected, since its meaning depends on the provider's table.
     """
     if isinstance(value, Stop | dict):
         return _stops().validate_python(value)
@@ -236,7 +236,7 @@ def _stop(value: Any) -> Stop:
         ) from None
 
 
-class ChatResponse(_Model):
+class ChatResponse(_FrozenModel):
     """One response of a model, complete or not.
 
     Attributes:

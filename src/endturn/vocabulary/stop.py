@@ -178,7 +178,7 @@ MAX_WORD_CHARS: Final = 64
 
 _MAX_WORDS: Final = 8
 _MIN_NUMBER_DIGITS: Final = 6
-"""Digits from which a value may be an account's or a person's number."""
+"""The minimum number of digits of an account's or a person's number."""
 _MAX_LOOKUP_CHARS: Final = 512
 """The longest raw value whose parts are looked up; no stop reason is longer."""
 _VERBATIM: Final = re.compile(r"[\w:;,|./+=()\s-]*", re.ASCII)
@@ -206,7 +206,7 @@ _KEY_PATTERN: Final = (
     r"(?i:sk|pk|rk|gsk|xai|csk|hf|fw|tgp|r8|nvapi|pplx|gh[pousr]|github_pat|glpat|xox[a-z]|glsa|npm"
     r"|pypi|tok|dop_v1|shpat|bearer|basic)[-_][\w*.-]{5,}"
     r"|AIza|ya29|eyJ|dapi[0-9a-f]{6}|A(?:KI|SI|RO|ID)A[A-Z0-9]{6,})"
-    r"|(?:[^0-9]*[0-9]){6}"  # six digits are no part of a word
+    r"|(?:[^0-9]*[0-9]){6}"  # six digits are not part of a word
 )
 """A pattern of keys, tokens and account numbers."""
 _CREDENTIAL_PATTERN: Final = (
@@ -218,7 +218,7 @@ _MAX_SEGMENTS: Final = 6
 _HEX: Final = re.compile(r"[0-9a-f]{8,}", re.I)
 _MAX_SEGMENT_CHARS: Final = 20
 _MAX_MIXED_CHARS: Final = 10
-"""Characters from which a segment is no word; the second, with digits or mixed case in it."""
+"""Lengths from which a segment is no word; the second applies to digits or mixed case."""
 
 
 def word_shown(raw: str) -> str:
@@ -391,7 +391,7 @@ def rank_of(row: Row | None) -> int:
     """Return the rank of a reason against another of the same answer, 0 for the strongest.
 
     In order: incomplete output, an unknown reason, a reason without a meaning or without any
-    output, a tool call, a usual end. Of two readings, the one that claims less wins.
+    output, a tool call, a usual end. Of two interpretations, the less complete one wins.
     """
     if row is None:
         return 1

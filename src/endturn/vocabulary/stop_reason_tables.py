@@ -17,7 +17,7 @@ COMPATIBLE: Final = "compatible"
 """The dialect of a server of an unknown provider."""
 
 CHAT: Final = "openai_chat"
-"""The format whose words count in all others: most compatible servers support it first."""
+"""The format whose values are valid in all others: most compatible servers support it first."""
 
 
 @dataclass(frozen=True, slots=True)

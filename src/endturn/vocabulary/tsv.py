@@ -20,7 +20,7 @@ def shipped() -> Traversable:
     folder = Path(__file__).parents[1] / "data"
     if folder.is_dir():
         return folder
-    from importlib.resources import files  # its import takes longer than reading all tables
+    from importlib.resources import files  # importing it takes longer than reading all tables
 
     return files("endturn").joinpath("data")
 

@@ -15,7 +15,7 @@ import pytest
 from litellm.google_genai import agenerate_content, agenerate_content_stream, generate_content, generate_content_stream
 
 from endturn.telemetry import cleanup
-from endturn.testing.scripted import ScriptedProvider, cut, fail, reason, say, truncate
+from endturn.testing.scripted import ScriptedProvider, break_off, fail, reason, say, truncate
 from endturn.vocabulary.stop import StopReason
 from tests.support.announced import Announced, observed
 
@@ -155,7 +155,7 @@ def test_a_stream_that_is_left(seen: Announced, model: str, asynchronous: bool) 
 def test_a_stream_that_loses_its_end(seen: Announced, model: str) -> None:
     """LiteLLM closes it with a `stop` that nobody sent, or raises: the reason is missing."""
     with (
-        ScriptedProvider([cut("One two three", after=2, tidy=True)]).serve() as url,
+        ScriptedProvider([break_off("One two three", after=2, tidy=True)]).serve() as url,
         contextlib.suppress(litellm.exceptions.MidStreamFallbackError),
     ):
         assert ask(model, url, stream=True)[-1].choices[0].finish_reason == "stop"

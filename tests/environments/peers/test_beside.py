@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from endturn.testing.scripted import Reply, call, cut, fail, say, truncate
+from endturn.testing.scripted import Reply, break_off, call, fail, say, truncate
 from tests.environments.peers.scene import ASK, TELL, Emit, Scene, genai, logfire, openinference, scene, traceloop
 
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Ask, Reply, str]] = {
     "tool": (lambda on: chat(on, tools=TOOLS), call("search", {"q": "x"}), "tool_call"),
     "stream": (streamed, WHOLE, "end_turn"),
     "stream-cut": (streamed, CUT, "max_tokens"),
-    "stream-lost": (failing(streamed), cut("Hello there you"), "missing"),
+    "stream-lost": (failing(streamed), break_off("Hello there you"), "missing"),
     "early": (early(chat), say("Hello there you all"), "cancelled"),
     "dropped": (lambda on: next(iter(chat(on, stream=True))), say("Hello there you all"), "cancelled"),
     "failed": (failing(chat), fail(500), "error"),

@@ -59,7 +59,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Event, Voice
+from endturn.formats.summaries import Context, Event, ScriptedStyle
 from endturn.vocabulary import (
     ChatResponse,
     Json,
@@ -98,7 +98,7 @@ _DELTA_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
 class AnthropicReader:
     """Reads events, or one whole message.
 
-    The type decides, at the top alone: a tool's result may hold a message.
+    Only the type at the top level counts, since a tool's result may hold a message.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
@@ -125,8 +125,8 @@ class AnthropicReader:
                 yield ToolCallPart(index, closed=True)
             case "message_start":
                 self._head = member(event, "message")
-                # The output count is not final yet, unless a proxy or a cached reply sends the
-                # finished message here.
+                # The output count is not final here, unless a proxy or a cached reply sends the
+                # finished message.
                 is_start = member(self._head, "stop_reason") is None
                 yield from self._message_head(
                     self._head, without="output_tokens" if is_start else ""
@@ -183,7 +183,8 @@ class AnthropicReader:
     def _block(self, index: int, block: Any) -> Iterator[Part]:
         kind = self._block_types[index] = _kind(block)
         if kind == _CLIENT_CALL:
-            # A call without an id gets one, in its block too: the tool result has to name it.
+            # A call without an id gets one, also in its block, because the tool result has to name
+            # it.
             id_ = id_text(member(block, "id")) or mint_id(
                 id_text(member(self._head, "id")) or None, index
             )
@@ -294,7 +295,7 @@ def _rows_of(ctx: Context) -> Mapping[str, Row]:
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
-    """The content blocks: a call's input as the object that its pieces are."""
+    """Yield the content blocks, with each call's input as the object that its pieces form."""
     for _, block in sorted(cast(dict[int, Json], fold.blocks).items()):
         if raw := text(block.pop("partial_json", "")):
             block["input"] = object_or_text(raw)
@@ -345,14 +346,14 @@ def _tool_choice(choice: str) -> Json | None:
 
 
 def _output_config(format_: Json | None) -> Json | None:
-    """A JSON Schema; the API has no word for any JSON."""
+    """Return a JSON Schema; the API cannot request JSON without one."""
     if not format_ or format_ == ANY_JSON:
         return None
     return {"format": {"type": "json_schema", "schema": format_}}
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
-    """The conversation without system messages.
+    """Return the conversation without system messages.
 
     Tool results that follow each other are one message.
     """
@@ -386,7 +387,7 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
-    """The blocks of an assistant's message."""
+    """Return the blocks of an assistant message."""
     if native_blocks:
         return replayable_blocks(native_blocks, message.tool_calls)
     calls = [
@@ -416,7 +417,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as the API would: a message, or the events of its stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     stop = scripted_reason(NAME, response.stop, dialect)
     return scripted_events(_events(response, stop), "type") if stream else _message(response, stop)
@@ -488,7 +489,7 @@ def _events(response: ChatResponse, stop: str | None) -> Iterator[Json]:
 
 
 def _block_events(block: ScriptedBlock) -> Iterator[Json]:
-    """The events of one block without its end, and without its index."""
+    """Yield the events of one block, without its end event and its index."""
     if block.is_reasoning:
         empty: Json = {"type": "thinking", "thinking": "", "signature": ""}
         kind, holder = "thinking_delta", "thinking"
@@ -522,7 +523,7 @@ def script_error(
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
-    voice=Voice("msg_", "toolu_", "request-id"),
+    voice=ScriptedStyle("msg_", "toolu_", "request-id"),
     path=constant_path("/v1/messages"),
     match_path=routed_by(rf"{SEGMENTS}/v1/messages"),
     is_request=lambda body, _: (

@@ -52,7 +52,7 @@ from endturn.formats.reading import (
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Framing, Voice
+from endturn.formats.summaries import Context, Framing, ScriptedStyle
 from endturn.vocabulary import Json, Message, Request, Tool, Usage
 
 NAME: Final = "bedrock_converse"
@@ -112,7 +112,7 @@ class ConverseReader:
             offset += len(run)
 
     def _blocks(self, blocks: Sequence[Any], first_index: int) -> Iterator[Part]:
-        """Whole blocks; the place of the first."""
+        """Yield the parts of whole blocks, from the position of the first."""
         for index, block in enumerate(blocks, first_index):
             block_text = as_text(member(block, "text"))
             if (citations := member(block, "citationsContent")) is not None:
@@ -127,11 +127,12 @@ class ConverseReader:
             yield from self._start(index, block, is_closed=True)
 
     def _start(self, index: int, block: Any, *, is_closed: bool) -> Iterator[Part]:
-        """A block begins, or is there: an object with one member, named after its kind."""
+        """Yield the start of a block, or a whole block: an object whose only member is its kind."""
         tool_use = call_in(block)
         self._client_blocks[index] = tool_use is not None
         if tool_use is not None:
-            # A call without an id gets one, in its block too: the tool result has to name it.
+            # A call without an id gets one, also in its block, because the tool result has to name
+            # it.
             id_, name = id_text(tool_use.get("toolUseId")), text(tool_use.get("name"))
             tool_use = {**tool_use, "toolUseId": id_ or mint_id(name, index)}
             call_input = as_arguments(tool_use.get("input", {}))
@@ -147,7 +148,7 @@ class ConverseReader:
             yield Block(index, block)
 
     def _delta(self, index: int, delta: Any) -> Iterator[Part]:
-        """A piece of a block. Text and reasoning begin without a start."""
+        """Yield a piece of a block. Text and reasoning blocks have no start event."""
         for kind, content in delta.items() if isinstance(delta, dict) else ():
             piece = content
             match kind:
@@ -158,7 +159,7 @@ class ConverseReader:
                     yield Reasoning(as_text(member(content, "text")))
                 case "toolUse":
                     if index not in self._client_blocks:
-                        return  # a call whose start is missing: it has no name
+                        return  # the start of this call is missing, so it has no name
                     call_input = as_arguments(member(content, "input"))
                     piece = {
                         "input": json.dumps(call_input)
@@ -177,7 +178,7 @@ class ConverseReader:
 
 
 def _kind(block: Any) -> str:
-    """Return the name of a block's one member; nothing where it has several."""
+    """Return the name of a block's only member; "" if it has several."""
     return next(iter(block)) if isinstance(block, dict) and len(block) == 1 else ""
 
 
@@ -240,7 +241,7 @@ def error_event(name: str, payload: Any) -> Json | None:
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
-    """The content blocks as a body has them, from their pieces; bytes in base64."""
+    """Yield the content blocks in the shape of a body, from their pieces; bytes in base64."""
     for block in fold.blocks.values():
         match block:
             case {"citations": citations, **rest}:
@@ -259,7 +260,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the exception in place of an answer; None if there is none."""
     errors = (error_event(*event) for event in (data.items() if isinstance(data, dict) else ()))
     return next(filter(None, errors), None)
@@ -304,7 +305,7 @@ def _tool(tool: Tool) -> Json:
 
 
 def _tool_choice(choice: str) -> Json | None:
-    """Return the API's form of a tool choice; it has no word for "none"."""
+    """Return the API's form of a tool choice; the API has none for "none"."""
     match choice:
         case "auto" | "none":
             return None
@@ -315,7 +316,7 @@ def _tool_choice(choice: str) -> Json | None:
 
 
 def _output_config(format_: Json | None) -> Json | None:
-    """A JSON Schema as text; the API has no word for any JSON."""
+    """Return a JSON Schema as text; the API cannot request JSON without one."""
     if not format_ or format_ == ANY_JSON:
         return None
     structure = {"jsonSchema": {"schema": json.dumps(format_)}}
@@ -323,7 +324,7 @@ def _output_config(format_: Json | None) -> Json | None:
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
-    """The conversation without system messages.
+    """Return the conversation without system messages.
 
     Messages of one role that follow each other are one.
     """
@@ -353,7 +354,7 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Iterable[Json] | None) -> list[Json]:
-    """The blocks of an assistant's message.
+    """Return the blocks of an assistant message.
 
     Some models add a type to a call, which the API refuses.
     """
@@ -396,7 +397,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
-    voice=Voice("", "tooluse_", "x-amzn-requestid"),
+    voice=ScriptedStyle("", "tooluse_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     path=_path,
     match_path=routed_by(
@@ -411,7 +412,7 @@ FORMAT: Final = Format(
     labels=("an answer of Converse", "an event of a Converse stream"),
     required_paths=("output.message.content",),
     object_paths=("output.message.content[]",),
-    error_in=_failed,
+    error_in=_error_body,
     blocks=_blocks,
     reply=script,
     reply_error=script_error,

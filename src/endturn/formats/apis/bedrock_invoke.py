@@ -26,7 +26,7 @@ from endturn.formats.parts import End, ErrorPart, InFormat, Part, Tokens, Unread
 from endturn.formats.reading import count, items, member, text
 from endturn.formats.registry import format_of
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Voice
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ScriptedStyle
 from endturn.vocabulary import (
     ChatResponse,
     Json,
@@ -80,7 +80,7 @@ _MODELS: Final = tuple(
 _NO_TEXT: Final = "none"
 """The family of models that embed, rank, or generate images or speech: none has a stop reason."""
 
-# An inference profile's id begins with where it routes to; an ARN ends with the id.
+# The id of an inference profile begins with its region; an ARN ends with the id.
 _REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
 
 _NON_TEXT_MEMBERS: Final = frozenset(
@@ -150,7 +150,7 @@ _ROWS: Final = with_fallback(NAME, REASONS[""])
 
 
 def _family_name(model: str) -> str | None:
-    """The family of a model's id, also of an inference profile's and an ARN.
+    """Return the family for the id of a model or an inference profile, or for an ARN.
 
     The name of a dialect is returned as it is. None for an unknown model.
     """
@@ -269,7 +269,7 @@ class InvokeReader:
             and _ENVELOPE_MEMBERS.isdisjoint(payload)
             and "chunk" in event
         ):
-            return self._reader(payload)  # nearly all chunks have the family's members alone
+            return self._reader(payload)  # nearly all chunks have only the family's members
         return self._with_envelope(event, payload)
 
     def _with_envelope(self, event: Any, payload: Any) -> Iterator[Part]:
@@ -333,7 +333,7 @@ def _payload_of(event: Any) -> Any:
             if isinstance(encoded, bytes)
             else base64.b64decode(text(encoded), validate=True)
         )
-    except (DecodeError, ValueError):  # base64's is one, too
+    except (DecodeError, ValueError):  # binascii.Error is one, too
         return None
 
 
@@ -355,8 +355,8 @@ def _with_guardrail(rows: Mapping[str, Row]) -> Mapping[str, Row]:
 def _with_reasons(reply: Json) -> Json:
     """Return a reply of OpenAI's format with `stop_reason` of its choices as `finish_reason`.
 
-    Mistral's chat and DeepSeek-R1 say `stop_reason` on Bedrock (user guide, "Mistral AI chat
-    completion", "DeepSeek models").
+    Mistral's chat and DeepSeek-R1 call the member `stop_reason` on Bedrock (user guide, "Mistral AI
+    chat completion", "DeepSeek models").
     """
     return {**reply, "choices": [_with_reason(choice) for choice in items(reply.get("choices"))]}
 
@@ -393,7 +393,7 @@ def _shape_error(data: Any, is_body: bool) -> str | None:
     return f"{message}, not {safe_excerpt(repr(data), 80)}"
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     payload = _payload_of(data)
     if not isinstance(payload, dict):
         return None
@@ -405,8 +405,8 @@ def _failed(data: Any) -> Any:
 # --- Requests -------------------------------------------------------------------------------------
 
 _OPENAI: Final = re.compile(r"openai\.")
-"""Its models know the chat format's newer name of the limit; the others know the older one
-alone."""
+"""Its models accept the chat format's newer name of the limit; the others accept only the older
+one."""
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -472,7 +472,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     A model of an unknown family answers in the chat format.
 
     Raises:
-        UsageError: the family does not stream, or has no word for the reason.
+        UsageError: the family does not stream, or has no raw value for the reason.
     """
     family = _family_of(dialect or response.model or "") or _CHAT
     reply = family.inner.reply(response, stream=stream, dialect=family.dialect)
@@ -501,7 +501,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
-    voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
+    voice=ScriptedStyle("msg_", "toolu_", "x-amzn-requestid"),
     # The model is quoted as botocore does, an ARN's ':' and '/' too.
     path=_path,
     match_path=routed_by(
@@ -518,7 +518,7 @@ FORMAT: Final = Format(
     reader=InvokeReader,
     labels=("the body of an invoked model", "an event of an invoked model's stream"),
     own_shape_error=_shape_error,
-    error_in=_failed,
+    error_in=_error_body,
     headers=_headers,
     own_rows=lambda ctx: _ROWS,
     own_reasons=REASONS,

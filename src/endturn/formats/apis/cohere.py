@@ -1,11 +1,11 @@
 """Cohere's chat API: v2, of our client and of scripted servers.
 
-V1's requests, bodies and events too.
+Also the requests, bodies and events of v1.
 
 A v2 reply is a message of content (text, thinking), a plan and calls; v1's holds a text and calls.
 Events hold them in pieces. Over HTTP, v1 streams lines of JSON, v2 server-sent events;
-Bedrock's Command R speaks v1 within AWS's messages. Whoever has v1's events, each as an object,
-reads them here: the dialect "v1" is its words.
+Bedrock's Command R speaks v1 within AWS's messages. Events of v1, each as an object, are read here
+too: the dialect "v1" has its stop reasons.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import present
-from endturn.formats.summaries import Context, Event, RequestSummary, Voice
+from endturn.formats.summaries import Context, Event, RequestSummary, ScriptedStyle
 from endturn.vocabulary import ChatResponse, Json, ToolCall, Usage, raw_text
 
 NAME: Final = "cohere"
@@ -278,7 +278,7 @@ def _as_list(value: Any) -> Iterable[Any]:
 
 
 def _first_entry(value: Any) -> Any:
-    """Return the one value that an event holds; some servers write a list of one."""
+    """Return the value that an event holds; some servers send it in a list."""
     return next(iter(_as_list(value)), None)
 
 
@@ -305,7 +305,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", **{name: value for name, value in answer.items() if value}}
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; `message-end` has it in its delta."""
     message, kind = member(data, "message"), member(data, "type")
     if (
@@ -347,7 +347,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as v2 of the API would: a body, or the events of its stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     stop = scripted_reason(NAME, response.stop, dialect)
     if stream:
@@ -446,7 +446,7 @@ def script_error(
 FORMAT: Final = Format(
     name=NAME,
     provider="cohere",
-    voice=Voice(_ID, "tool_", "x-debug-trace-id"),
+    voice=ScriptedStyle(_ID, "tool_", "x-debug-trace-id"),
     path=lambda request: "/v1/chat" if request.dialect == "v1" else "/v2/chat",
     match_path=routed_by(rf"{SEGMENTS}/v2/chat"),
     is_request=lambda body, dialect: (
@@ -462,7 +462,7 @@ FORMAT: Final = Format(
     required_paths=("message", "text", "tool_calls"),
     event_types=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
     object_paths=("tool_calls[]",),
-    error_in=_failed,
+    error_in=_error_body,
     blocks=_blocks,
     end_words=(*END_WORDS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
     has_end=True,

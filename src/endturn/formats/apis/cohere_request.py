@@ -54,7 +54,7 @@ def _body(request: Request, stream: bool) -> Json:
 
 
 def _tools(request: Request) -> tuple[list[Json], str | None]:
-    """Return the tools, and the choice.
+    """Return the tools and the tool choice.
 
     A tool that the choice names is the only one.
     """
@@ -91,7 +91,7 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
-    """Return an assistant's message in a list, which is empty if the message is."""
+    """Return an assistant message in a list; an empty list for an empty message."""
     if native_blocks and replays_message(message, native_blocks):
         return _replay_message(message, native_blocks)
     calls = [function_call(call, arguments_text(call)) for call in message.tool_calls]
@@ -121,9 +121,9 @@ def _has_content(part: Any) -> bool:
 
 
 def unfinished(message: Json, answer_text: str | None) -> Json:
-    """Return the message of a cut response as it may be sent back.
+    """Return the message of a truncated response in the form that may be sent back.
 
-    Its calls and their plan are left out, and thinking that led to nothing.
+    Without its calls and their plan, and without thinking that no content followed.
     """
     content = [dict(part) for part in items(message.get("content")) if _has_content(part)]
     while content and content[-1].get("type") == "thinking":
@@ -188,8 +188,8 @@ def _conversation_v1(messages: tuple[Message, ...]) -> Json:
     for message in messages:
         entry: Json = {"role": _ROLES_V1[message.role], "message": message.text}
         if message.role == "tool":
-            # A result repeats the call that it answers. Outputs are objects: a text gets one around
-            # it.
+            # A result repeats the call that it answers. Outputs are objects, so a text is wrapped
+            # in one.
             call = calls.get(message.tool_call_id or "", {"name": "", "parameters": {}})
             result = {"call": call, "outputs": [arguments(message.text) or {"text": message.text}]}
             if not history or "tool_results" not in history[-1]:
@@ -218,7 +218,7 @@ def _conversation_v1(messages: tuple[Message, ...]) -> Json:
 
 
 def _tool_v1(tool: Tool) -> Json:
-    """Return a tool with its parameters one by one: v1 has no schema for all of them."""
+    """Return a tool with its parameters listed one by one: v1 has no schema for them."""
     required, properties = items(tool.parameters.get("required")), tool.parameters.get("properties")
     api_tool: Json = {"name": tool.name, "description": tool.description}
     if isinstance(properties, dict) and properties:

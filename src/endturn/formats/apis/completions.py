@@ -1,6 +1,6 @@
 """Formats that continue a text prompt.
 
-OpenAI's legacy completions, and a dialect for every service with its own.
+OpenAI's legacy completions, and one dialect for each service with another shape.
 
 A reply is an answer, or lists several: each with a text, and a reason once it stops. Beside them
 are figures of usage, or an error. An event of a stream is read like a body. `completions_shapes`
@@ -32,7 +32,7 @@ from endturn.formats.parts import (
 )
 from endturn.formats.reading import as_text, count, id_text, items, member, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import TAIL, Context, Voice
+from endturn.formats.summaries import TAIL, Context, ScriptedStyle
 from endturn.vocabulary import Row, find_row, raw_text, rows_of, tables
 
 NAME: Final = "completions"
@@ -40,7 +40,7 @@ NAME: Final = "completions"
 
 @cache
 def _rows(shape: str, dialect: str) -> Mapping[str, Row]:
-    """Return the table of a reply: a shape has words of its own, whichever service uses it."""
+    """Return the stop reasons for a reply: each shape has its own, whichever service uses it."""
     own = tables(NAME)[shape]
     return {**own, **rows_of(NAME, dialect), **own}
 
@@ -57,8 +57,8 @@ class CompletionsReader:
         self._counts: Counts = (None,) * 4
         self._is_named = False
         self._started_answers: set[int] = set()
-        # The end and the length of the text so far, which each event of SGLang repeats. With
-        # `--stream-output` it sends pieces in the same shape: then nothing is repeated.
+        # The end and the length of the text so far. Each event of SGLang repeats that text, unless
+        # `--stream-output` is set: then it sends pieces in the same shape.
         self._tail, self._char_count, self._is_incremental = "", 0, False
 
     def _set_dialect(self, dialect: str) -> None:
@@ -101,7 +101,7 @@ class CompletionsReader:
         return Reason(raw, index, text_or_none(self._shape.stop_sequence(answer)))
 
     def _new_text(self, answer_text: str) -> str:
-        """Return what a text adds to the text so far, if events repeat it from the beginning."""
+        """Return the new part of a text, if events repeat the text from its beginning."""
         tail_start = self._char_count - len(self._tail)
         if not self._is_incremental and answer_text.startswith(self._tail, tail_start):
             addition = answer_text[self._char_count :]
@@ -135,13 +135,13 @@ class CompletionsReader:
 def error_in(reply: Any) -> Any:
     """Return the error that a reply or an event reports; None if it reports none.
 
-    An object, a text, or the first of a list (watsonx).
+    The error is an object, a text, or the first entry of a list (watsonx).
     """
     errors = member(reply, "errors")
     return member(reply, "error") or (errors and next(iter(items(errors)), None))
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; None if there is none."""
     first = next(iter(data), None) if isinstance(data, list) else data
     error = error_in(first)
@@ -189,7 +189,7 @@ _PATH: Final = (
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    voice=Voice("cmpl-", "call_", "x-request-id"),
+    voice=ScriptedStyle("cmpl-", "call_", "x-request-id"),
     path=_path,
     match_path=routed_by(_PATH),
     is_request=lambda body, _: (
@@ -203,7 +203,7 @@ FORMAT: Final = Format(
     required_paths=tuple(head for shape in SHAPES.values() for head in shape.markers),
     object_paths=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
     accepts_list=True,
-    error_in=_failed,
+    error_in=_error_body,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

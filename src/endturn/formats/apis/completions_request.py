@@ -1,4 +1,4 @@
-"""Requests for text completion, in the names of each service."""
+"""Requests for text completion, with the member names of each service."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "cla
 """The dialects that are families of Bedrock's models."""
 
 
-class _Members(NamedTuple):
-    """A service's names for the members of a request; "" for what it does not have.
+class _RequestMembers(NamedTuple):
+    """A service's names for the members of a request; "" for a member that it lacks.
 
     Attributes:
-        settings: the object that holds limit, temperature and seed; "" where they stand beside the
+        settings: the object that holds limit, temperature and seed; "" if they are next to the
             prompt.
         model: "" where only the path names the model.
     """
@@ -34,42 +34,43 @@ class _Members(NamedTuple):
     model: str = ""
 
 
-_MEMBERS: Final[Mapping[str, _Members]] = {
-    "": _Members(seed="seed", model="model"),
-    "tgi": _Members("inputs", "max_new_tokens", "parameters", seed="seed"),
-    "llamacpp": _Members(limit="n_predict", seed="seed", model="model"),
-    "sglang": _Members("text", "max_new_tokens", "sampling_params"),
-    "titan": _Members("inputText", "maxTokenCount", "textGenerationConfig"),
-    "watsonx": _Members(
+_MEMBERS: Final[Mapping[str, _RequestMembers]] = {
+    "": _RequestMembers(seed="seed", model="model"),
+    "tgi": _RequestMembers("inputs", "max_new_tokens", "parameters", seed="seed"),
+    "llamacpp": _RequestMembers(limit="n_predict", seed="seed", model="model"),
+    "sglang": _RequestMembers("text", "max_new_tokens", "sampling_params"),
+    "titan": _RequestMembers("inputText", "maxTokenCount", "textGenerationConfig"),
+    "watsonx": _RequestMembers(
         "input", "max_new_tokens", "parameters", seed="random_seed", model="model_id"
     ),
-    "llama": _Members(limit="max_gen_len"),
-    "mistral": _Members(),
-    "command": _Members(),
-    "claude_text": _Members(limit="max_tokens_to_sample"),
-    "alephalpha": _Members(limit="maximum_tokens", model="model"),
-    "ai21": _Members(limit="maxTokens"),
+    "llama": _RequestMembers(limit="max_gen_len"),
+    "mistral": _RequestMembers(),
+    "command": _RequestMembers(),
+    "claude_text": _RequestMembers(limit="max_tokens_to_sample"),
+    "alephalpha": _RequestMembers(limit="maximum_tokens", model="model"),
+    "ai21": _RequestMembers(limit="maxTokens"),
 }
 """dialect → its members, in the order in which a request of an unknown dialect is tried."""
 
 _PATH_STREAMS: Final = frozenset({"tgi", "watsonx"}) | (BEDROCK - {"command"})
 """The dialects whose path requests a stream or not."""
 _CLAUDE_LIMIT: Final = 4_096
-"""The limit of a request that has none, for Claude's text format, which demands one."""
+"""The default output limit for Claude's text format, which requires one."""
 
 # --- Writing --------------------------------------------------------------------------------------
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """Write the body of a request for text, without tools and JSON format, which the APIs lack.
+    """Write the body of a request for text; the APIs have no tools and no JSON format.
 
-    The prompt of a single user message is its text. Of more, it is a plain transcript: system
-    messages as they are, `User: …`, `Assistant: …`, `Tool: …`, a blank line between, and
-    `Assistant: ` at the end (Claude's text format: `Human:` and `Assistant:`, always). The text of
-    assistant messages at the very end follows the prompt as it is: the answer begins with it.
+    The prompt for a single user message is its text. For several messages, it is a plain
+    transcript: system messages as they are, `User: …`, `Assistant: …`, `Tool: …`, a blank line
+    between, and `Assistant: ` at the end (Claude's text format: `Human:` and `Assistant:`, always).
+    The text of assistant messages at the very end follows the prompt as it is: the answer begins
+    with it.
 
     Args:
-        dialect: decides every name. The families of Bedrock have the model in the path alone.
+        dialect: determines all names. Bedrock's families have the model only in the path.
     """
     is_openai = dialect == "" or dialect not in _MEMBERS
     members = _MEMBERS["" if is_openai else dialect]
@@ -80,12 +81,12 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if stream and dialect not in _PATH_STREAMS:
         body["stream"] = True
         if is_openai:
-            # Without usage, an answer that filled its limit looks like a complete one.
+            # Without usage, an answer that reached its limit looks complete.
             body["stream_options"] = {"include_usage": True}
     return with_extra(body, request.extra)
 
 
-def _settings(request: Request, members: _Members, dialect: str) -> Json:
+def _settings(request: Request, members: _RequestMembers, dialect: str) -> Json:
     is_tgi = dialect == "tgi"
     # Without `details`, TGI's reply has no stop reason. It refuses a temperature of 0, and samples
     # only with `do_sample`.
@@ -136,8 +137,8 @@ def resume(
 ) -> Request:
     """Return the request that continues a truncated response: the prompt, then the text so far.
 
-    All strategies do the same, without a nudge: these formats continue a text. White space at the
-    text's end is left out, since a model writes it again with its next word.
+    All strategies send the same, without a nudge: these formats continue a text. Trailing white
+    space is stripped, since a model writes it again with its next word.
     """
     prefix = response.text.rstrip()
     partial = (
@@ -150,7 +151,7 @@ def resume(
 
 
 def dialect_of(body: Mapping[str, Any]) -> str:
-    """Return the dialect of a request by its members; "" where they are OpenAI's, or anyone's."""
+    """Return the dialect of a request by its members; "" for OpenAI's, or if all share them."""
     for dialect, members in _MEMBERS.items():
         is_own = members.prompt != "prompt" or members.limit in body
         if dialect and is_own and members.limit != "max_tokens" and members.prompt in body:
@@ -161,7 +162,7 @@ def dialect_of(body: Mapping[str, Any]) -> str:
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """Summarize a call of an SDK, or a request body of any dialect.
 
-    Of several prompts, the first text counts. Token numbers are no text.
+    The first text of several prompts counts. Token ids are not text.
     """
     dialect = dialect_of(kwargs)
     prompt = kwargs.get(_MEMBERS[dialect].prompt)

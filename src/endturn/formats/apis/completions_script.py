@@ -1,7 +1,7 @@
 """Scripted responses of text completion, as each service writes them.
 
-Most services write a body and an event alike: an object that holds a text, and the stop reason
-where it is the last.
+Most services write bodies and events in one shape: an object with a text, and with the stop reason
+in the last one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from endturn.vocabulary import ChatResponse, Json, Usage
 _NAME: Final = "completions"
 
 FULL_WINDOW: Final = "limit+truncated=true"
-"""llama.cpp's reason where the window was full, as `data/stop_reasons.tsv` has it."""
+"""llama.cpp's reason for a full context window, as `data/stop_reasons.tsv` has it."""
 
 
 def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """Write a scripted response as a service would: a body, or the events of its stream.
 
     Raises:
-        UsageError: the service has no word for the stop reason, or does not stream.
+        UsageError: the service has no value for the stop reason, or does not stream.
     """
     stop = scripted_reason(_NAME, response.stop, dialect)
     service = _SERVICES.get(dialect, _OPENAI)
@@ -165,7 +165,7 @@ def _tgi_events(response: ChatResponse, stop: str | None) -> Iterator[Json]:
 
 
 def _llamacpp_end(response: ChatResponse, text: str, stop: str | None) -> Json:
-    """A body, or a stream's last event."""
+    """Return a body, or a stream's last event."""
     return {
         "index": 0,
         "content": text,
@@ -202,7 +202,7 @@ def _sglang(response: ChatResponse, text: str, reason: str | None) -> Json:
 
 
 def _sglang_events(response: ChatResponse, stop: str | None) -> Iterator[Json | str]:
-    """Each event repeats the text from its beginning."""
+    """Yield events that each repeat the text from its beginning."""
     for text in accumulate(words(response.text)):
         yield _sglang(response, text, None)
     if response.stop.terminal_seen:
@@ -316,7 +316,7 @@ def _ai21_body(response: ChatResponse, stop: str | None) -> Json:
     return {"id": 1, "prompt": {"text": "", "tokens": []}, "completions": [completion]}
 
 
-# --- Who writes how -------------------------------------------------------------------------------
+# --- Writers by service ---------------------------------------------------------------------------
 
 
 def _body_of(piece: _Piece) -> _Body:

@@ -1,7 +1,8 @@
 """generateContent of Google: the Gemini API, and Vertex AI.
 
 Google's own SDK (google-genai 3.4.0) follows continuation tokens by itself unless
-`automatic_continuation` is False: it hides the hops, and its objects show one response.
+`automatic_continuation` is False: it hides the intermediate requests, and its objects show one
+response.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from endturn.formats.reading import (
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by, summarize_request
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, RequestSummary, Voice
+from endturn.formats.summaries import Context, RequestSummary, ScriptedStyle
 from endturn.vocabulary import Json, Message, Request, StopReason, Tool, Usage, raw_text, rows_of
 
 NAME: Final = "gemini"
@@ -77,13 +78,13 @@ _RESPONSE_MEMBERS: Final = (
 )
 """The members of a response, of which it has at least one."""
 _SDK_MEMBERS: Final = ("prompt_feedback", "usage_metadata", "model_version", "response_id")
-"""Members that show that the SDK has dumped a response by its own names."""
+"""Members of a response that the SDK dumped under its Python names."""
 _TOKEN_COUNTS: Final = (
     *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
     *("cachedContentTokenCount", "totalTokenCount"),
 )
-# Words by their numbers, which Google's older clients ask for (`$alt=json;enum-encoding=int`).
-# Higher numbers mean one thing to the Gemini API and another to Vertex AI.
+# Stop reasons by their numbers, which Google's older clients request
+# (`$alt=json;enum-encoding=int`). Higher numbers differ between the Gemini API and Vertex AI.
 _FINISH_REASONS: Final = (
     "FINISH_REASON_UNSPECIFIED",
     "STOP",
@@ -102,7 +103,7 @@ _BLOCK_REASONS: Final = (
 
 
 @dataclass(slots=True)
-class _StreamedCall:
+class _StreamedFunctionCall:
     """A client call. Vertex AI may send its arguments in pieces, each with its place.
 
     Attributes:
@@ -129,14 +130,14 @@ class GeminiReader:
         self._keep = keep
         self._id: str | None = None
         self._call_count = 0
-        self._open_call: _StreamedCall | None = None
+        self._open_call: _StreamedFunctionCall | None = None
         self._block_count = 0
-        self._is_thinking: bool | None = None  # of the last block, if words may be added to it
+        self._is_thinking: bool | None = None  # key of the last block, if text may be added to it
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
-        """The parts of a chunk.
+        """Yield the parts of a chunk.
 
-        Asked for without `alt=sse`, a stream is one array of them; so is an error's answer.
+        Without `alt=sse`, a stream is one array of chunks; so is an error response.
         """
         for chunk in event if isinstance(event, list) else (event,):
             if not isinstance(chunk, dict):
@@ -146,8 +147,7 @@ class GeminiReader:
             if self._id is None:
                 self._id = id_text(chunk.get("responseId")) or None
                 yield Head(self._id, text_or_none(chunk.get("modelVersion")))
-            # Cumulative. Vertex AI's chunks before the last may name nothing but the traffic's
-            # type.
+            # Cumulative. Vertex AI's chunks before the last one may only have the traffic type.
             if (usage := usage_of(chunk.get("usageMetadata"))) is not None:
                 yield Tokens(usage)
             has_stopped = False
@@ -173,7 +173,8 @@ class GeminiReader:
             if feedback is not None and (
                 block_reason := _word(member(feedback, "blockReason"), _BLOCK_REASONS)
             ):
-                yield Vocabulary(rows_of(NAME, "promptFeedback"))  # words of its own
+                # the prompt feedback has its own stop reasons
+                yield Vocabulary(rows_of(NAME, "promptFeedback"))
                 yield Reason(block_reason, detail="prompt")
             if error := chunk.get("error"):
                 yield ErrorPart(error)
@@ -203,7 +204,7 @@ class GeminiReader:
         return is_plain and (call.get("id") or mint_id(self._id, number, name)), name, call_args
 
     def _part(self, part: Any, *, first: bool) -> Iterator[Part]:
-        """Yield one part. Calls of tools that the server runs are none of the client's."""
+        """Yield one part. Calls of tools that the server runs are no client calls."""
         part_text, function_call = as_text(member(part, "text")), member(part, "functionCall")
         if part_text:
             yield Reasoning(part_text) if member(part, "thought") is True else Text(part_text)
@@ -214,7 +215,7 @@ class GeminiReader:
             and isinstance(part, dict)
             and (part_text or not part.keys() <= _TEXT_MEMBERS)
         ):
-            # A text goes on over chunks until a part has other members.
+            # A text continues over chunks until a part has other members.
             is_thinking = part.get("thought") is True if part.keys() <= _TEXT_MEMBERS else None
             if not first or is_thinking is None or is_thinking is not self._is_thinking:
                 self._block_count += 1
@@ -222,9 +223,9 @@ class GeminiReader:
             yield Block(self._block_count, part)
 
     def _call(self, part: Json, piece: Json) -> Iterator[Part]:
-        """A call, or a piece of one."""
+        """Yield a call, or a piece of one."""
         id_, name, call_args = id_text(piece.get("id")), text(piece.get("name")), piece.get("args")
-        if isinstance(call_args, str):  # the JSON of it, from servers that are not Google's
+        if isinstance(call_args, str):  # as JSON text, from servers other than Google's
             parsed = arguments(call_args)
             call_args = call_args if parsed is None else parsed
         pieces, call = items(piece.get("partialArgs")), self._open_call
@@ -236,7 +237,7 @@ class GeminiReader:
             self._block_count += 1
             self._is_thinking = None
             names = {"id": id_, "name": name} if id_ else {"name": name}
-            call = _StreamedCall(
+            call = _StreamedFunctionCall(
                 self._block_count,
                 id_ or mint_id(self._id, self._call_count, name),
                 name,
@@ -255,7 +256,7 @@ class GeminiReader:
         is_closed = piece.get("willContinue") is not True
         self._open_call = None if is_closed else call
         full_arguments = _arguments(call) if is_closed else None
-        # Pieces that cannot be assembled leave the call open: it did have arguments.
+        # Pieces that cannot be assembled leave the call open, since it had arguments.
         yield ToolCallPart(
             call.key,
             call.id,
@@ -271,19 +272,18 @@ class GeminiReader:
 
 
 def _kind(part: Any) -> str:
-    """Return the name of a part's one member; nothing where it has several."""
+    """Return the name of a part's only member; "" if it has several."""
     return next(iter(part)) if isinstance(part, dict) and len(part) == 1 else ""
 
 
 _VALUE_MEMBERS: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
 _STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[["']([^"']*)["']\]""")
 _Texts = dict[tuple[int, str | int], tuple[Any, list[str]]]
-"""Texts that come in pieces: by holder and key, the holder and the pieces, joined when all have
-come."""
+"""Texts that arrive in pieces: by holder and key, the holder and the pieces, joined at the end."""
 _JSON_PATH: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
 
 
-def _arguments(call: _StreamedCall) -> Json | None:
+def _arguments(call: _StreamedFunctionCall) -> Json | None:
     """Assemble a call's arguments; None if they are no object, or a piece of them has no path.
 
     Each piece has its path (`$.foo.bar[0]`) and one value. A text comes in several pieces,
@@ -329,7 +329,7 @@ def _put(holder: Any, path: str, value: Any, texts: _Texts) -> None:
 
 
 def _with_json_names(node: Any) -> Any:
-    """Return a response with JSON's names, from one that the SDK has dumped by its own names."""
+    """Return a response with JSON names, from one that the SDK dumped under its Python names."""
     if not isinstance(node, dict):
         return [*map(_with_json_names, node)] if isinstance(node, list) else node
     opaque = ("args", "response")  # a tool's input and output
@@ -344,7 +344,7 @@ def _camel_case(name: str) -> str:
 
 
 def _word(value: Any, names: tuple[str, ...]) -> str | None:
-    """Return a reason as it is in JSON.
+    """Return a reason in its JSON form.
 
     The value may also be its number, or (LangChain) an enumeration's Python spelling.
     """
@@ -359,7 +359,7 @@ def _word(value: Any, names: tuple[str, ...]) -> str | None:
 def usage_of(figures: Any) -> Usage | None:
     """Return the usage as Google counts it.
 
-    Cached ones are part of the prompt's, a server tool's results are input too.
+    Cached tokens are part of the prompt's, and results of server tools count as input.
 
     The members are read one by one for speed, since every chunk has them.
     """
@@ -379,7 +379,7 @@ def usage_of(figures: Any) -> Usage | None:
     return Usage(input_tokens, output, thoughts, cached)
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; None if there is none."""
     chunks = [
         chunk for chunk in (data if isinstance(data, list) else [data]) if isinstance(chunk, dict)
@@ -392,7 +392,7 @@ def _failed(data: Any) -> Any:
     )
 
 
-# --- Paths ---
+# --- Paths ----------------------------------------------------------------------------------------
 
 _PATH: Final = (
     rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?:models/)?(?P<model>(?:(?<=/models/)|tunedModels/"
@@ -407,7 +407,7 @@ def _in_path(model: str) -> str:
     return quote(model) if _TYPED_MODEL.match(model) else f"models/{quote(model, safe='')}"
 
 
-# --- Reading requests ---
+# --- Reading requests -----------------------------------------------------------------------------
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -436,7 +436,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     )
 
 
-# --- Writing requests ---
+# --- Writing requests -----------------------------------------------------------------------------
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -495,7 +495,7 @@ def _tool_choice(choice: str) -> Json | None:
 
 
 def _contents(messages: Iterable[Message]) -> list[Json]:
-    """The conversation without system messages.
+    """Return the conversation without system messages.
 
     Tool results that follow each other are one content.
     """
@@ -525,7 +525,7 @@ def _contents(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
-    """The parts of an assistant's message."""
+    """Return the parts of an assistant message."""
     if native_blocks:
         return replayable_blocks(native_blocks, message.tool_calls)
     calls = [
@@ -585,7 +585,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
     # A tool call has the reason STOP and a part of its own; a full window has MAX_TOKENS.
-    voice=Voice(
+    voice=ScriptedStyle(
         "response-",
         "function-call-",
         "x-request-id",
@@ -603,7 +603,7 @@ FORMAT: Final = Format(
     required_paths=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
     object_paths=("candidates[].content.parts[]",),
     accepts_list=True,
-    error_in=_failed,
+    error_in=_error_body,
     end_words=END_WORDS,
     reply=script,
     reply_error=script_error,

@@ -37,7 +37,7 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import Context, Voice
+from endturn.formats.summaries import Context, ScriptedStyle
 from endturn.vocabulary import (
     Json,
     Resume,
@@ -79,21 +79,23 @@ def _rows(ctx: Context) -> Mapping[str, Row]:
 class InteractionsReader:
     """Reads events, or one whole interaction, of any revision.
 
-    The SDK follows continuation tokens by itself, and hands out the streams of all hops as one: an
-    interaction that is created after steps continues them.
+    The SDK follows continuation tokens by itself, and joins the streams of all requests into one:
+    an interaction that is created after steps continues them.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._rows = _rows(ctx)
         self._id: str | None = None
-        self._kinds: dict[int, str] = {}  # of the steps, by their places among those of all hops
-        self._next_place = 0  # the place after the last step
-        self._base = 0  # where the indices of this hop begin
-        self._usage, self._earlier_usage = Usage(), Usage()  # of this hop, and of those before it
-        # the status that said that the answer is truncated, if no output followed
+        # of the steps, by position among the steps of all requests
+        self._kinds: dict[int, str] = {}
+        self._next_place = 0  # the position after the last step
+        self._base = 0  # the first index of this request's steps
+        # of this request, and of those before it
+        self._usage, self._earlier_usage = Usage(), Usage()
+        # the status that reported a truncated answer, if no output followed
         self._truncated_status: str | None = None
-        # a status came, which is the end if no output follows; the end has come
+        # a status arrived, which is the end if no output follows; the end has arrived
         self._has_status = self._is_over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -118,7 +120,7 @@ class InteractionsReader:
             case "step.stop":
                 if self._kinds.get(place) == _CLIENT_CALL:
                     yield ToolCallPart(place, closed=True)
-                # Of all of it so far; `step_usage` is the step's own.
+                # The usage of the whole interaction so far; `step_usage` is that of one step.
                 yield from self._tokens(member(event, "usage"))
             case "interaction.created":
                 interaction = member(event, "interaction")
@@ -154,7 +156,7 @@ class InteractionsReader:
         yield from self._tokens(member(interaction, "usage"))
 
     def _status(self, holder: Any) -> Iterator[Part]:
-        """A status that may be the last."""
+        """Yield the parts of a status that may be the last."""
         self._has_status = True
         if raw := raw_text(member(holder, "status")):
             yield parts.Reopened()
@@ -182,9 +184,9 @@ class InteractionsReader:
         yield _reason(raw)
 
     def _end(self, interaction: Any, *, is_body: bool) -> Iterator[Part]:
-        """The interaction that ends a stream, or that a body is."""
+        """Yield the parts of the interaction that ends a stream, or of a body."""
         yield from self._head(interaction)
-        if not self._kinds:  # A body; or a stream whose end alone has the steps.
+        if not self._kinds:  # A body, or a stream that has the steps only in its last event.
             place = 0
             for kind, run in runs(_answer(interaction), lambda step: member(step, "type")):
                 plain_calls = (
@@ -203,10 +205,10 @@ class InteractionsReader:
         )
         row = find_row(status, _ROWS) if status else None
         if status or is_body:
-            # That an interaction failed, its error explains.
+            # The error explains why an interaction failed.
             is_failed = row is not None and row.reason is StopReason.ERROR
             stop = says_of_stop(errors[0], 0) if is_failed and errors else None
-            # The end is the authority: without a token in it there is nothing to continue from.
+            # The end event decides: without a token in it there is nothing to continue from.
             yield parts.Reopened()
             yield parts.Vocabulary(
                 {str(status): Row(stop.reason, True, stop.resume)} if stop else _ROWS
@@ -232,7 +234,7 @@ class InteractionsReader:
         kind = self._kinds[place] = text(members.get("type"))
         self._next_place = max(self._next_place, place + 1)
         if kind == _CLIENT_CALL:
-            # The result that answers a call must name the same id.
+            # The result of a call must have the same id.
             members["id"] = id_text(members.get("id")) or mint_id(self._id, place)
             arguments = as_arguments(members.get("arguments"))
             yield ToolCallPart(
@@ -266,7 +268,7 @@ class InteractionsReader:
             if kind == _CLIENT_CALL:
                 yield ToolCallPart(place, arguments=raw)
             piece = {_PIECES: [{"text": raw}]}
-        # Its positions count from the start of the step's text.
+        # The positions are relative to the start of the step's text.
         elif delta_type == "text_annotation_delta":
             piece = {_PIECES: [{"annotations": items(member(delta, "annotations"))}]}
         else:  # `thought_signature`, or the result of a server's tool
@@ -313,7 +315,7 @@ def _reason(raw: str) -> Part:
 
 
 def _content_text(kind: str, part: Any) -> Iterator[Part]:
-    """The text of a step's content."""
+    """Yield the text of a step's content."""
     if (
         kind in _CONTENT_MEMBERS
         and member(part, "type") == "text"
@@ -323,13 +325,13 @@ def _content_text(kind: str, part: Any) -> Iterator[Part]:
 
 
 def _answer(interaction: Any) -> Sequence[Any]:
-    """The steps of a body that answer the request.
+    """Return the steps of a body that answer the request.
 
-    Those after the input that some answers repeat.
+    Some bodies repeat the input before them.
     """
     steps = items(member(interaction, "steps"))
     if member(interaction, "steps") is None:
-        # Before revision 2026-05-20 they are `outputs`: the same, but content is not in steps.
+        # Before revision 2026-05-20 they are `outputs`: the same, but content is not inside steps.
         steps = []
         outputs = items(member(interaction, "outputs"))
         for is_content, group in groupby(
@@ -354,7 +356,7 @@ def _blocks(fold: Fold) -> Iterator[Json]:
 
 
 def _contents(content: list[Any], pieces: list[Json]) -> list[Any]:
-    """Return a step's content with the additions of a stream: a text continues a last text."""
+    """Return a step's content with the additions of a stream: a text continues the last text."""
     for is_text, group in groupby(pieces, key=lambda piece: piece.get("type", "text") == "text"):
         last = (
             [content.pop()] if is_text and content and member(content[-1], "type") == "text" else []
@@ -368,7 +370,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
     # One word for a truncated answer, whatever the cause.
-    voice=Voice("v1_", "call_", "x-request-id"),
+    voice=ScriptedStyle("v1_", "call_", "x-request-id"),
     path=constant_path("/interactions"),
     match_path=routed_by(
         rf"(?:{SEGMENTS}/v1(?:(?:alpha"

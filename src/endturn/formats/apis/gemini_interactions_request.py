@@ -23,9 +23,8 @@ _NAME: Final = "gemini_interactions"
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """Write the body of POST /interactions.
 
-    A request with a continuation token and the id of the interaction that it came from has no
-    input: the server kept it. Where it keeps nothing (`store` is false) the same input goes along
-    again.
+    A request with a continuation token and its interaction's id has no input: the server kept it.
+    If the server keeps nothing (`store` is false), the same input is sent again.
     """
     is_stored = (
         request.token is not None
@@ -86,7 +85,7 @@ def _response_format(format_: Json | None) -> Json | None:
 
 
 def _input(messages: Iterable[Message]) -> list[Json]:
-    """The conversation as steps, without system messages."""
+    """Return the conversation as steps, without system messages."""
     steps: list[Json] = []
     names: dict[str, str] = {}  # of the calls so far, by their ids
     for message, native_blocks in conversation(messages, _NAME):
@@ -105,7 +104,7 @@ def _input(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
-    """The steps of an assistant's message."""
+    """Return the steps of an assistant message."""
     if native_blocks:
         return replayable_blocks(native_blocks, message.tool_calls)
     content = content_parts(message.content, _text_part)
@@ -140,5 +139,5 @@ def _text_part(text: str) -> Json:
 
 
 def output_step(text: str) -> Json:
-    """Return a step of output that is a text."""
+    """Return an output step with a text."""
     return {"type": "model_output", "content": [_text_part(text)]}

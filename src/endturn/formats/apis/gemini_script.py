@@ -27,7 +27,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as the API would: a body, or the chunks of its stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     stop = scripted_reason(_NAME, response.stop, dialect)
     if stream:
@@ -42,7 +42,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
 
 
 def _call(call: ToolCall, *, is_open: bool) -> Json:
-    """Return a part with a call; an open one announces a chunk that does not come."""
+    """Return a part with a call; an open call announces a chunk that is never sent."""
     rest: Json = {"willContinue": True} if is_open else {"args": call.arguments or {}}
     return {"functionCall": {"id": call.id, "name": call.name, **rest}}
 
@@ -75,8 +75,8 @@ def _chunks(response: ChatResponse, stop: str | None) -> Iterator[Json]:
 
 
 def _end(response: ChatResponse, stop: str | None, content: Json) -> Json:
-    """A body, or a stream's last chunk."""
-    # Its own for each response: the SDK stops where the token is the one that it has sent.
+    """Return a body, or a stream's last chunk."""
+    # A new token for each response: the SDK stops if the token is the one that it sent.
     token = (
         urlsafe_b64encode(f"after {response.id}".encode()).decode()
         if stop == "CONTINUATION"

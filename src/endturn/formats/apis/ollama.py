@@ -54,7 +54,7 @@ from endturn.formats.scripting import (
     words,
 )
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Context, Event, Framing, Voice
+from endturn.formats.summaries import Context, Event, Framing, ScriptedStyle
 from endturn.vocabulary import ChatResponse, Json, Message, Request, StopReason, ToolCall, Usage
 
 NAME: Final = "ollama"
@@ -65,8 +65,8 @@ _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 class OllamaReader:
     """Reads lines, or one body, which is a stream's only line, the one with `done: true`.
 
-    The server truncates a prompt that does not fit the window, and nothing in the response shows
-    it: `prompt_eval_count` counts the rest. Responses have no id.
+    The server truncates a prompt that does not fit the window, and the response does not report it:
+    `prompt_eval_count` counts only the rest. Responses have no id.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
@@ -100,8 +100,8 @@ class OllamaReader:
             tool_calls = tool_calls[len(plain_calls) :]
         for call in tool_calls:
             if isinstance(function := member(call, "function"), Mapping):
-                # Each call comes complete, in one line. A minted id is of this response alone, and
-                # goes into the block.
+                # Each call arrives complete, in one line. A minted id is unique to this response,
+                # and is stored in the block.
                 id_ = id_text(member(call, "id")) or mint_id(
                     member(line, "created_at"), self._call_count
                 )
@@ -150,7 +150,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """Write the body of POST /api/chat.
 
-    The API has no choice of tools: with "none", none is offered.
+    The API has no tool choice: with "none", no tools are sent.
     """
     tools = () if request.tool_choice == "none" else request.tools
     settings = {
@@ -193,7 +193,7 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
 
 def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
-    """Return an assistant's message in a list, which is empty if the message is."""
+    """Return an assistant message in a list; an empty list for an empty message."""
     if native_blocks and replays_message(message, native_blocks):
         replay = without_lost_calls(message, native_blocks[0])
         return [replay] if "tool_calls" in replay or text(replay.get("content")).strip() else []
@@ -215,7 +215,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as the server would: a body, or the lines of a stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     stop = scripted_reason(NAME, response.stop, dialect)
     if stream:
@@ -234,7 +234,7 @@ def _api_call(call: ToolCall) -> Json:
 
 
 def _line(response: ChatResponse, message: Json) -> Json:
-    """A line that is not the last."""
+    """Return a line other than the last."""
     api_message = {"role": "assistant", "content": "", **present(message)}
     return {
         "model": scripted_model(response),
@@ -245,7 +245,7 @@ def _line(response: ChatResponse, message: Json) -> Json:
 
 
 def _end(response: ChatResponse, stop: str | None) -> Json:
-    """The members of a response's end; without an end there are no figures."""
+    """Return the members of a response's last line; only that has usage figures."""
     if stop is None:
         return {"done": False}
     usage = response.usage or Usage()
@@ -283,7 +283,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="ollama",
     framing=Framing.NDJSON,
-    voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
+    voice=ScriptedStyle("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
     path=constant_path("/api/chat"),
     match_path=routed_by(_PATH),
     is_request=lambda body, _: "model" in body and ("messages" in body or "prompt" in body),

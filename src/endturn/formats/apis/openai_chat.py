@@ -1,8 +1,8 @@
 """The chat completions format of OpenAI and all compatible servers.
 
-A reply is a list of choices: whole, each with a `message`, or streamed, with a `delta` in each
-chunk. A message holds text (or parts of content), thinking, a refusal, calls, and what a server
-adds, which a replay sends back. Beside the choices are id, model, usage, and an error.
+A reply is a list of choices: each with a `message` in a body, or with a `delta` in each chunk of a
+stream. A message holds text (or content parts), thinking, a refusal, calls, and members that a
+server adds, which a replay sends back. Id, model, usage and error are next to the choices.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from endturn.formats.next_request import unfinished_message
 from endturn.formats.partial import merge_entries
 from endturn.formats.parts import (
     Block,
+    ContextWindow,
     End,
     ErrorPart,
     FinishedAnswers,
@@ -35,7 +36,6 @@ from endturn.formats.parts import (
     Text,
     Tokens,
     ToolCallPart,
-    Window,
     usage_of_counts,
 )
 from endturn.formats.reading import (
@@ -54,7 +54,7 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import Context, Voice
+from endturn.formats.summaries import Context, ScriptedStyle
 from endturn.vocabulary import (
     Json,
     Row,
@@ -69,11 +69,11 @@ NAME: Final = "openai_chat"
 
 # --- Replies --------------------------------------------------------------------------------------
 
-# DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both,
-# the first counts.
+# DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. If both
+# are present, the first counts.
 _THINKING_MEMBERS: Final = ("reasoning_content", "reasoning")
 _CALL_LISTS: Final = ("tool_calls", "function_call")
-"""The last is the one call of a message, as OpenAI had it before tools; it has no id."""
+"""The second is the single call of a message, from before OpenAI had tools; it has no id."""
 _CALL_MEMBERS: Final = frozenset({"index", "id", "type", "function", "custom"})
 """The members of a call that are read; others go back as they are: Gemini's thought signatures."""
 _NATIVE_REASON: Final = "native_finish_reason"
@@ -148,7 +148,7 @@ class ChatReader:
                 if not is_body:
                     is_body = True
                     yield End(is_body)
-            # the message at the end of a stream, as MiniMax sends it, repeats the whole answer
+            # the message at the end of MiniMax's streams repeats the complete answer
             else:
                 part = None
             content = (
@@ -202,7 +202,7 @@ class ChatReader:
     def _replay_members(self, part: Json) -> Json:
         """Return the members of a message that a replay sends, except calls and text.
 
-        The fold has the text.
+        The accumulator has the text.
         """
         content, audio = part.get("content"), part.get("audio")
         self._has_content_parts = self._has_content_parts or isinstance(content, list)
@@ -220,7 +220,7 @@ class ChatReader:
             if self._has_content_parts and content != "":
                 members["content"] = [{"type": "text", "text": as_text(content)}]
         if isinstance(audio, dict) and self._is_streamed:
-            # Without the sound: each chunk's is encoded for itself, and no API wants it back.
+            # Without the audio data: each chunk is encoded by itself, and no API accepts it back.
             members["audio"] = {
                 name: value for name, value in audio.items() if value is not None and name != "data"
             }
@@ -230,12 +230,12 @@ class ChatReader:
         """Return a call, or a piece of one."""
         body = fragment.get("function") or fragment.get("custom")
         id_, name = id_text(fragment.get("id")), text(member(body, "name"))
-        # Mistral's API once sent "null" for a missing id, and its SDK still does
+        # Mistral's API used to send "null" for a missing id, and its SDK still does
         id_ = "" if id_ == "null" else id_
         # older servers of Hugging Face send an object
         piece = _as_json_text(first_member(body, "arguments", "input"))
         is_custom = bool(fragment.get("custom")) and not fragment.get("function")
-        if not self._is_streamed:  # a message has each call once, and complete
+        if not self._is_streamed:  # a message has each call once, complete
             number, self._call_count = self._call_count, self._call_count + 1
             id_ = id_ or mint_id(self._id_seed, number)
             return ToolCallPart(number, id_, name, piece, choice, free_text=is_custom)
@@ -259,10 +259,11 @@ class ChatReader:
     ) -> _StreamedCall | None:
         """Return the call that a fragment continues; None if it starts a new one.
 
-        Gemini's and other servers' chat endpoints give every parallel call the same index, or none:
-        there a new id with a name starts a new call. A new id alone does not: some servers mint one
-        for every chunk. Without any id, another name starts one, or the same name with arguments
-        that start over after a complete object: some servers name the call in every chunk.
+        Some chat endpoints, such as Gemini's, give all parallel calls the same index, or none:
+        there, a new id with a name starts a new call. A new id without a name does not, since some
+        servers create an id for every chunk. Without an id, another name starts a new call, or the
+        same name with arguments that start again after a complete object, since some servers repeat
+        the name in every chunk.
         """
         same_id = self._calls_by_id.get((choice, index, id_)) if id_ else None
         last = self._last_calls.get((choice, index))
@@ -283,7 +284,7 @@ class ChatReader:
         ):
             return Reason(raw, index)
         choice_reason = raw_text(raw)
-        # OpenRouter's, LiteLLM's; and the reason of LM Studio's engine, in its own API.
+        # OpenRouter, LiteLLM; and the reason of LM Studio's engine, in its own API.
         fields = choice.get("provider_specific_fields")
         native = choice.get(_NATIVE_REASON) or member(fields, _NATIVE_REASON)
         if index == 0:
@@ -320,7 +321,7 @@ def _as_json_text(value: Any) -> str:
 def _content_text(value: Any) -> str:
     """Return visible text.
 
-    Itself, or the value that a server made of it (Cloudflare's: a number, an object).
+    Some servers (Cloudflare) send text that looks like JSON as a number or an object.
     """
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else as_text(value)
 
@@ -328,8 +329,8 @@ def _content_text(value: Any) -> str:
 def _message_texts(part: Json) -> tuple[str, str, str]:
     """Return the visible text, the thinking and the refusal of a message or delta.
 
-    The transcript of a spoken answer is visible text: the user hears it. If there is text as well,
-    it repeats the transcript.
+    The transcript of a spoken answer is visible text, since the user hears it. If there is also
+    text, it repeats the transcript.
     """
     content, refusal, thinking = part.get("content"), text(part.get("refusal")), ""
     for name in _THINKING_MEMBERS:
@@ -338,7 +339,7 @@ def _message_texts(part: Json) -> tuple[str, str, str]:
         visible = content if isinstance(content, str) else _content_text(content)
         return visible or text(member(part.get("audio"), "transcript")), thinking, refusal
     words = []
-    for piece in content:  # of Mistral's answers, and of any request
+    for piece in content:  # in Mistral's answers, and in any request
         match member(piece, "type"):
             case "text" | "output_text":
                 words.append(as_text(member(piece, "text")))
@@ -359,7 +360,8 @@ def _message_texts(part: Json) -> tuple[str, str, str]:
 def _effective_reason(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str | None:
     """Return the raw value that counts.
 
-    The upstream model's if it has a row, unless only the gateway's reports a truncation.
+    The upstream model's value counts if it has a row, unless only the gateway's reports a
+    truncation.
     """
     if raw is None or native is None:
         return raw
@@ -375,13 +377,13 @@ def _chunk_parts(event: Json) -> Iterator[Part]:
         yield Tokens(usage)
     # LM Studio: the window that the model was loaded with.
     if "model_info" in event and (window := count(member(event["model_info"], "context_length"))):
-        yield Window(window)
+        yield ContextWindow(window)
     if any(map(event.get, _ERROR_MEMBERS)) and (error := _error_in(event)):
         yield ErrorPart(error)
 
 
 def _error_in(event: Any) -> Any:
-    """The error that a body or a chunk reports.
+    """Return the error that a body or a chunk reports.
 
     OpenAI's `error`, Groq's `x_groq.error`, the first of watsonx' `errors`, MiniMax' status.
     """
@@ -398,10 +400,10 @@ def _error_in(event: Any) -> Any:
     )
 
 
-def _failed(data: Any) -> Any:
+def _error_body(data: Any) -> Any:
     """Return the error in place of an answer; None if there is none.
 
-    Flat ones too: Cerebras', Mistral's, older vLLM's.
+    Also flat errors: those of Cerebras, Mistral and older vLLM.
     """
     if not isinstance(data, Mapping) or data.get("choices"):
         return None
@@ -452,7 +454,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
     message: Json = {"role": "assistant", "content": None, **blocks.pop("message", {})}
     if all(name in message for name in _THINKING_MEMBERS):
         del message[_THINKING_MEMBERS[1]]
-    # The visible text without what has members of its own.
+    # The visible text, without thinking and refusals, which have their own members.
     if message["content"] is None:
         own_texts = (text(message.get("refusal")), text(member(message.get("audio"), "transcript")))
         message["content"] = (
@@ -462,7 +464,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         if isinstance(message.get(name), list):
             message[name] = merge_entries(message[name])
     for key, call in fold.calls.items():
-        if (extra := blocks.get(key)) is None:  # of a choice that does not count
+        if (extra := blocks.get(key)) is None:  # belongs to a choice that does not count
             continue
         kind, holder = (
             ("custom", "input") if extra.pop("kind") == "custom" else ("function", "arguments")
@@ -497,7 +499,7 @@ FORMAT: Final = Format(
     name=NAME,
     provider="openai",
     # A refusal is a member of the message, and its reason is the usual one.
-    voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
+    voice=ScriptedStyle("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     path=_path,
     match_path=routed_by(_PATH),
     is_request=lambda body, _: "messages" in body or ("prompt" in body and "model" in body),
@@ -509,7 +511,7 @@ FORMAT: Final = Format(
     labels=("a chat completion", "a chunk of a chat stream"),
     required_paths=("choices",),
     object_paths=("choices[].delta", "choices[].message"),
-    error_in=_failed,
+    error_in=_error_body,
     blocks=_blocks,
     end_words=(*END_WORDS, b"base_resp"),
     reports_call_ends=False,

@@ -1,4 +1,4 @@
-"""Requests of the chat completions format, and those that ask for the rest of a cut response."""
+"""Requests of the chat completions format, and continuation requests for truncated responses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _stream_members(stream: bool, dialect: str) -> Json:
-    """Return the members that request a stream with usage at its end; watsonx has a path for it."""
+    """Return the members that request a stream with usage at its end; watsonx uses the path."""
     if not stream or dialect == "watsonx":
         return {}
     return (
@@ -93,13 +93,13 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
         else:
             api_messages.append({"role": message.role, "content": message.content})
     for earlier in api_messages[:-1]:
-        # A prefill that was answered is a message like any other: marked, it may only be the last.
+        # An answered prefill is an ordinary message: a marked one must be the last message.
         earlier.pop("prefix", None)
     return api_messages
 
 
 def _answer(message: Message, native_blocks: Sequence[Json] | None) -> list[Json]:
-    """Return an assistant's message in a list, which is empty if the message is."""
+    """Return an assistant message in a list; an empty list for an empty message."""
     if native_blocks and replays_message(message, native_blocks):
         return _replay_message(message, native_blocks)
     has_text = message.text.strip()
@@ -113,7 +113,7 @@ def _replay_message(message: Message, native_blocks: Sequence[Json]) -> list[Jso
     api_message = without_lost_calls(message, native_blocks[0])
     audio = api_message.pop("audio", None)
     if id_ := text(member(audio, "id")):
-        api_message["audio"] = {"id": id_}  # OpenAI takes back no more of a spoken answer
+        api_message["audio"] = {"id": id_}  # OpenAI accepts no more of a spoken answer
     elif not api_message.get("content"):
         api_message["content"] = text(member(audio, "transcript")) or api_message.get("content")
     content = api_message.get("content")
@@ -155,7 +155,7 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing
             whitespace stripped: servers refuse it there); `resend` (the answer verbatim, nothing
             after it).
-        dialect: decides how the server is made to continue a prefill.
+        dialect: determines the members that make the server continue a prefill.
     """
     if (resend_request := resend(request, response, strategy)) is not None:
         return resend_request
@@ -195,9 +195,9 @@ def _merge_prefill(prefill: Message, response: ChatResponse) -> ChatResponse:
 
 
 def unfinished(message: Json, answer_text: str | None) -> Json:
-    """Return the message of a cut response without its calls.
+    """Return the message of a truncated response without its calls.
 
-    Thinking that led to visible text goes back with it.
+    Thinking is kept if visible text followed it.
     """
     content = message.get("content")
     if not content:

@@ -29,7 +29,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as a server would: a body, or the chunks of its stream.
 
     Raises:
-        UsageError: the dialect has no word for the stop reason.
+        UsageError: the dialect has no value for the stop reason.
     """
     stop = scripted_reason(_NAME, response.stop, dialect)
     if stream:

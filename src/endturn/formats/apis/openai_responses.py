@@ -28,7 +28,7 @@ from endturn.formats.next_request import continuation_request, own_blocks, resen
 from endturn.formats.reading import first_text, items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.settings import ANY_JSON, present
-from endturn.formats.summaries import Voice
+from endturn.formats.summaries import ScriptedStyle
 from endturn.vocabulary import Blocks, ChatResponse, Json, Message, Request, Resume, Tool, ToolCall
 
 _PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
@@ -37,7 +37,7 @@ _PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """Write the body of POST /responses. The API has no seed: it is left out.
 
-    A system message at the start is the instructions; any other keeps its position among the
+    A system message at the start becomes the instructions; any other keeps its position among the
     items.
     """
     messages, instructions = request.messages, None
@@ -94,7 +94,7 @@ def _response_format(format_: Json | None) -> Json | None:
 
 
 def _input(messages: Iterable[Message], *, is_stored: bool) -> list[Json]:
-    """The conversation as items.
+    """Return the conversation as items.
 
     Args:
         is_stored: the server keeps responses.
@@ -121,7 +121,7 @@ def _input(messages: Iterable[Message], *, is_stored: bool) -> list[Json]:
 
 
 def _answer(message: Message) -> list[Json]:
-    """The items of an assistant's message."""
+    """Return the items of an assistant message."""
     messages = [{"role": "assistant", "content": message.text}] if message.text.strip() else []
     calls = [
         {
@@ -136,7 +136,7 @@ def _answer(message: Message) -> list[Json]:
 
 
 def _types_of_calls(message: Message, native_blocks: Iterable[Json] | None) -> dict[str, str]:
-    """The types of a message's calls, by their ids: a result is of the same type."""
+    """Return the types of a message's calls by their ids: each result has its call's type."""
     calls_by_id = {
         first_text(call, "call_id", "toolUseId", "id"): call
         for part in native_blocks or ()
@@ -152,8 +152,8 @@ def _replay_items(message: Message, blocks: Iterable[Json], *, is_stored: bool) 
     """Return a response's items unchanged, without calls that were removed from the history since.
 
     Args:
-        is_stored: the server keeps responses. Where it does not, it cannot find a reasoning item by
-            its id: only one that brings its content, encrypted or not, is sent.
+        is_stored: the server keeps responses. If not, it cannot find a reasoning item by its id, so
+            only items with content, encrypted or not, are sent.
     """
     answerable_ids = {"", *(call.id for call in message.tool_calls), *_answered_ids(blocks)}
 
@@ -193,7 +193,7 @@ def _keep_paired(blocks: Iterable[Json], keep: Callable[[Json], bool]) -> list[J
 
 
 def _visible(item: Json) -> str:
-    """The text of a message, its refusals included."""
+    """Return the text of a message, including refusals."""
     content = item.get("content")
     parts = items(content)
     return text(content) + "".join(
@@ -213,7 +213,8 @@ def resume(
 
     The original's messages come first, unchanged.
 
-    A response that is still running is fetched. The API takes no prefill: it gets a prompt instead.
+    A response that is still running is fetched. The API accepts no prefill, so a prompt is sent
+    instead.
 
     Args:
         prompt: the nudge; the last user message, marked synthetic. Unused for a fetch or a resend.
@@ -240,7 +241,7 @@ def resume(
 def _unfinished(blocks: Sequence[Json], calls: Sequence[ToolCall] = ()) -> list[Json]:
     """Return the items of a truncated response that may be replayed.
 
-    No call without its result, no reasoning without its items.
+    Without calls that have no result, and reasoning that has no items.
     """
     results = _answered_ids(blocks) | {call.id for call in calls}
 
@@ -265,7 +266,7 @@ def _is_request(body: Mapping[str, Any], _: str) -> bool:
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    voice=Voice("resp_", "call_", "x-request-id", WORDS),
+    voice=ScriptedStyle("resp_", "call_", "x-request-id", WORDS),
     path=constant_path("/responses"),
     match_path=routed_by(_PATH),
     is_request=_is_request,

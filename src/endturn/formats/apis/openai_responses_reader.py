@@ -1,9 +1,9 @@
-"""Reads responses of the Responses API as parts, and their end as one raw reason.
+"""Read responses of the Responses API as parts, and their end as one raw stop reason.
 
 A response is a list of items: messages and reasoning, each of parts; calls of the client's tools;
 calls of the server's own, with their results. A stream has events for the start of each item, its
 pieces, and the complete item; its last event holds the whole response, as a body does. Servers
-other than OpenAI's leave out any of these but one.
+other than OpenAI's may leave out any of these but one.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ _CALL_SUFFIXES: Final = ("_call", "_output")
 """The endings of the types of calls and of their results."""
 
 APPROVAL: Final = "mcp_approval_request"
-"""An item that asks the client whether the server may run a tool. It is no call: the server makes
-that afterwards."""
+"""An item that asks the client whether the server may run a tool. It is not a call: the server
+makes the call afterwards."""
 
 
 def is_client_call(item: Any) -> bool:
@@ -146,7 +146,7 @@ class _Item:
         number: how many items began before it.
         call_id: the id by which a result names the call; minted if the server sent none.
         members: its members so far.
-        is_unfinished: all of it has arrived, and its own status says that it is incomplete.
+        is_unfinished: it has arrived completely, and its own status is "incomplete".
     """
 
     number: int
@@ -162,7 +162,7 @@ _NO_ITEMS: Final[deque[_Item]] = deque()
 class ResponsesReader:
     """Reads events, or one whole response.
 
-    The type decides, at the top alone: a tool's output may hold a response.
+    Only the type at the top level counts, since a tool's output may hold a response.
     """
 
     def __init__(self, ctx: Context, keep: bool) -> None:
@@ -209,7 +209,7 @@ class ResponsesReader:
                     self._item_of(event, path.item), path, _index(path, event), part, event
                 )
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            if item is not None:  # Servers send it empty, and the SDK reads past that.
+            if item is not None:  # Some servers send an empty error, which the SDK ignores.
                 is_start = kind.endswith("added")
                 stream_item = self._item_of(
                     event, text(member(item, "type")), item, is_start=is_start
@@ -218,7 +218,7 @@ class ResponsesReader:
         elif kind in _START_EVENTS:
             response = member(event, "response")
             yield from self._head(response)
-            # Until its end, no status of it is an end.
+            # No status before the end event ends the response.
             status = text(member(response, "status"))
             yield parts.Running(status if status in RUNNING else "in_progress")
         elif kind in ENDS:
@@ -265,7 +265,7 @@ class ResponsesReader:
                 current = candidates.popleft() if candidates else self._new_item(kind)
             matched.add(current.number)
             yield from self._update_item(current, raw, number=number)
-        # Some servers end a call with its arguments, and leave it out of this response.
+        # Some servers end a call with its arguments event, and leave it out of this response.
         if status == COMPLETED:
             unmatched = (
                 item for item in streamed_items if item.call_id and item.number not in matched
@@ -275,7 +275,7 @@ class ResponsesReader:
                 for item in unmatched
                 if not item.is_unfinished
             )
-            if is_contradicted:  # no call of a running response is known to be complete
+            if is_contradicted:  # calls of a running response may be incomplete
                 for item in self._items:
                     if item.call_id:
                         item.is_unfinished = True
@@ -290,7 +290,8 @@ class ResponsesReader:
     def _without_finished(self, output: Sequence[Any]) -> Generator[Part, None, Sequence[Any]]:
         """Yield the parts that later items cannot change, if no content is kept.
 
-        Those are of calls, and of the first messages that hold only text. Returns the other items.
+        Those are the parts of calls, and of the first messages that hold only text. Returns the
+        other items.
         """
         if len(output) < 2:
             return output
@@ -321,7 +322,7 @@ class ResponsesReader:
         return rest
 
     def _less_safe(self, event: str | None, inner_status: str | None) -> str | None:
-        """Return the status that counts: the event's or the response's, whichever claims less.
+        """Return the effective status: the event's or the response's, whichever is less complete.
 
         vLLM ends with `response.completed` whatever the status; others copy "completed" into
         an event for a truncated response. A running status never wins over an event's.
@@ -346,7 +347,7 @@ class ResponsesReader:
         )
         raw = f"{status or 'incomplete'}:{code}" if code else status
         row = find_row(raw or "", self._rows)
-        # The status is better evidence than free text beside it.
+        # The status is better evidence than the free text with it.
         row = None if row is not None and not row.mapped else row
         if details is not None and code and status != "incomplete":
             # Some servers say "completed" although the details name a reason for the opposite.
@@ -486,7 +487,7 @@ def _plain_text(item: Any) -> str | None:
 def _plain_call(item: Json) -> tuple[Any, Any, Any]:
     """Return the id, name and arguments of a complete call of a client's tool.
 
-    The id is False if the item says that it is incomplete or not the client's.
+    The id is False if the item is incomplete or no client call.
     """
     id_ = item["call_id"]
     is_plain = (
@@ -515,9 +516,9 @@ def _index(path: _PiecePath, holder: Any) -> int:
 
 
 def _is_unfinished(raw: Any) -> bool:
-    """Return whether a message or a client call reports itself as incomplete.
+    """Return whether a message or a client call has the status "incomplete".
 
-    A call by a server's program is in progress until its result comes, and complete all the same.
+    A call by a program on the server is in progress until its result arrives, but it is complete.
     """
     awaits_result = member(member(raw, "caller"), "type") == "program"
     return member(raw, "status") in (
@@ -531,7 +532,7 @@ def _call(item: _Item, raw: Any, is_start: bool) -> Part:
         if is_start or item.kind not in CALL_INPUTS
         else as_arguments(member(raw, CALL_INPUTS[item.kind]))
     )
-    # some servers' object
+    # an object, from some servers
     arguments_text = (
         json.dumps(call_input, ensure_ascii=False)
         if isinstance(call_input, dict)

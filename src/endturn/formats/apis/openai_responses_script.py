@@ -27,8 +27,8 @@ WORDS: Final = {
     StopReason.PAUSED: "in_progress",
     StopReason.ERROR: "failed:server_error",
 }
-"""The status of a reason, if it is not the first row of the table with that reason: calls and
-refusals are in the output, and a background job has a status of its own."""
+"""The status of a reason, if it is not the table's first row with that reason: calls and refusals
+are in the output, and background jobs have their own status."""
 _END_STATUSES: Final = (COMPLETED, "incomplete", "failed", "cancelled")
 _TRUNCATION_REASONS: Final = (
     StopReason.MAX_TOKENS,
@@ -41,7 +41,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
     """Write a scripted response as the API would: a body, or the events of a stream.
 
     Raises:
-        UsageError: the API has no word for the stop reason.
+        UsageError: the API has no value for the stop reason.
     """
     status, _, code = (raw_reason(response.stop, API_REASONS) or "").partition(":")
     if not stream:
@@ -158,7 +158,7 @@ def _events(response: ChatResponse, status: str, code: str) -> Iterator[Json]:
     start_status = status if status in RUNNING else "in_progress"
     yield {"type": "response.created", "response": _head(response, start_status)}
     yield {"type": f"response.{start_status}", "response": _head(response, start_status)}
-    if not status or status in RUNNING:  # it has no end
+    if not status or status in RUNNING:  # the stream breaks off
         response = response.with_stop(terminal_seen=False)
     for block in scripted_blocks(response):
         if block.call is not None:

@@ -1,6 +1,6 @@
 """Selectors of the series that Collectors and SDKs report about themselves.
 
-The names of their metrics, in all spellings, are in `external_metrics`.
+All names of their metrics are in `external_metrics`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _of_collectors(collector: str) -> Matcher:
 
 
 COLLECTOR_METRICS: Final = "the Collectors' own metrics"
-"""What a condition about Collectors needs."""
+"""The `needs` of a condition about Collectors."""
 
 
 def is_up(collector: str) -> str:
@@ -27,7 +27,7 @@ def is_up(collector: str) -> str:
 
 
 def collector_gauge(metric: ExternalMetric, collector: str) -> str:
-    """Return the selector of one of the Collectors' gauges, in all spellings."""
+    """Return the selector of one of the Collectors' gauges, under all of its names."""
     if metric.suffixes == ("",):
         return metric.select(_of_collectors(collector))
     return collector_counters(external.family(metric), collector)
@@ -37,8 +37,8 @@ def collector_counters(counters: MetricFamily, collector: str, *matchers: Matche
     """Return the selector of a family of the Collectors' counters.
 
     Args:
-        collector: `job` of the Collectors, a regular expression.
-        matchers: More matchers.
+        collector: The `job` of the Collectors, a regular expression.
+        matchers: Additional matchers.
     """
     return counters.select(*matchers, _of_collectors(collector))
 
@@ -46,7 +46,7 @@ def collector_counters(counters: MetricFamily, collector: str, *matchers: Matche
 def collector_increase(
     metric: ExternalMetric, collector: str, window: str, *matchers: Matcher
 ) -> str:
-    """Return the increase of one of the Collectors' counters, in whichever spelling it exists."""
+    """Return the increase of one of the Collectors' counters, under any of its names."""
     return metric.over("increase", window, *matchers, _of_collectors(collector))
 
 

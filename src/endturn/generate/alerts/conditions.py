@@ -17,10 +17,10 @@ from endturn.telemetry import Count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAbove:
-    """`part` / `whole` over a window exceeds a share, for each combination of the labels `by`."""
+    """`part` / `total` over a window exceeds a share, for each combination of the labels `by`."""
 
     part: Count
-    whole: Count
+    total: Count
     over: timedelta
     share: float
     by: Labels = SERVICE
@@ -56,7 +56,7 @@ class PrometheusOnly:
     """A PromQL condition about series that the local page does not store.
 
     Attributes:
-        needs: What those series are, as a noun phrase.
+        needs: Those series, as a noun phrase.
     """
 
     expression: str
@@ -77,7 +77,7 @@ def any_of(*conditions: AllOf) -> AnyOf:
 
 
 def alternatives(condition: Condition) -> Iterator[tuple[ShareAbove | CountAtLeast, ...]]:
-    """Yield the groups of comparisons of which one must hold whole; none for `PrometheusOnly`."""
+    """Yield the groups of comparisons of which one must be true; none for `PrometheusOnly`."""
     match condition:
         case ShareAbove() | CountAtLeast():
             yield (condition,)
@@ -97,7 +97,7 @@ def to_promql(condition: Condition, services: Sequence[Matcher] = ()) -> str:
 
     Args:
         condition: The condition.
-        services: Matchers of the services that it is about; all services without any.
+        services: Matchers of the services that it is about; empty for all services.
     """
     if isinstance(condition, PrometheusOnly):
         return condition.expression
@@ -119,12 +119,12 @@ def _comparison(condition: ShareAbove | CountAtLeast, services: tuple[Matcher, .
         return f"sum_over_time({selector(SERVICE_COUNTS[count], services)}[{window}])"
 
     match condition:
-        case ShareAbove(part=part, whole=whole, share=share, by=by):
-            if by == SERVICE and {part, whole} <= SERVICE_COUNTS.keys():
-                return f"{recorded(part)} / {recorded(whole)} > {share:.6g}"
+        case ShareAbove(part=part, total=total, share=share, by=by):
+            if by == SERVICE and {part, total} <= SERVICE_COUNTS.keys():
+                return f"{recorded(part)} / {recorded(total)} > {share:.6g}"
             return (
                 f"{queries.increase(part, by=by, over=window)}\n"
-                f"/ {queries.increase(whole, by=by, over=window)} > {share:.6g}"
+                f"/ {queries.increase(total, by=by, over=window)} > {share:.6g}"
             )
         case CountAtLeast(count=count, number=number, without=without, by=by):
             if by == SERVICE and count in SERVICE_COUNTS:

@@ -37,7 +37,7 @@ def _repairs_failing(settings: AlertSettings) -> Condition:
     return all_of(
         ShareAbove(
             part=repairs.count,
-            whole=denominator(repairs),
+            total=denominator(repairs),
             over=HALF_AN_HOUR,
             share=limits.repair_failure,
         ),

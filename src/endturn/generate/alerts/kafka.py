@@ -54,21 +54,24 @@ def _gateways_behind(settings: AlertSettings) -> Condition:
 
 def _spans_read(collector: str, window: str) -> str:
     """Return the number of spans that were read from each topic, by receiver."""
-    read = collector_increase(
-        external.ACCEPTED["spans"],
+    read_increase = collector_increase(
+        external.ACCEPTED_ITEMS["spans"],
         collector,
         window,
         Matcher(external.RECEIVER, "=~", "kafka/.+"),
     )
-    return f"sum by (cluster, receiver) ({read})"
+    return f"sum by (cluster, receiver) ({read_increase})"
 
 
 def _spans_written(collector: str, window: str) -> str:
     """Return the number of spans that were sent to each topic, named as its receiver is."""
-    sent = collector_increase(
-        external.SENT["spans"], collector, window, Matcher(external.EXPORTER, "=~", "kafka/.+")
+    sent_increase = collector_increase(
+        external.SENT_ITEMS["spans"],
+        collector,
+        window,
+        Matcher(external.EXPORTER, "=~", "kafka/.+"),
     )
-    renamed = f'label_replace({sent}, "receiver", "$1", "exporter", "(.+)")'
+    renamed = f'label_replace({sent_increase}, "receiver", "$1", "exporter", "(.+)")'
     return f"sum by (cluster, receiver) ({renamed})"
 
 
@@ -88,16 +91,16 @@ def _kafka_deleting(settings: AlertSettings) -> Condition:
 
 
 UNALIGNED: Final = timedelta(seconds=16)
-"""An interval with which no sample is at the edge of a window: there, Prometheus 3 counts
-differently from Prometheus 2."""
+"""An interval that puts no sample on the edge of a window, where Prometheus 3 counts differently
+from Prometheus 2."""
 
 
-def _sent(values: str, exporter: str = "kafka/turns", suffix: str = "") -> SampleSeries:
+def _sent_spans(values: str, exporter: str = "kafka/turns", suffix: str = "") -> SampleSeries:
     name = f"otelcol_exporter_sent_spans{suffix}"
     return collector_series(name, values, instance="one:8888", exporter=exporter)
 
 
-def _read(
+def _read_spans(
     values: str, receiver: str = "kafka/turns", *, gateway: str = "gateway-1:8888"
 ) -> SampleSeries:
     name = "otelcol_receiver_accepted_spans"
@@ -187,8 +190,8 @@ GATEWAYS_BEHIND: Final = Alert(
         Firing(
             title="the gateways are down for an hour",
             series=(
-                _sent("0+100x1680"),
-                _read("0+100x1440 _x240"),
+                _sent_spans("0+100x1680"),
+                _read_spans("0+100x1440 _x240"),
             ),
             at=timedelta(hours=7),
             labels={"receiver": "kafka/turns"},
@@ -196,7 +199,7 @@ GATEWAYS_BEHIND: Final = Alert(
         ),
         Firing(
             title="no gateway has ever read",
-            series=(_sent("0+100x1440", "kafka/truncated", suffix="_total"),),
+            series=(_sent_spans("0+100x1440", "kafka/truncated", suffix="_total"),),
             at=timedelta(hours=1),
             labels={"receiver": "kafka/truncated"},
             value="100%",
@@ -207,10 +210,10 @@ GATEWAYS_BEHIND: Final = Alert(
                 "back end accepts nothing"
             ),
             series=(
-                _sent("0+100x1680"),
-                _sent("0+10x1680", "kafka/truncated"),
-                _read("0+100x1200 120000x480"),
-                _read("0+10x1680", "kafka/truncated"),
+                _sent_spans("0+100x1680"),
+                _sent_spans("0+10x1680", "kafka/truncated"),
+                _read_spans("0+100x1200 120000x480"),
+                _read_spans("0+10x1680", "kafka/truncated"),
                 _lag("3x1680"),
                 _lag("3x1680", "endturn.truncated"),
             ),
@@ -222,8 +225,8 @@ GATEWAYS_BEHIND: Final = Alert(
         Firing(
             title="they read as much as comes, and stay two hours behind",
             series=(
-                _sent("0+100x1680"),
-                _read("0x480 0+100x1200"),
+                _sent_spans("0+100x1680"),
+                _read_spans("0x480 0+100x1200"),
                 _lag("4800x1680"),
             ),
             at=timedelta(hours=6),
@@ -235,8 +238,8 @@ GATEWAYS_BEHIND: Final = Alert(
         Quiet(
             title="a gateway read much before its first scrape, and has nothing left to read",
             series=(
-                _sent("0+100x1680"),
-                _read("_x480 48000+100x1200"),
+                _sent_spans("0+100x1680"),
+                _read_spans("_x480 48000+100x1200"),
                 _lag("_x480 3x1200"),
             ),
             at=timedelta(hours=6),
@@ -244,8 +247,8 @@ GATEWAYS_BEHIND: Final = Alert(
         Quiet(
             title="the same, and no more records come",
             series=(
-                _sent("0+100x480 48000x1200"),
-                _read("_x480 48000x1200"),
+                _sent_spans("0+100x480 48000x1200"),
+                _read_spans("_x480 48000x1200"),
                 _lag("_x480 0x1200"),
             ),
             at=timedelta(hours=6),
@@ -253,25 +256,25 @@ GATEWAYS_BEHIND: Final = Alert(
         Quiet(
             title="they were down for an hour, and have caught up",
             series=(
-                _sent("0+100x1920"),
-                _read("0+100x1200 _x239 120000+1100x23 146400+100x400"),
+                _sent_spans("0+100x1920"),
+                _read_spans("0+100x1200 _x239 120000+1100x23 146400+100x400"),
             ),
             at=timedelta(hours=6, minutes=30),
         ),
         Quiet(
             title="they read all records",
             series=(
-                _sent("0+100x1680"),
-                _read("0+50x1680"),
-                _read("0+50x1680", gateway="gateway-2:8888"),
+                _sent_spans("0+100x1680"),
+                _read_spans("0+50x1680"),
+                _read_spans("0+50x1680", gateway="gateway-2:8888"),
             ),
             at=timedelta(hours=7),
         ),
         Quiet(
             title="a few spans in a quiet night are in transit",
             series=(
-                _sent("0x1400 900x280"),
-                _read("0x1680"),
+                _sent_spans("0x1400 900x280"),
+                _read_spans("0x1680"),
             ),
             at=timedelta(hours=6, minutes=30),
         ),

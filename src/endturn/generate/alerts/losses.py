@@ -46,11 +46,13 @@ def _collector_losing(settings: AlertSettings) -> Condition:
         collector_counters(external.ALL_LOSSES, collector),
         collector_counters(external.family(external.DELTA_POINTS), collector, NO_ROOM),
     )
-    lost = (
+    loss_counters = (
         losses(loss, by=COLLECTOR, over="15m", observed=is_up(collector), on=COLLECTOR)
         for loss in counters
     )
-    return PrometheusOnly("\nor ".join(f"{counter} > 0" for counter in lost), COLLECTOR_METRICS)
+    return PrometheusOnly(
+        "\nor ".join(f"{counter} > 0" for counter in loss_counters), COLLECTOR_METRICS
+    )
 
 
 def _sdk_dropping(settings: AlertSettings) -> Condition:

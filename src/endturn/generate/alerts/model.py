@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Final
 
 from endturn.generate.alerts.conditions import Condition
-from endturn.generate.config import Limits
+from endturn.generate.config import AlertLimits
 from endturn.generate.queries import CALL, JOB, SERVICE, Labels, Matcher
 from endturn.telemetry import Metric, schema
 
 SERVICE_AND_MODEL: Final[Labels] = (*SERVICE, *CALL)
 """Labels of alerts about one model of a service."""
 
-# --- Texts of notifications, which Prometheus and Grafana fill in ---------------------------------
+# --- Templates of notifications, rendered by Prometheus and Grafana -------------------------------
 
 PERCENT: Final = "{{ $value | humanizePercentage }}"
 """The alert's value as a percentage."""
@@ -141,7 +141,7 @@ class Severity(StrEnum):
 
 
 class Component(StrEnum):
-    """Whose an alert is: the team of the service, or the operators of the telemetry pipeline."""
+    """Owner of an alert: the team of the service, or the operators of the telemetry pipeline."""
 
     SERVICE = "service"
     PIPELINE = "pipeline"
@@ -157,7 +157,7 @@ class AlertSettings:
         services: Matchers of the services; none for all services.
     """
 
-    limits: Limits = field(default_factory=lambda: Limits())
+    limits: AlertLimits = field(default_factory=lambda: AlertLimits())
     collector: str = ""
     services: tuple[Matcher, ...] = ()
 
@@ -182,8 +182,8 @@ class Runbook:
     """The text of an alert's runbook page, in Markdown.
 
     Attributes:
-        meaning: What happened.
-        impact: What users notice.
+        meaning: The failure.
+        impact: The effect on users.
         diagnosis: Steps that find the cause.
         actions: Steps that remove it.
         recovery: How to see that it is fixed.
@@ -201,10 +201,10 @@ class Alert:
     """One alert.
 
     Attributes:
-        enabled: Returns whether the configuration wants the alert.
+        enabled: Returns whether the configuration enables the alert.
         condition: Returns when it is true.
-        hold: For how long the condition holds before the alert fires.
-        keep_firing: For how long the alert goes on after the condition ends.
+        hold: How long the condition must hold before the alert fires.
+        keep_firing: How long the alert keeps firing after the condition ends.
         dashboard: The uid of the dashboard that it links to.
         dashboard_labels: Labels of the alert that select values of the dashboard's variables.
         summary: One line for a notification; may use the alert's labels and value.

@@ -46,7 +46,7 @@ def _fullness(collector: str) -> str:
 def _export_stalled(settings: AlertSettings) -> Condition:
     labels = "job, instance, cluster, exporter, data_type"
     size = collector_gauge(external.QUEUE_SIZE, settings.collector)
-    now, before = (_sent(settings.collector, offset) for offset in ("", " offset 10m"))
+    now, before = (_sent_counters(settings.collector, offset) for offset in ("", " offset 10m"))
     return PrometheusOnly(
         f"max by ({labels}) (min_over_time({size}[10m]) and min_over_time({size}[2m])) > 0\n"
         f"unless on ({labels}) (\n"
@@ -58,12 +58,12 @@ def _export_stalled(settings: AlertSettings) -> Condition:
     )
 
 
-def _sent(collector: str, offset: str) -> str:
+def _sent_counters(collector: str, offset: str) -> str:
     """Return the counters of sent items, with their signal in the label `data_type`."""
-    sent = collector_counters(external.ALL_SENT, collector)
+    counters = collector_counters(external.ALL_SENT, collector)
     pattern = ".+_(log|metric)_[a-z]+(s)(_total)?"
     return (
-        f'label_replace(label_replace({sent}{offset}, "data_type", "traces", "", ""), '
+        f'label_replace(label_replace({counters}{offset}, "data_type", "traces", "", ""), '
         f'"data_type", "$1$2", "__name__", "{pattern}")'
     )
 

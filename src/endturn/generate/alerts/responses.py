@@ -38,7 +38,7 @@ def _responses_truncated(settings: AlertSettings) -> Condition:
     return all_of(
         ShareAbove(
             part=truncation.count,
-            whole=denominator(truncation),
+            total=denominator(truncation),
             over=HALF_AN_HOUR,
             share=limits.truncated,
         ),

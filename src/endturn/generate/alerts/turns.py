@@ -44,7 +44,7 @@ def _burns(settings: AlertSettings, rate: float, windows: tuple[timedelta, timed
     """Unfinished turns consume the error budget at a multiple of the allowed rate."""
     limits = settings.limits
     shares = (
-        ShareAbove(part=UNFINISHED_TURNS, whole=TURNS, over=over, share=rate * limits.budget)
+        ShareAbove(part=UNFINISHED_TURNS, total=TURNS, over=over, share=rate * limits.budget)
         for over in windows
     )
     return all_of(*shares, _enough_unfinished(settings, windows[0]))
@@ -70,12 +70,12 @@ def _truncated_not_continued(settings: AlertSettings) -> Condition:
     return all_of(
         ShareAbove(
             part=UNFINISHED_TURNS,
-            whole=TRUNCATED_TURNS,
+            total=TRUNCATED_TURNS,
             over=window,
             share=settings.limits.not_continued,
         ),
         _enough_unfinished(settings, window),
-        # A service that never finishes a truncated turn is only observed.
+        # A service that never finishes a truncated turn has no continuation, and is only observed.
         CountAtLeast(count=TRUNCATED_TURNS, without=UNFINISHED_TURNS, over=day, number=1),
     )
 
@@ -257,7 +257,7 @@ BUDGET_BURNING: Final = Alert(
     enabled=opens_tickets,
     condition=_budget_burning,
     hold=timedelta(minutes=15),
-    keep_firing=timedelta(days=1),  # at the limit its condition is true and false by turns
+    keep_firing=timedelta(days=1),  # near the limit its condition alternates
     dashboard="endturn-overview",
     dashboard_labels=SERVICE,
     summary=f"{PERCENT} of the turns of {SERVICE_NAME} end unfinished",

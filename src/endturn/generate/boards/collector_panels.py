@@ -96,7 +96,7 @@ def accepted() -> timeseries.Panel:
     )
     return panels.lines(
         panel,
-        {signal: _per_minute(metric, ALL) for signal, metric in external.ACCEPTED.items()},
+        {signal: _per_minute(metric, ALL) for signal, metric in external.ACCEPTED_ITEMS.items()},
     )
 
 
@@ -118,7 +118,7 @@ def delivered() -> timeseries.Panel:
         panel,
         {
             f"{series_name(*by)} {signal}": _per_minute(metric, by)
-            for signal, metric in external.SENT.items()
+            for signal, metric in external.SENT_ITEMS.items()
         },
     )
 
@@ -337,10 +337,14 @@ def kafka_unread() -> stat.Panel:
             Matcher(label, "=", f"kafka/{topic}")
             for label in (external.EXPORTER, external.RECEIVER)
         )
-        sent = external.SENT["spans"].over("increase", Window.DASHBOARD, exporter)
-        read = external.ACCEPTED["spans"].over("increase", Window.DASHBOARD, receiver)
+        sent_increase = external.SENT_ITEMS["spans"].over("increase", Window.DASHBOARD, exporter)
+        read_increase = external.ACCEPTED_ITEMS["spans"].over(
+            "increase", Window.DASHBOARD, receiver
+        )
         panel.with_target(
-            panels.latest(f"sum({sent}) - (sum({read}) or vector(0))", ref_id).legend_format(name)
+            panels.latest(
+                f"sum({sent_increase}) - (sum({read_increase}) or vector(0))", ref_id
+            ).legend_format(name)
         )
     return panel
 
@@ -349,7 +353,7 @@ def traces_lost_with_gateways() -> timeseries.Panel:
     """Show traces that a gateway had in memory when it was killed."""
     in_memory = external.TRACES_IN_MEMORY.over("last_over_time", "1d", offset="1m")
     uptime_before = external.UPTIME.over("last_over_time", "1d", offset="1m")
-    lost = (
+    undecided_traces = (
         "sum by (instance) (sum_over_time((\n"
         f"  {in_memory}\n"
         "  and on (job, instance, cluster)\n"
@@ -376,5 +380,5 @@ def traces_lost_with_gateways() -> timeseries.Panel:
         .axis_label("traces per step")
         .no_value("none")
         .color_scheme(panels.shades("red"))
-        .with_target(panels.over_time(lost).legend_format(series_name(INSTANCE)))
+        .with_target(panels.over_time(undecided_traces).legend_format(series_name(INSTANCE)))
     )

@@ -1,4 +1,4 @@
-"""The dashboard *Continuations*: what became of truncated answers, and what did finishing cost?"""
+"""The dashboard *Continuations*: outcomes of truncated answers, and the cost of continuing them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def continuations(config: RuleConfig) -> dashboard.Dashboard:
 
 
 def total(panel_id: int, indicator: Indicator) -> stat.Panel:
-    """Show the number of an indicator's events in the time range; zero if only turns came."""
+    """Show the number of an indicator's events in the time range; zero if there were only turns."""
     turns = QUERIES.events(INDICATORS["turns"].count)
     return panels.indicator_stat(panel_id, indicator).with_target(
         panels.latest(or_zero(QUERIES.events(indicator.count), turns))
@@ -118,7 +118,7 @@ def money_spent() -> stat.Panel:
 
 
 def added_wait() -> stat.Panel:
-    """Show how much longer a continued turn takes than a plain one."""
+    """Show how much longer a continued turn takes than one without a continuation."""
     continued, plain = (
         QUERIES.quantile(
             0.5, schema.TURN_DURATION, has_value(schema.CONTINUED, value), over=Window.DASHBOARD

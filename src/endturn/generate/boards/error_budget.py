@@ -1,4 +1,4 @@
-"""The error budget of each service: its objective in words, and what is left in PromQL."""
+"""The error budget of each service: its objective as text, and the remaining budget in PromQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from endturn.generate.config import RuleConfig
 from endturn.generate.queries import duration, variable_matchers
 
 MIN_TURNS: Final = 100
-"""No error budget below this many turns: one turn would be much of it."""
+"""No error budget is shown below this many turns: one turn would use much of it."""
 
 
 def objectives(config: RuleConfig) -> str:
@@ -19,7 +19,7 @@ def objectives(config: RuleConfig) -> str:
     exceptions = [
         f"{objective:g} for {service}"
         for service, objective in objectives.items()
-        # An environment that has its service's objective is no exception.
+        # An environment with its service's objective is not listed.
         if objective != objectives.get(service.rpartition(" in ")[0], objectives[""])
     ]
     text = f"{objectives['']:g}"
@@ -27,7 +27,7 @@ def objectives(config: RuleConfig) -> str:
 
 
 def budget_left(config: RuleConfig) -> str:
-    """Return the share of each service's error budget that is left, from the recorded counts."""
+    """Return each service's remaining share of its error budget, from the recorded counts."""
     variables = variable_matchers(["job", "environment", "cluster"])
     cells = list(config.cells())
     if len({cell.limits.budget for cell in cells}) == 1:

@@ -1,4 +1,4 @@
-"""The parts around the panels that all dashboards share, and a dashboard's JSON."""
+"""The frame that all dashboards share (links, variables, annotations), and a dashboard's JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def new_dashboard(
     variables: Sequence[str] = tuple(VARIABLES),
     single: Collection[str] = (),
 ) -> dashboard.Dashboard:
-    """Start a dashboard with the links, annotations and variables that all of them have.
+    """Start a dashboard with the links, annotations and variables of all dashboards.
 
     Args:
         title: Its title below the folder `endturn`.
@@ -80,7 +80,8 @@ def new_dashboard(
     for kind in sources:
         board.with_variable(source_variable(kind))
     matchers = variable_matchers(variables)
-    for position, name in enumerate(variables):  # each offers what the ones before it leave
+    # each variable offers the values that remain after the ones before it
+    for position, name in enumerate(variables):
         board.with_variable(label_variable(name, matchers[:position], is_single=name in single))
     return board
 
@@ -128,7 +129,7 @@ def label_variable(
 
 
 def derived_variable(name: str, query: str, *, regex: str) -> dashboard.QueryVariable:
-    """Return a hidden variable with what a regular expression extracts of the selected values."""
+    """Return a hidden variable: the selected values, reduced to a regular expression's match."""
     return (
         _values_variable(name, query)
         .regex(regex)
@@ -204,7 +205,7 @@ def _annotation(
 
 
 def to_json(board: dashboard.Dashboard) -> str:
-    """Serialise a dashboard, without fields that the SDK adds and Grafana does not want.
+    """Serialise a dashboard, without fields that the SDK adds and Grafana rejects.
 
     Raises:
         ValueError: Two panels have one id, a panel has none, or it does not fit on its line.
@@ -230,12 +231,14 @@ def _strip_panel(panel: dict[str, Any]) -> None:
     defaults = panel.get("fieldConfig", {}).get("defaults", {})
     if "links" in defaults:
         # The SDK types data links as dashboard links, which have more fields.
-        known = ("title", "url", "targetBlank")
-        defaults["links"] = [{name: link[name] for name in known} for link in defaults["links"]]
+        link_fields = ("title", "url", "targetBlank")
+        defaults["links"] = [
+            {name: link[name] for name in link_fields} for link in defaults["links"]
+        ]
 
 
 def _check_layout(panels: Sequence[Mapping[str, Any]]) -> None:
-    """Check what the SDK lets pass: missing or equal ids, panels off the grid."""
+    """Check what the SDK does not check: missing or equal ids, panels off the grid."""
     ids = [panel.get("id") for panel in panels]
     if None in ids or len(set(ids)) < len(ids):
         raise ValueError(f"panel ids must be set and unique, not {ids!r}")

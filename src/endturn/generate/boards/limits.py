@@ -1,4 +1,4 @@
-"""The limit on output tokens that requests set, and the one that answers need."""
+"""The output limit that requests set, and the one that answers need."""
 
 from __future__ import annotations
 

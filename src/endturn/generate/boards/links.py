@@ -11,7 +11,7 @@ Link = dict[str, str]
 
 SOURCE: Final = ("prometheus_datasource",)
 SERVICE: Final = ("prometheus_datasource", "job", "environment", "cluster")
-"""Variables that a link keeps: the data source, or also the selected services."""
+"""The variables that a link keeps: the data source, or also the selected services."""
 
 
 def cell(title: str) -> str:

@@ -61,7 +61,7 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
     board.with_row(dashboard.Row("State").id(10))
     board.with_panel(unfinished_share().span(6).height(8))
     board.with_panel(unfinished_share_trend().span(10).height(8))
-    # Two by two, so that titles fit on a laptop: the SDK's own layout knows only whole lines.
+    # Two by two, so that titles fit on a laptop: the SDK's own layout supports only whole rows.
     board.with_panel(truncation_rate().grid_pos(GridPos(h=4, w=4, x=16, y=1)))
     board.with_panel(unfinished_turns().grid_pos(GridPos(h=4, w=4, x=20, y=1)))
     board.with_panel(worst_error_budget(config).grid_pos(GridPos(h=4, w=4, x=16, y=5)))
@@ -84,7 +84,7 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
 
 
 def unfinished_share() -> stat.Panel:
-    """Show the share of truncated turns that nobody finished."""
+    """Show the share of truncated turns that stayed unfinished."""
     return panels.verdict_stat(
         11,
         UNFINISHED_SHARE,
@@ -261,7 +261,7 @@ def _service_columns(config: RuleConfig) -> list[Column]:
 
 
 def _worst_model_columns() -> list[Column]:
-    """Return the model that left most turns of a service unfinished."""
+    """Return the columns for the model with the most unfinished turns of a service."""
     unfinished_by_model = QUERIES.events(UNFINISHED.count, by=(*SERVICE, *CALL))
     worst_model = {"provider": cell("Its provider"), "model": cell("Worst model")}
     return [

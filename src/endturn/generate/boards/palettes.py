@@ -1,7 +1,4 @@
-"""Colors by meaning.
-
-Calm where the model finished, warm where it was cut off, purple and grey where it is neither.
-"""
+"""Colors by meaning: calm for finished responses, warm for truncated ones, else purple or grey."""
 
 from __future__ import annotations
 
@@ -70,7 +67,8 @@ PROVIDERS: Final[Palette] = {
     "deepseek": "#8a7bd1",
     "x_ai": "#6f7680",
 }
-"""Regular expression of a provider -> the hue of its models. None is a verdict's color."""
+"""Regular expression of a provider -> the hue of its models; distinct from the colors of verdicts.
+"""
 OTHER_PROVIDERS: Final[Color] = "#7fa3b8"
 SERVICES: Final[Palette] = {
     "[a-e0-1]": "#5794f2",
@@ -79,6 +77,7 @@ SERVICES: Final[Palette] = {
     "[r-s6-7]": "#e48fc0",
     "[t-z8-9]": "#6f7fd1",
 }
-"""Last character of a service's name -> its hue: stable, and no verdict's color."""
+"""Last character of a service's name -> its hue: stable, and distinct from the colors of verdicts.
+"""
 PLAIN: Final[Color] = "#7fa3b8"
-"""The color of lines that are no verdict, and no model or service."""
+"""The color of lines that show neither a verdict, a model nor a service."""

@@ -1,7 +1,7 @@
 """Panels that the dashboards share.
 
 Each helper returns a builder of the Grafana Foundation SDK with endturn's defaults, so a dashboard
-goes on with the SDK's own methods: `panels.stat_panel(...).unit(units.PercentUnit).decimals(1)`.
+continues with the SDK's own methods: `panels.stat_panel(...).unit(units.PercentUnit).decimals(1)`.
 A builder is used once: `build()` returns its inner object, and a second use would change the first.
 """
 
@@ -73,15 +73,15 @@ TEMPO: Final = DataSourceRef(type_val="tempo", uid="${tempo_datasource}")
 LOKI: Final = DataSourceRef(type_val="loki", uid="${loki_datasource}")
 
 GREY: Final[Color] = "#8e8e8e"
-"""The color of words for nothing: neither a number's, nor a verdict's."""
+"""The color of the text for "no value": neither that of a number, nor of a verdict."""
 
 RIGHT: Final = LegendPlacement.RIGHT
 BOTTOM: Final = LegendPlacement.BOTTOM
 
 COUNT: Final = units.Short
-"""The unit of every number of things: 53, 1.39 K, 1.39 Mil. (`sishort` writes 0.5 as 500 m.)"""
+"""The unit of all counts: 53, 1.39 K, 1.39 Mil. (`sishort` writes 0.5 as 500 m.)"""
 
-# Where a panel's data come from, so that a reader understands an empty one.
+# Sources of a panel's data, which explain an empty panel to its reader.
 FROM_RESPONSES: Final = (
     "Works without endturn in the agent's process: the Collector counts the responses of agents in "
     "any language. Each model call counts as one response."
@@ -122,7 +122,7 @@ SOURCES: Final = (
 
 
 def description(*, question: str, formula: str, advice: str, source: str) -> str:
-    """Return a panel's description: what it answers, how, what to do, where the data come from."""
+    """Return a panel's description: its question, formula, advice and data source."""
     formula = f"{formula[:1].upper()}{formula[1:]}."
     return f"**{question}**\n\n{formula}\n\n{advice}\n\n{source}"
 
@@ -137,7 +137,7 @@ def indicator_description(
     """Return the description of a panel that shows an indicator.
 
     Args:
-        scope: The time, and the groups, that each value is about.
+        scope: The time and the groups that each value covers.
         question: Defaults to the indicator's.
         advice: Defaults to the indicator's.
     """
@@ -150,7 +150,7 @@ def indicator_description(
 
 
 def indicator_source(count: Count) -> str:
-    """Return the sentence that says where a count of ours comes from."""
+    """Return the sentence on the source of one of our counts."""
     if count.metric in schema.OF_SPANS:
         return FROM_RESPONSES
     turn_metrics = (schema.TURNS, schema.TRUNCATION_EXITS, schema.TURN_OUTPUT)
@@ -178,7 +178,7 @@ def warning_steps(look: float, act: float, *, base: Color) -> tuple[Step, ...]:
 def indicator_steps(indicator: Indicator) -> tuple[Step, ...]:
     """Return the steps of an indicator: no verdict without data, green from zero, orange, red.
 
-    Its query gives a zero only if it is of enough events.
+    Its query returns a zero only if there were enough events.
     """
     if (limits := indicator.thresholds) is None:
         return ((None, "text"),)
@@ -298,7 +298,7 @@ def stat_panel(panel_id: int, title: str) -> stat.Panel:
 
 
 def _grey_nothing() -> SpecialValueMap:
-    """Return the mapping that paints a panel's words for nothing grey."""
+    """Return the mapping that paints a panel's text for "no value" grey."""
     result = ValueMappingResult(color=GREY, index=0)
     options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL_AND_NAN, result=result)
     return SpecialValueMap(options=options)
@@ -317,11 +317,11 @@ def verdict_stat(
 ) -> stat.Panel:
     """Start a stat of an indicator whose value is a verdict: green, orange or red.
 
-    Its query must give a zero only if it is of `ENOUGH_EVENTS`.
+    Its query must return a zero only if there were `ENOUGH_EVENTS`.
 
     Args:
-        events: What the indicator is about, in the plural.
-        short: The same, where there is no room for more. Defaults to `events`.
+        events: The events that the indicator counts, in the plural.
+        short: The same, for narrow panels. Defaults to `events`.
     """
     scope = f"Zero is shown from {ENOUGH_EVENTS} {events}. In the time range"
     return (
@@ -439,7 +439,7 @@ def indicator_lines(
 
 
 def threshold_lines(panel: timeseries.Panel, look: float, act: float) -> timeseries.Panel:
-    """Draw two thresholds as dashed lines, which stay in view."""
+    """Draw two thresholds as dashed lines that always stay visible."""
     style = build.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
     return (
         panel.thresholds(thresholds(*warning_steps(look, act, base="transparent")))
@@ -459,7 +459,7 @@ def indicator_bars(
     """Start a bar chart of an indicator's events.
 
     Args:
-        noun: What a bar counts, in the plural.
+        noun: The events that a bar counts, in the plural.
     """
     return (
         bar_chart(panel_id, title or indicator.title, legend=legend)
@@ -549,5 +549,5 @@ def sorted_rows(panel: barchart.Panel, *, by: str, limit: int) -> barchart.Panel
 
 
 def data_links(links: Iterable[Mapping[str, str]]) -> list[Builder[DashboardLink]]:
-    """Return links of a panel's values as the SDK's builders want them."""
+    """Return links of a panel's values in the form that the SDK's builders accept."""
     return [dashboard.DashboardLink(link["title"]).url(link["url"]) for link in links]

@@ -74,7 +74,7 @@ def stop_reasons(config: RuleConfig) -> dashboard.Dashboard:
 def shares() -> timeseries.Panel:
     """Show each stop reason's share over time."""
     part = QUERIES.increase(RESPONSES.count, by=(REASON,), over=Window.CHOSEN)
-    whole = QUERIES.increase(RESPONSES.count, over=Window.CHOSEN)
+    total = QUERIES.increase(RESPONSES.count, over=Window.CHOSEN)
     panel = (
         panels.area_chart(21, "Stop reasons over time", legend=panels.RIGHT)
         .description(
@@ -92,7 +92,7 @@ def shares() -> timeseries.Panel:
         .max(1)
     )
     panel.with_target(
-        panels.over_time(f"{part}\n/ on () group_left () ({whole} > 0) > 0").legend_format(
+        panels.over_time(f"{part}\n/ on () group_left () ({total} > 0) > 0").legend_format(
             series_name(REASON)
         )
     )
@@ -300,7 +300,7 @@ def vllm_reasons() -> timeseries.Panel:
 def vllm_truncation() -> timeseries.Panel:
     """Show the share of requests that vLLM cut off at their limit."""
     model = external.VLLM_MODEL
-    cut, finished = (
+    truncated, finished = (
         sum_by((model,), f"rate({external.VLLM_REQUESTS.select(*where)}[{Window.CHOSEN}])")
         for where in ((Matcher(external.FINISHED_REASON, "=", "length"),), ())
     )
@@ -321,7 +321,7 @@ def vllm_truncation() -> timeseries.Panel:
         .no_value("no vLLM is scraped")
         .with_target(
             panels.over_time(
-                f"(\n  {cut}\n  or 0 * {finished}\n)\n/ ({finished} > 0)"
+                f"(\n  {truncated}\n  or 0 * {finished}\n)\n/ ({finished} > 0)"
             ).legend_format(series_name(model))
         )
     )

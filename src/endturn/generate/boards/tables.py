@@ -25,11 +25,11 @@ class Column:
     Attributes:
         label: The label that the column shows.
         query: The expression whose value the column shows.
-        width: In pixels. Defaults to an equal part of what the others leave.
+        width: In pixels. Defaults to an equal part of the remaining width.
         steps: Thresholds that color the text.
         palette: Colors of the text by value.
         is_hidden: It is not shown; links and sorting read it.
-        link: Where a click on a cell leads.
+        link: The target of a click on a cell.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The dashboard *Turns*: which answers were truncated, one by one, as events and as traces."""
+"""The dashboard *Turns*: single truncated answers, as events and as traces."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def turns(config: RuleConfig) -> dashboard.Dashboard:
         config=config,
         sources=("prometheus", "tempo", "loki"),
     )
-    # Traces and logs have the services' bare names and their namespaces apart.
+    # Traces and logs have service names without namespaces, and the namespaces separately.
     query = f"label_values({jobs}, {JOB})"
     board.with_variable(frame.derived_variable("service", query, regex=r"/([^\/]+)$/"))
     board.with_variable(frame.derived_variable("namespace", query, regex=r"/^(.+)\/[^\/]+$/"))
@@ -131,7 +131,7 @@ def endings() -> logs.Panel:
 def _span_table(
     panel_id: int, title: str, *, condition: str, columns: tuple[schema.Attribute, ...]
 ) -> table.Panel:
-    """Return a table of traces with spans that fulfil a condition; ids lead to the last row."""
+    """Return a table of traces with spans that match a condition; ids link to the last row."""
     selected = ", ".join(f"span.{attribute.key}" for attribute in columns)
     show = dashboard_link(
         "Show it below",

@@ -1,7 +1,7 @@
-"""Results of a message batch of Anthropic's: JSON lines, in any order.
+"""Results of Anthropic's message batches: JSON lines, in any order.
 
 Each line is `{custom_id, result: {type, message}}`, where the type is `succeeded`, `errored`,
-`canceled` or `expired`. A request is a turn of its own.
+`canceled` or `expired`. Each request is a separate turn.
 
 Source of the facts: Anthropic's documentation of the Message Batches API.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import mapping, objects, text
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -25,7 +25,7 @@ _CANCELLED: Final = "canceled"
 _TYPES: Final = frozenset({"succeeded", "errored", _CANCELLED, "expired"})
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are results."""
     return any(map(_is_own, head.records))
 
@@ -73,7 +73,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     message = mapping(mapping(next(iter(records), {}).get("result")).get("message"))
     return "".join(text(block.get("text")) for block in objects(message.get("content")))
 

@@ -1,8 +1,8 @@
-"""Invocation logs of Amazon Bedrock, as it writes them to S3: JSON lines, mostly in gzip.
+"""Invocation logs that Amazon Bedrock writes to S3: JSON lines, mostly in gzip.
 
-Each record holds the body of a request and that of its answer; of a stream, the answer's body is a
-list of its events. A body that is large, or of another kind than text, is in a file of its own or
-not there at all: then nothing is known of the answer. Each record is a turn of its own.
+Each record holds the body of a request and that of its answer; for a stream, the latter is a list
+of its events. A body that is large, or not text, is in a separate file or missing: then the answer
+is unknown. Each record is a turn of its own.
 
 Source of the facts: AWS's documentation of model invocation logging.
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -27,11 +27,11 @@ PROVIDER: Final = "aws.bedrock"
 SCHEMA: Final = "ModelInvocationLog"
 NEEDLES: Final = (SCHEMA.encode(),)
 _NO_CHAT: Final = ("embed", "rerank", "stable-", "image", "canvas", "reel", "sonic")
-"""Parts of the names of models that give no text."""
+"""Parts of the names of models that do not generate text."""
 
 
-def recognises(head: Head) -> bool:
-    """Return whether the records are those of invocations."""
+def recognises(head: FileHead) -> bool:
+    """Return whether the records are invocation logs."""
     return any(record.get("schemaType") == SCHEMA for record in head.records)
 
 
@@ -55,7 +55,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _records(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is FileShape.LINES:
         yield from file.records(*NEEDLES)
         return
     value = file.value()
@@ -64,7 +64,7 @@ def _records(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]
 
 
 def _call_of(record: Mapping[str, Any], model: str) -> PastCall:
-    sent, answered = mapping(record.get("input")), mapping(record.get("output"))
+    input_record, output_record = mapping(record.get("input")), mapping(record.get("output"))
     key = text(record.get("requestId")) or f"{record.get('timestamp')} {model}"
     started_ns = time_ns(record.get("timestamp"))
     if error := record.get("errorCode"):
@@ -72,31 +72,33 @@ def _call_of(record: Mapping[str, Any], model: str) -> PastCall:
     else:
         is_converse = text(record.get("operation")).startswith("Converse")
         call = call_of_body(
-            _parsed(answered.get("outputBodyJson")),
+            _parsed(output_record.get("outputBodyJson")),
             format_name="bedrock_converse" if is_converse else "bedrock_invoke",
             provider=PROVIDER,
-            request={**mapping(_parsed(sent.get("inputBodyJson"))), "model": model},
+            request={**mapping(_parsed(input_record.get("inputBodyJson"))), "model": model},
         )
         call.request = replace(call.request, model=model)
         call.key = key
-        _add_counts(call, sent, answered)
+        _add_counts(call, input_record, output_record)
     call.started_ns = started_ns
     return call
 
 
-def _add_counts(call: PastCall, sent: Mapping[str, Any], answered: Mapping[str, Any]) -> None:
-    """Take the counts of the record where the body has none."""
+def _add_counts(
+    call: PastCall, input_record: Mapping[str, Any], output_record: Mapping[str, Any]
+) -> None:
+    """Use the counts of the record if the body has none."""
     usage = call.response.usage
     if usage is None or usage.output_tokens is None:
         counted = Usage(
-            input_tokens=count(sent.get("inputTokenCount")),
-            output_tokens=count(answered.get("outputTokenCount")),
+            input_tokens=count(input_record.get("inputTokenCount")),
+            output_tokens=count(output_record.get("outputTokenCount")),
         )
         call.response = replace(call.response, usage=counted)
 
 
 def _parsed(body: Any) -> Any:
-    """Return a body, which may be JSON in a text."""
+    """Return a body, which may be JSON text in a JSON string."""
     if not isinstance(body, str):
         return body
     try:
@@ -108,7 +110,7 @@ def _parsed(body: Any) -> Any:
 SOURCE: Final = Source(
     name="bedrock_log",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     advice="raise maxTokens (max_tokens) of the requests",

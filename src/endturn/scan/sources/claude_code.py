@@ -2,8 +2,8 @@
 
 Each content block of a response is a line of its own with the response's `message.id`. Versions
 differ in where they write the stop reason: on each line (2.1.97 on), on the last line of a response
-(up to 2.0.50, and 2.1.76) or nowhere (2.1.15 to 2.1.50). Where it is null, a later line may say how
-the response ended: the error that replaces a cut answer, or the text of an interruption.
+(up to 2.0.50, and 2.1.76) or nowhere (2.1.15 to 2.1.50). If it is null, a later line may show how
+the response ended: the error that replaces a truncated answer, or the text of an interruption.
 
 Source of the facts: session files that versions 1.0.60 to 2.1.332 wrote.
 """
@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from endturn.calls import RequestFacts, ResponseFacts, Strategy
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import (
-    CANCELLED,
-    CUT_OFF,
-    FAILED,
-    UNRECORDED,
+    CANCELLED_STOP,
+    FAILED_STOP,
+    TRUNCATED_STOP,
+    UNRECORDED_STOP,
     Evidence,
     PastCall,
     PastTurn,
@@ -40,22 +40,22 @@ NEEDLES: Final = (b'"assistant"', b'"user"', b'"system"', b'"api-request"')
 SYNTHETIC: Final = "<synthetic>"
 CONTINUATION: Final = "Output token limit hit"
 ANEW: Final = "Your caller does not receive an answer in pieces"
-"""A sub-agent is asked for its whole answer again."""
+"""Text of the prompt that requests a sub-agent's complete answer again."""
 INTERRUPTED: Final = ("[Request interrupted by user]", "[Request interrupted by user for tool use]")
-"""The whole text of the lines that stand for an interruption; a user may quote it in a message."""
+"""The complete text of lines that mark an interruption; a user may quote it in a message."""
 OUTPUT_LIMIT: Final = re.compile(r"exceeded the (\d+) output token maximum")
 API_ERROR: Final = "API Error"
-"""How the line begins that stands for an attempt that failed."""
+"""The beginning of a line that marks a failed attempt."""
 UNPARSED: Final = "__unparsedToolInput"
 _OF_AGENTS: Final = ("sdk", "repl", "agent:")
-"""How `querySource` begins of requests whose answers are in the session; of others, such as those
-for a title, none is."""
+"""Beginnings of `querySource` for requests whose answers are in the session; those of other
+requests, such as for a title, are not."""
 _TYPES: Final = frozenset(
     {"user", "assistant", "system", "summary", "progress", "attachment", "queue-operation"}
 )
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(map(_is_own, head.records))
 
@@ -65,15 +65,15 @@ def _is_own(record: Mapping[str, Any]) -> bool:
         return "leafUuid" in record
     if record.get("type") == "queue-operation":
         return "sessionId" in record and "operation" in record
-    if record.get("type") == "file-history-snapshot":  # a session may begin with many
+    if record.get("type") == "file-history-snapshot":  # a session may begin with many such lines
         return "messageId" in record and "snapshot" in record
     if text(record.get("type")) not in _TYPES or "sessionId" not in record or "uuid" not in record:
         return False
-    # others have taken over the lines, with messages of another form
+    # other tools use the same lines, with messages in another form
     return "parentUuid" in record and "parts" not in mapping(record.get("message"))
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file describes a sub-agent's session."""
     return len(head.records) == 1 and "agentType" in head.records[0]
 
@@ -87,7 +87,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True)
-class _Request:
+class _ClaudeRequest:
     """An `api-request` line: the settings of one request."""
 
     id: str
@@ -99,8 +99,8 @@ class _Request:
 
 
 @dataclass(slots=True, eq=False)
-class _Response:
-    """The lines of one response, and what the lines after it say of it."""
+class _ClaudeResponse:
+    """The lines of one response, and facts on it from later lines."""
 
     call: PastCall
     model: str = ""
@@ -117,7 +117,7 @@ class _Response:
     is_interrupted: bool = False
     request_strategy: Strategy | None = None
     results: dict[str, bool] = field(default_factory=dict)
-    """The tool calls that have a result, and if that is no error."""
+    """The tool calls with a result, and whether it is a success."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,27 +125,27 @@ class _Stream:
     """The lines of one agent in order: the session's own, or a sub-agent's.
 
     Attributes:
-        pending: the latest request, as long as no line says what became of it.
-        tool_owners: the responses that asked for a tool call, by its id.
+        pending: the latest request, until a line has its response.
+        tool_owners: the responses that requested a tool call, by its id.
     """
 
     turn: PastTurn | None = None
-    last: _Response | None = None
-    pending: _Request | None = None
-    tool_owners: dict[str, _Response] = field(default_factory=dict)
+    last: _ClaudeResponse | None = None
+    pending: _ClaudeRequest | None = None
+    tool_owners: dict[str, _ClaudeResponse] = field(default_factory=dict)
 
 
-class _Session:
+class _ClaudeSession:
     """Collects the turns of one file."""
 
     def __init__(self, file: ScannedFile) -> None:
         self._file = file
         self._streams: dict[str, _Stream] = {}
         self._roots: dict[str, str] = {}
-        self._requests: dict[str, _Request] = {}
-        self._responses: dict[str, _Response] = {}
+        self._requests: dict[str, _ClaudeRequest] = {}
+        self._responses: dict[str, _ClaudeResponse] = {}
         self._turns: list[PastTurn] = []
-        self._of_turn: dict[int, list[_Response]] = {}
+        self._of_turn: dict[int, list[_ClaudeResponse]] = {}
         self._parent_tool_call = _parent_tool_call(file.path)
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -165,7 +165,7 @@ class _Session:
                 self._add_request(line, offset)
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns, once all lines were read; a prompt that asked no model is none."""
+        """Yield the turns after all lines were read; a prompt without a model call is no turn."""
         for stream in self._streams.values():
             self._abandon_request(stream)
         rows = rows_of("anthropic", "")
@@ -177,7 +177,7 @@ class _Session:
             if turn.has_record:
                 yield turn
 
-    # --- Lines ---
+    # --- Lines ------------------------------------------------------------------------------------
 
     def _add_user(self, line: Mapping[str, Any], offset: int) -> None:
         stream = self._stream(line)
@@ -207,7 +207,7 @@ class _Session:
 
     def _add_result(self, stream: _Stream, block: Mapping[str, Any]) -> None:
         call_id = text(block.get("tool_use_id"))
-        # lines of the next response may come before it
+        # lines of the next response may precede it
         if (response := stream.tool_owners.get(call_id)) is not None:
             response.results[call_id] = block.get("is_error") is not True
 
@@ -253,7 +253,7 @@ class _Session:
                 is_copy="requestSessionId" in line,
             )  # fmt: skip
             turn = self._turn(stream, line, key)
-            turn.error = None  # the turn went on
+            turn.error = None  # the turn continued
             response = self._new_response(turn, call)
         stream.last, stream.pending = response, None
         response.call.ended_ns = at_ns or response.call.ended_ns
@@ -273,7 +273,7 @@ class _Session:
                 response.has_unparsed_input |= UNPARSED in mapping(block.get("input"))
 
     def _add_error(self, line: Mapping[str, Any], message: Mapping[str, Any], offset: int) -> None:
-        """Read a line that stands for an answer and is none."""
+        """Read a line that replaces an answer."""
         if not line.get("isApiErrorMessage"):
             return  # such as "No response requested."
         stream = self._stream(line)
@@ -288,12 +288,12 @@ class _Session:
             return
         last = stream.last
         if last is not None and not last.results and last.reason and not _cuts(last.reason):
-            # the line before has another reason of its own, which counts
+            # the previous line has another reason, which counts
             if stream.turn is not None:
                 stream.turn.error = "max_output_tokens"
             return
         if last is None or last.results:
-            # the answer that was cut has left no line of its own
+            # the truncated answer has no line
             key = text(line.get("uuid"))
             call = PastCall(
                 key=key, version=text(line.get("version")), offset=offset,
@@ -310,7 +310,7 @@ class _Session:
         error = mapping(line.get("error"))
         status = count(error.get("status")) or count(line.get("apiErrorStatus"))
         call = PastCall(
-            key=key, response=ResponseFacts(stop=FAILED), evidence=Evidence.OTHER_RECORD,
+            key=key, response=ResponseFacts(stop=FAILED_STOP), evidence=Evidence.OTHER_RECORD,
             ended_ns=time_ns(line.get("timestamp")), version=text(line.get("version")),
             error=str(status or text(line.get("error")) or "connection"), offset=offset,
         )  # fmt: skip
@@ -321,7 +321,7 @@ class _Session:
 
     def _add_request(self, line: Mapping[str, Any], offset: int) -> None:
         params = mapping(line.get("params"))
-        request = _Request(
+        request = _ClaudeRequest(
             text(line.get("id")), text(params.get("model")), count(params.get("max_tokens")),
             time_ns(line.get("timestamp")), offset, text(line.get("version")),
         )  # fmt: skip
@@ -330,17 +330,18 @@ class _Session:
             return
         stream = self._stream(line)
         if (before := stream.pending) is not None and stream.turn is not None:
-            # it was sent again: what came in between has left no line
+            # it was sent again: there is no line about the attempt in between
             call = PastCall(
-                key=f"request {before.id}", response=ResponseFacts(stop=FAILED), error="no_answer",
-                evidence=Evidence.OTHER_RECORD, version=before.version, offset=before.offset,
+                key=f"request {before.id}", response=ResponseFacts(stop=FAILED_STOP),
+                error="no_answer", evidence=Evidence.OTHER_RECORD,
+                version=before.version, offset=before.offset,
             )  # fmt: skip
             _add_request_facts(call, before)
             stream.turn.calls.append(call)
         stream.pending = request
 
-    def _abandon_request(self, stream: _Stream) -> _Response | None:
-        """Return the response to a request that no line answers; None if there is no such request.
+    def _abandon_request(self, stream: _Stream) -> _ClaudeResponse | None:
+        """Return the missing response to a request; None if there is no such request.
 
         Its agent was killed or interrupted before the answer, or still waits for it.
         """
@@ -354,8 +355,8 @@ class _Session:
         response.request = request.id
         return response
 
-    def _new_response(self, turn: PastTurn, call: PastCall) -> _Response:
-        response = self._responses[call.key] = _Response(call)
+    def _new_response(self, turn: PastTurn, call: PastCall) -> _ClaudeResponse:
+        response = self._responses[call.key] = _ClaudeResponse(call)
         turn.calls.append(call)
         self._of_turn.setdefault(id(turn), []).append(response)
         return response
@@ -363,15 +364,15 @@ class _Session:
     def _stream(self, line: Mapping[str, Any]) -> _Stream:
         key = text(line.get("agentId"))
         if not key and line.get("isSidechain") is True:
-            # early versions wrote sub-agents into the session's own file, without a name
+            # early versions wrote sub-agents into the session's file, without a name
             uuid = text(line.get("uuid"))
             key = self._roots.get(text(line.get("parentUuid")), uuid)
             self._roots[uuid] = key
         return self._streams.setdefault(key, _Stream())
 
-    # --- After the last line ---
+    # --- After the last line ----------------------------------------------------------------------
 
-    def _finish(self, response: _Response, rows: Mapping[str, Any]) -> None:
+    def _finish(self, response: _ClaudeResponse, rows: Mapping[str, Any]) -> None:
         call, usage = response.call, response.usage
         request = self._requests.get(response.request)
         limit = request.max_tokens if request is not None else response.limit
@@ -379,7 +380,7 @@ class _Session:
             call.started_ns = request.at_ns
         model = response.requested_model or (request.model if request else "") or response.model
         call.request = RequestFacts(model=model, max_tokens=limit)
-        # without a reason, the count may be of the response's beginning
+        # without a reason, the count may be that of the response's beginning
         output = usage.get("output_tokens") if response.reason else None
         stop, call.evidence = _stop_of(response, rows, limit, output)
         prompt = [usage.get(name) for name in _PROMPT if name in usage]
@@ -401,7 +402,7 @@ class _Session:
         )
 
 
-def _add_request_facts(call: PastCall, request: _Request) -> None:
+def _add_request_facts(call: PastCall, request: _ClaudeRequest) -> None:
     call.request = RequestFacts(model=request.model, max_tokens=request.max_tokens)
     call.started_ns = request.at_ns
 
@@ -414,7 +415,7 @@ def _cuts(reason: str) -> bool:
 
 
 def _stop_of(
-    response: _Response, rows: Mapping[str, Any], limit: int | None, output: int | None
+    response: _ClaudeResponse, rows: Mapping[str, Any], limit: int | None, output: int | None
 ) -> tuple[Stop, Evidence]:
     if response.reason is not None:
         stop = find_stop(
@@ -427,15 +428,15 @@ def _stop_of(
         )
         return stop, Evidence.RECORDED
     if response.is_cut:
-        return CUT_OFF, Evidence.OTHER_RECORD
+        return TRUNCATED_STOP, Evidence.OTHER_RECORD
     if response.is_aborted or response.is_interrupted:
-        return CANCELLED, Evidence.OTHER_RECORD
-    return UNRECORDED, Evidence.NOT_RECORDED
+        return CANCELLED_STOP, Evidence.OTHER_RECORD
+    return UNRECORDED_STOP, Evidence.NOT_RECORDED
 
 
-def _connect(responses: Iterable[_Response]) -> None:
+def _connect(responses: Iterable[_ClaudeResponse]) -> None:
     """Mark the calls that continue the truncated response before them."""
-    before: _Response | None = None
+    before: _ClaudeResponse | None = None
     for response in responses:
         if before is not None and (strategy := _strategy_after(before)) is not None:
             response.call.strategy = strategy
@@ -443,19 +444,19 @@ def _connect(responses: Iterable[_Response]) -> None:
         before = response
 
 
-def _strategy_after(before: _Response) -> Strategy | None:
+def _strategy_after(before: _ClaudeResponse) -> Strategy | None:
     if before.request_strategy is not None:
         return before.request_strategy
     if not before.call.truncated:
         return None
     if not before.results:
-        # the client asks for the rest, in most versions without a line that says so
+        # the client requests the rest, in most versions without a line about it
         return Strategy.PROMPT
     return None if before.call.ran_cut_tool_call else Strategy.REPAIR
 
 
 def _parent_tool_call(path: Path | None) -> str | None:
-    """Return the tool call that started a sub-agent, from the file beside its session."""
+    """Return the tool call that started a sub-agent, from the file next to its session."""
     if path is None or not path.name.startswith("agent-"):
         return None
     description_path = path.with_name(f"{path.name.partition('.')[0]}.meta.json")
@@ -468,14 +469,14 @@ def _parent_tool_call(path: Path | None) -> str | None:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session(file)
+    session = _ClaudeSession(file)
     for offset, line in file.records(*NEEDLES):
         session.add(line, offset)
     yield from session.turns()
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says; its lines may have others between them."""
+    """Return the text of a response, whose lines may have others between them."""
     pieces, identity = [], None
     for line in islice(records, 200):
         message = mapping(line.get("message"))

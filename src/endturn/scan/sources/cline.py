@@ -1,7 +1,7 @@
 """Tasks of Cline, Roo Code and early Kilo Code: `ui_messages.json` of a task's folder.
 
-Nothing says why an answer ended. Each request is noted with its tokens, and with what ended it
-before its time: the user, or a broken stream.
+No record has the stop reason of an answer. Each request is recorded with its tokens, and with the
+cause if it ended early: the user, or a broken stream.
 
 Source of the facts: ExtensionMessage.ts of cline/cline.
 """
@@ -15,8 +15,15 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
-from endturn.scan.past_calls import CANCELLED, FAILED, UNRECORDED, Evidence, PastCall, PastTurn
+from endturn.scan.head import FileHead, FileShape
+from endturn.scan.past_calls import (
+    CANCELLED_STOP,
+    FAILED_STOP,
+    UNRECORDED_STOP,
+    Evidence,
+    PastCall,
+    PastTurn,
+)
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage, canonical
@@ -30,13 +37,13 @@ _EXTENSIONS: Final = {
     "rooveterinaryinc.roo-cline": "Roo Code",
     "kilocode.kilo-code": "Kilo Code",
 }
-"""The folders of the extensions below an editor's `globalStorage`, and whose they are."""
+"""The folders of the extensions below an editor's `globalStorage`, and the extensions' names."""
 _EDITORS: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is a list of a task's messages."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         return head.text[:1] == b"[" and f'"{_REQUEST}"'.encode() in head.text
     return any(
         record.get("say") == _REQUEST and "ts" in record and record.get("type") == "say"
@@ -44,15 +51,15 @@ def recognises(head: Head) -> bool:
     )
 
 
-def is_companion(head: Head) -> bool:
-    """Return whether a file is another one of a task's folder."""
+def is_companion(head: FileHead) -> bool:
+    """Return whether a file is another file of a task's folder."""
     path = head.path
-    is_other = head.shape is Shape.VALUE and path is not None and path.name != MESSAGES
+    is_other = head.shape is FileShape.VALUE and path is not None and path.name != MESSAGES
     return is_other and path is not None and (path.parent / MESSAGES).exists()
 
 
 def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
-    """Yield the folders of tasks, of each editor."""
+    """Yield each editor's folder of tasks."""
     for settings in (home / ".config", home / "Library" / "Application Support"):
         for editor in _EDITORS:
             for extension in _EXTENSIONS:
@@ -79,7 +86,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
                 turn = _new_turn(f"{first} before", agent, session)
                 turn.has_user_message = False
             call = _call_of(message, f"{first} {message.get('ts')}")
-            turn.is_interrupted = call.response.stop is CANCELLED
+            turn.is_interrupted = call.response.stop is CANCELLED_STOP
             turn.calls.append(call)
     if turn is not None and turn.calls:
         yield turn
@@ -106,11 +113,11 @@ def _call_of(message: Mapping[str, Any], key: str) -> PastCall:
     )
     match details.get("cancelReason"):
         case "user_cancelled":
-            call.evidence, stop = Evidence.OTHER_RECORD, CANCELLED
+            call.evidence, stop = Evidence.OTHER_RECORD, CANCELLED_STOP
         case str() as reason:
-            call.evidence, call.error, stop = Evidence.OTHER_RECORD, reason, FAILED
+            call.evidence, call.error, stop = Evidence.OTHER_RECORD, reason, FAILED_STOP
         case _:
-            stop = UNRECORDED
+            stop = UNRECORDED_STOP
     call.response = ResponseFacts(stop=stop, usage=usage)
     return call
 
@@ -125,7 +132,7 @@ def _parsed(data: Any) -> Mapping[str, Any]:
 SOURCE: Final = Source(
     name="cline",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     is_companion=is_companion,
     read=read,

@@ -1,8 +1,8 @@
 """Sessions of OpenAI's Codex: JSON lines below `~/.codex/sessions`.
 
-Each line is `{timestamp, type, payload}`. The items of one response stand before the record of its
-tokens, or before the tools' outputs. Up to 0.146 nothing says how a response ended; 0.171 writes a
-`status` into each message, and the reason of a cut answer into `task_complete.error`.
+Each line is `{timestamp, type, payload}`. The items of one response precede the record of its
+tokens, or the tools' outputs. Up to 0.146 there is no stop reason; 0.171 writes a `status` into
+each message, and the reason of a truncated answer into `task_complete.error`.
 
 Source of the facts: session files that versions 0.60.1 to 0.171.0 wrote, and codex-rs/rollout.
 """
@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, TurnOutcome
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
-from endturn.scan.past_calls import CANCELLED, UNRECORDED, Evidence, PastCall, PastTurn
+from endturn.scan.head import FileHead
+from endturn.scan.past_calls import CANCELLED_STOP, UNRECORDED_STOP, Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Stop, StopReason, Usage, canonical, find_stop, rows_of
@@ -34,13 +34,13 @@ INCOMPLETE: Final = re.compile(r"Incomplete response returned, reason: (\w+)")
 _ANSWERS: Final = frozenset({"message", "reasoning"})
 _TOOL_CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 _ITEMS_WITH_STATUS: Final = frozenset({"custom_tool_call", "local_shell_call"})
-"""Items of which versions that write no status of a response write their own."""
+"""Items that have a status even in versions that write none for the response."""
 _OWN_TYPES: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg"})
 _NO_PROMPT: Final = ("<", "# AGENTS.md instructions")
-"""How messages in the user's name begin that the client wrote."""
+"""Beginnings of messages in the user's name that the client wrote."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(
         text(record.get("type")) in _OWN_TYPES and isinstance(record.get("payload"), dict)
@@ -56,14 +56,14 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True, eq=False)
-class _Response:
+class _CodexResponse:
     """The items of one response."""
 
     call: PastCall
     content: Any = field(default_factory=lambda: blake2b(digest_size=16))
     status: str = ""
     item_status: str = ""
-    """The status of an item that says less of its response."""
+    """The status of an item that is weaker evidence on its response."""
     item_id: str = ""
     tools: list[str] = field(default_factory=list)
     has_output: bool = False
@@ -73,7 +73,7 @@ class _Response:
     response_id: str = ""
 
 
-class _Session:
+class _CodexSession:
     """Collects the turns of one file."""
 
     def __init__(self) -> None:
@@ -84,14 +84,14 @@ class _Session:
         self._model = ""
         self._turn: PastTurn | None = None
         self._has_task = False
-        self._open: _Response | None = None
-        self._last: _Response | None = None
-        self._responses: list[_Response] = []
+        self._open: _CodexResponse | None = None
+        self._last: _CodexResponse | None = None
+        self._responses: list[_CodexResponse] = []
         self._total: Any = None
         self._tasks: list[PastTurn] = []
-        """The turns of which an event says that they began, or ended."""
+        """The turns with an event of their start or end."""
         self._without_message: list[PastTurn] = []
-        """The turns that are over without a last message of the agent, and without an error."""
+        """The turns that ended without a last message of the agent, and without an error."""
         self._chain = ""
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -100,7 +100,8 @@ class _Session:
         at_ns = time_ns(line.get("timestamp"))
         match line.get("type"):
             case "session_meta":
-                # a fork begins with its own, and goes on with those of the sessions that it copies
+                # a fork begins with its own metadata, followed by those of the sessions that it
+                # copies
                 self._meta = self._meta or payload
                 if not self._responses:
                     self._seed = text(payload.get("id"))
@@ -115,9 +116,9 @@ class _Session:
                 self._add_event(payload, at_ns, offset)
 
     def finish(self) -> Iterator[PastTurn]:
-        """Yield the turns, once all lines were read.
+        """Yield the turns after all lines were read.
 
-        A message that got no answer is a turn if the file says that the agent began it: it was
+        A message without an answer is a turn if the file shows that the agent began it: it was
         killed, still works, or ended without an answer.
         """
         for response in self._responses:
@@ -128,7 +129,7 @@ class _Session:
         tasks = {id(turn) for turn in self._tasks if turn.has_user_message}
         yield from (turn for turn in self.turns if turn.calls or id(turn) in tasks)
 
-    # --- Lines ---
+    # --- Lines ------------------------------------------------------------------------------------
 
     def _add_item(self, item: Mapping[str, Any], at_ns: int | None, offset: int) -> None:
         kind = text(item.get("type"))
@@ -143,7 +144,7 @@ class _Session:
                 self._remember(kind, text(item.get("call_id")))
             return
         response = self._open
-        if response is None or response.status == "incomplete":  # nothing comes after half an item
+        if response is None or response.status == "incomplete":  # nothing follows half an item
             response = self._begin(at_ns, offset)
         response.call.ended_ns = at_ns or response.call.ended_ns
         call_id = text(item.get("call_id"))
@@ -200,7 +201,7 @@ class _Session:
         parent = mapping(source.get("thread_spawn")).get("parent_thread_id")
         session = text(self._meta.get("id"))
         self._turn = PastTurn(
-            # of a copy, all that came before is the same
+            # in a copy, everything before is the same
             id=turn_id or f"{self._seed} {len(self.turns)} {self._history.hexdigest()}",
             source=TITLE,
             session=session,
@@ -214,7 +215,7 @@ class _Session:
         self._open = self._last = None
         return self._turn
 
-    def _begin(self, at_ns: int | None, offset: int) -> _Response:
+    def _begin(self, at_ns: int | None, offset: int) -> _CodexResponse:
         if self._turn is None:
             self._begin_turn("", at_ns, has_user_message=False)
         assert self._turn is not None
@@ -226,18 +227,18 @@ class _Session:
             version=text(self._meta.get("cli_version")),
             offset=offset,
         )
-        self._open = self._last = _Response(call)
+        self._open = self._last = _CodexResponse(call)
         self._turn.calls.append(call)
         self._responses.append(self._open)
         return self._open
 
     def _add_usage(self, record: Mapping[str, Any], at_ns: int | None, offset: int) -> None:
-        """Read the tokens of one response, which this record tells apart from the next."""
+        """Read the tokens of one response, which this record separates from the next."""
         response = self._open
         if response is None:
             is_late = self._last is not None and not self._last.response_id
             response = self._last if is_late else None
-        # without items, the response was cut before it said anything
+        # without items, the response was truncated before any output
         response = response or self._begin(at_ns, offset)
         response.response_id = text(record.get("response_id"))
         response.usage = _usage(mapping(record.get("usage")))
@@ -250,7 +251,7 @@ class _Session:
                 self._open = None  # the headers of the next response
             return
         self._total = total
-        # only what stands right before it: some versions write the items after the count
+        # only the items right before it: some versions write the items after the count
         response = self._open
         last = mapping(info.get("last_token_usage"))
         if response is not None and response.usage is None and count(last.get("total_tokens")):
@@ -263,7 +264,7 @@ class _Session:
             reason = INCOMPLETE.search(text(error.get("message")))
             if reason is not None:
                 last = self._last
-                if last is None or last.has_output:  # it was cut before it said anything
+                if last is None or last.has_output:  # it was truncated before any output
                     last = self._begin(at_ns, offset)
                 last.incomplete_reason = reason[1]
             else:
@@ -289,11 +290,11 @@ class _Session:
             self._tasks.append(self._turn)
         self._turn = self._open = self._last = None
 
-    # --- After the last line ---
+    # --- After the last line ----------------------------------------------------------------------
 
-    def _finish(self, response: _Response) -> None:
+    def _finish(self, response: _CodexResponse) -> None:
         call = response.call
-        # of a copy all that came before is the same, from the session on that it was copied from
+        # in a copy, everything before is the same as in the session that was copied
         content = response.content.hexdigest()
         self._chain = blake2b(f"{self._chain} {content}".encode(), digest_size=16).hexdigest()
         call.key = response.item_id or response.response_id or f"{self._seed} {self._chain}"
@@ -304,21 +305,21 @@ class _Session:
         )
 
 
-def _stop_of(response: _Response) -> tuple[Stop, Evidence]:
+def _stop_of(response: _CodexResponse) -> tuple[Stop, Evidence]:
     rows = rows_of("openai_responses", "")
     if response.incomplete_reason:
         raw = f"incomplete:{response.incomplete_reason}"
         return find_stop(raw, rows), Evidence.OTHER_RECORD
     if response.status == "incomplete":
-        # what cut it is in no record
+        # no record has the cause of the truncation
         return Stop(StopReason.UNKNOWN, "incomplete", incomplete=True), Evidence.RECORDED
     # the versions that record each response's id have no other status either
     status = response.status or (response.item_status if response.response_id else "")
     if status == "completed":
         return find_stop("completed", rows, calls=len(response.tools)), Evidence.RECORDED
     if response.is_cancelled:
-        return CANCELLED, Evidence.OTHER_RECORD
-    return UNRECORDED, Evidence.NOT_RECORDED
+        return CANCELLED_STOP, Evidence.OTHER_RECORD
+    return UNRECORDED_STOP, Evidence.NOT_RECORDED
 
 
 def _texts(item: Mapping[str, Any]) -> Iterator[str]:
@@ -341,14 +342,14 @@ def _usage(tokens: Mapping[str, Any]) -> Usage:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session()
+    session = _CodexSession()
     for offset, line in file.records(*NEEDLES):
         session.add(line, offset)
     yield from session.finish()
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says, up to the record of its tokens or the next message."""
+    """Return the text of a response, up to the record of its tokens or the next message."""
     pieces: list[str] = []
     for line in islice(records, 50):
         item = mapping(line.get("payload"))

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from endturn.calls import RequestFacts, ResponseFacts
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
-from endturn.scan.past_calls import UNRECORDED, PastCall, PastTurn
+from endturn.scan.head import FileHead
+from endturn.scan.past_calls import UNRECORDED_STOP, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage
@@ -24,7 +24,7 @@ NEEDLES: Final = (b'"session.', b'"user.message"', b'"assistant.message"', b'"ab
 _TYPES: Final = ("session.", "user.", "assistant.", "tool.", "abort")
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are events of a session."""
     return any(map(_is_own, head.records))
 
@@ -92,7 +92,7 @@ def _call_of(
         key=text(data.get("messageId")) or text(event.get("id")),
         request=RequestFacts(model=text(data.get("model")) or model),
         response=ResponseFacts(
-            stop=UNRECORDED, usage=None if output is None else Usage(output_tokens=output)
+            stop=UNRECORDED_STOP, usage=None if output is None else Usage(output_tokens=output)
         ),
         ended_ns=time_ns(event.get("timestamp")),
         tool_calls=tuple(
@@ -103,7 +103,7 @@ def _call_of(
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     return text(mapping(next(iter(records), {}).get("data")).get("content"))
 
 

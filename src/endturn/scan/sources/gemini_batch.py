@@ -1,8 +1,8 @@
-"""Results of a batch of Gemini's, from its own API or from Vertex AI: JSON lines, in any order.
+"""Results of Gemini's batches, from its own API or from Vertex AI: JSON lines, in any order.
 
 The Gemini API writes `{key, response}` or `{key, error}`; Vertex AI writes `{status,
-processed_time, request, response}`, with what went wrong as the text of `status`. A request is a
-turn of its own.
+processed_time, request, response}`, with the error as the text of `status`. Each request is a
+separate turn.
 
 Source of the facts: Google's documentation of both batch APIs.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, kind_of_error
 from endturn.scan.fields import mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -26,7 +26,7 @@ TITLE: Final = "Gemini batch"
 NEEDLES: Final = (b'"response"', b'"error"')
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are results."""
     return any(map(_is_own, head.records))
 
@@ -60,7 +60,7 @@ def _results(file: ScannedFile) -> Iterator[BatchResult]:
         call, name = _call_of(record), text(record.get("key"))
         call.offset = offset
         turn = PastTurn(id=call.key, source=TITLE, session=name, calls=[call])
-        # no two batches of Vertex AI have a result of one request and one moment
+        # no two batches of Vertex AI have results with the same request and time
         has_moment = _is_of_vertex(record) and call.ended_ns is not None
         yield BatchResult(turn, name, has_id=bool(call.response.id) or has_moment)
 
@@ -90,7 +90,7 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     response = mapping(next(iter(records), {}).get("response"))
     candidate = next(iter(objects(response.get("candidates"))), {})
     parts = objects(mapping(candidate.get("content")).get("parts"))

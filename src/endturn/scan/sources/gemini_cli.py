@@ -1,10 +1,11 @@
 """Sessions of Gemini CLI: JSON lines below `~/.gemini/tmp`, in early versions one JSON object.
 
-A message is written again when it changes, and no message has a reason. Only the interactive
-program writes a message of type `info` that says why an answer stopped; without one, nothing is
-known of the answer. It stands before its answer, which is written when the stream is over (0.61.0),
-or after it, where a program writes the answer first. Between two answers it is of the second if the
-first one asked for tools, which were run; otherwise it may be of either, and is of neither.
+A message is written again when it changes, and no message has a stop reason. Only the interactive
+program writes a message of type `info` on why an answer stopped; without one, the reason is
+unknown. It precedes its answer, which is written at the end of the stream (0.61.0), or follows it
+in programs that write the answer first. Between two answers it belongs to the second if the first
+one requested tools, which were run; otherwise it could belong to either, and is assigned to
+neither.
 
 Source of the facts: a session that 0.61.0 wrote on a terminal; chatRecordingService.ts,
 geminiChat.ts and useGeminiStream.ts of google-gemini/gemini-cli.
@@ -19,15 +20,15 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
-from endturn.scan.past_calls import CANCELLED, UNRECORDED, Evidence, PastCall, PastTurn
+from endturn.scan.head import FileHead, FileShape
+from endturn.scan.past_calls import CANCELLED_STOP, UNRECORDED_STOP, Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage, find_stop, rows_of
 
 TITLE: Final = "Gemini CLI"
 _CONTEXT: Final = "<session_context>"
-"""How the first message in the user's name begins, which the client writes."""
+"""The beginning of the first message in the user's name, which the client writes."""
 _INFOS: Final = {
     "Response truncated due to token limits.": "MAX_TOKENS",
     "Response stopped due to safety reasons.": "SAFETY",
@@ -43,13 +44,13 @@ _INFOS: Final = {
     "Response stopped due to prohibited image content.": "IMAGE_PROHIBITED_CONTENT",
     "Response stopped because no image was generated.": "NO_IMAGE",
 }
-"""What the program shows for a finish reason."""
+"""The program's messages for finish reasons."""
 _CANCELLATIONS: Final = ("Request cancelled.", "User cancelled the request.")
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the file is a session."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         words = (b'"sessionId"', b'"projectHash"', b'"startTime"', b'"messages"')
         return all(word in head.text for word in words)
     return any(
@@ -58,12 +59,12 @@ def recognises(head: Head) -> bool:
 
 
 def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
-    """Yield the folder of sessions, beside which others of the tool's files are."""
+    """Yield the folder of sessions, which also contains other files of the tool."""
     yield from sorted((home / ".gemini" / "tmp").glob("*/chats"))
 
 
-class _Session:
-    """Collects the messages of one file; of those with the same id, the last counts."""
+class _GeminiCliSession:
+    """Collects the messages of one file; the last one with an id counts."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -87,17 +88,17 @@ class _Session:
             self._messages[identity] = (before[0] if before else offset), message
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns, once all lines were read; a prompt that asked no model is none."""
-        turn: _Turn | None = None
+        """Yield the turns after all lines were read; a prompt without a model call is no turn."""
+        turn: _GeminiCliTurn | None = None
         for offset, message in self._messages.values():
             match message.get("type"):
                 case "user" if _is_prompt(message):
                     if turn is not None and turn.past.has_record:
                         yield turn.finished()
-                    turn = _Turn(self._new_turn(message))
+                    turn = _GeminiCliTurn(self._new_turn(message))
                 case "gemini":
                     if turn is None:
-                        turn = _Turn(self._new_turn(message))
+                        turn = _GeminiCliTurn(self._new_turn(message))
                         turn.past.has_user_message = False
                     turn.add_call(_call_of(message, offset))
                 case "info" if turn is not None:
@@ -126,7 +127,7 @@ def _words(message: Mapping[str, Any]) -> str:
 
 
 def _is_prompt(message: Mapping[str, Any]) -> bool:
-    """Return whether a message in the user's name is the user's, and no result of a tool."""
+    """Return whether a message in the user's name is from the user, and not a tool result."""
     parts = objects(message.get("content"))
     has_results_alone = bool(parts) and all("functionResponse" in part for part in parts)
     return not has_results_alone and not _words(message).lstrip().startswith(_CONTEXT)
@@ -147,7 +148,7 @@ def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
         request=RequestFacts(model=model),
         endpoint=EndpointFacts(provider="gcp.gen_ai"),
         response=ResponseFacts(
-            stop=UNRECORDED, model=model or None, usage=usage if tokens else None
+            stop=UNRECORDED_STOP, model=model or None, usage=usage if tokens else None
         ),
         ended_ns=time_ns(message.get("timestamp")),
         tool_calls=tuple(text(tool.get("id")) for tool in objects(message.get("toolCalls"))),
@@ -156,14 +157,14 @@ def _call_of(message: Mapping[str, Any], offset: int | None) -> PastCall:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """A turn, and the finish reason that an `info` told since its latest answer."""
+class _GeminiCliTurn:
+    """A turn, and the finish reason of an `info` message since its latest answer."""
 
     past: PastTurn
     reason: str | None = None
 
     def add_call(self, call: PastCall) -> None:
-        """Add an answer, with the reason that was told before it."""
+        """Add an answer, with the reason from the message before it."""
         before = self.past.calls[-1] if self.past.calls else None
         self.past.error = None
         self.past.calls.append(call)
@@ -172,7 +173,7 @@ class _Turn:
             _set_reason(call, reason)
 
     def add_info(self, words: str) -> None:
-        """Read what the program showed."""
+        """Read a message that the program showed."""
         reason = next((reason for info, reason in _INFOS.items() if info in words), None)
         self.reason = reason or self.reason
         if not any(cancellation in words for cancellation in _CANCELLATIONS):
@@ -180,13 +181,13 @@ class _Turn:
         self.past.is_interrupted = True
         if self.past.calls and not self.past.calls[-1].tool_calls:
             last = self.past.calls[-1]
-            # the tokens of an answer are written when it is whole
+            # the tokens of an answer are written when it is complete
             if last.response.usage is None and last.evidence is Evidence.NOT_RECORDED:
                 last.evidence = Evidence.OTHER_RECORD
-                last.response = replace(last.response, stop=CANCELLED)
+                last.response = replace(last.response, stop=CANCELLED_STOP)
 
     def finished(self) -> PastTurn:
-        """Return the turn when all of its messages were read."""
+        """Return the turn after all of its messages were read."""
         if self.reason is not None and self.past.calls:
             last = self.past.calls[-1]
             if last.evidence is Evidence.NOT_RECORDED:
@@ -202,8 +203,8 @@ def _set_reason(call: PastCall, reason: str) -> None:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session(file.path)
-    if file.head.shape is Shape.VALUE and not file.head.is_list:
+    session = _GeminiCliSession(file.path)
+    if file.head.shape is FileShape.VALUE and not file.head.is_list:
         session.add(mapping(file.value()), None)
     else:
         for offset, record in file.records():
@@ -212,7 +213,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says: the last of the lines with its id."""
+    """Return the text of a response: the last line with its id."""
     words, identity = "", None
     for record in records:
         identity = identity or record.get("id")
@@ -224,7 +225,7 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
 SOURCE: Final = Source(
     name="gemini_cli",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     places=places,

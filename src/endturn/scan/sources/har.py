@@ -1,8 +1,8 @@
-"""HTTP archives (HAR), as browsers and proxies save them: the calls of model APIs in them.
+"""Calls of model APIs in HTTP archives (HAR), which browsers and proxies save.
 
-A request is a model call if its path is one of a format's. The body of its answer is read as live
-instrumentation reads it; a stream that has no end in the archive broke off. Headers and queries,
-where keys are, are not looked at.
+A request is a model call if its path is that of a format. The body of its answer is read as in live
+instrumentation; a stream without an end in the archive broke off. Headers and queries, which hold
+keys, are not read.
 
 Source of the facts: the HAR 1.2 specification.
 """
@@ -22,29 +22,29 @@ from endturn.errors import DecodeError
 from endturn.formats import FORMATS, begins_stream, decoder, format_of
 from endturn.scan.bodies import call_of_body, failed_call, turn_id
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Stop, StopReason, provider_at
 
 TITLE: Final = "HAR"
-BROKEN_OFF: Final = Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+BROKEN_OFF_STOP: Final = Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
 """The stop of a stream that has no end in the archive."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is an archive."""
     if not head.records:
         words = (b'"log"', b'"version"', b'"creator"')
-        return head.shape is Shape.VALUE and all(word in head.text for word in words)
+        return head.shape is FileShape.VALUE and all(word in head.text for word in words)
     log = mapping(head.records[0].get("log"))
     return isinstance(log.get("entries"), list) and "version" in log
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """A request of a model API: its format, its provider, and its body with what the path says."""
+class _HarRequest:
+    """A request of a model API: its format, provider, and body, with the facts from its path."""
 
     format_name: str
     provider: str
@@ -64,7 +64,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
         moment = f"{entry.get('startedDateTime')} {request.host}"
         at_once[moment] += 1
         call = _call_of(entry, request, f"{moment} {at_once[moment]}")
-        # a request that repeats a turn's messages goes on with it if it brings a tool's results
+        # a request that repeats a turn's messages belongs to it if it contains tool results
         identity = turn_id(request.host, request.body.get("messages"))
         turn = waiting.get(identity or "")
         if turn is None or not turn.calls[-1].tool_calls:
@@ -77,7 +77,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     yield from turns
 
 
-def _request_of(request: Mapping[str, Any]) -> _Request | None:
+def _request_of(request: Mapping[str, Any]) -> _HarRequest | None:
     """Return a request of a model API; None for any other."""
     try:
         url = urlsplit(text(request.get("url")))
@@ -92,13 +92,13 @@ def _request_of(request: Mapping[str, Any]) -> _Request | None:
                 body = dict(_parsed(mapping(request.get("postData")).get("text")))
                 if routed.model:
                     body["model"] = routed.model
-                return _Request(name, provider_at(host, port), host, body)
-        # a gateway may put a path of its own before the format's
+                return _HarRequest(name, provider_at(host, port), host, body)
+        # a gateway may prefix the format's path
         path = path[path.find("/", 1) :] if path.find("/", 1) > 0 else ""
     return None
 
 
-def _call_of(entry: Mapping[str, Any], request: _Request, key: str) -> PastCall:
+def _call_of(entry: Mapping[str, Any], request: _HarRequest, key: str) -> PastCall:
     response = mapping(entry.get("response"))
     status, started = count(response.get("status")), entry.get("startedDateTime")
     if status is None or not 200 <= status < 300:
@@ -116,7 +116,7 @@ def _call_of(entry: Mapping[str, Any], request: _Request, key: str) -> PastCall:
         )
         if is_stream and body and call.evidence is Evidence.NOT_RECORDED:
             call.evidence = Evidence.RECORDED
-            call.response = replace(call.response, stop=BROKEN_OFF)
+            call.response = replace(call.response, stop=BROKEN_OFF_STOP)
     call.started_ns = time_ns(started)
     duration = entry.get("time")
     if call.started_ns is not None and isinstance(duration, int | float) and 0 < duration < 1e9:
@@ -125,7 +125,7 @@ def _call_of(entry: Mapping[str, Any], request: _Request, key: str) -> PastCall:
 
 
 def _body_of(content: Mapping[str, Any], format_name: str) -> tuple[Any, bool]:
-    """Return the body of an answer, or the events of a stream; and if it is a stream."""
+    """Return the body of an answer, or the events of a stream, and whether it is a stream."""
     data = text(content.get("text")).encode("utf-8", "replace")
     if content.get("encoding") == "base64":
         try:
@@ -147,7 +147,7 @@ def _body_of(content: Mapping[str, Any], format_name: str) -> tuple[Any, bool]:
         events.extend(event.data for event in reading.feed(data))
         events.extend(event.data for event in reading.close())
     except DecodeError:
-        pass  # what stands before the damage counts
+        pass  # events before the damage count
     return events, True
 
 
@@ -161,7 +161,7 @@ def _parsed(data: Any) -> Mapping[str, Any]:
 SOURCE: Final = Source(
     name="har",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     read=read,
     advice="raise the limit of the requests",

@@ -1,8 +1,8 @@
 """Sessions of hermes-agent: the tables `sessions` and `messages` of its SQLite database.
 
 Each row of the assistant is one response, with a finish reason in the words of the chat format. A
-row in the user's name that begins with `[System: ` was written by the client: it asks for the rest
-of a cut answer, or for another one.
+row in the user's name that begins with `[System: ` was written by the client: it requests the rest
+of a truncated answer, or another answer.
 
 Source of the facts: hermes_state_common.py of NousResearch/hermes-agent.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
 from endturn.scan.databases import RowReader, ordered_rows, readable_rows
 from endturn.scan.fields import mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -29,7 +29,7 @@ from endturn.vocabulary import Row, canonical, find_stop, rows_of
 TITLE: Final = "hermes"
 _TABLES: Final = frozenset({"sessions", "messages", "schema_version"})
 _OWN_TABLES: Final = frozenset({"state_meta", "messages_fts"})
-"""Tables of which other agents with the same three have none."""
+"""Tables that other agents with the same three tables lack."""
 _COLUMNS: Final = frozenset({"session_id", "role", "content", "finish_reason", "timestamp"})
 _BY_CLIENT: Final = "[System: "
 _CONTINUATIONS: Final = {
@@ -37,17 +37,17 @@ _CONTINUATIONS: Final = {
     "[System: The previous response was cut off by a network error": Strategy.PROMPT,
     "[System: Your previous tool call ": Strategy.REPAIR,
 }
-"""How the client asks for the rest of an answer, and what it asks for."""
+"""Beginnings of the client's continuation requests, and their strategies."""
 _NEW_SESSIONS: Final = ("_branched_from", "_reset_from")
-"""Marks of sessions that a user began from an earlier one."""
+"""Marks of sessions that a user started from an earlier one."""
 _ENDED: Final = frozenset({
     "compression", "branched", "session_reset", "session_switch", "idle", "daily", "suspended",
     "resume_pending_expired", "new_session",
 })  # fmt: skip
-"""Ends of a session after which another one with it as its parent is no sub-agent's."""
+"""Ends of a session after which its child sessions are no sub-agents."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether a database has the tables."""
     return set(head.names) >= _TABLES and not _OWN_TABLES.isdisjoint(head.names)
 
@@ -58,8 +58,8 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True)
-class _Place:
-    """Where the rows of a session stand."""
+class _HermesPlace:
+    """The position of a session's rows."""
 
     turn: PastTurn | None = None
     last: PastCall | None = None
@@ -67,7 +67,7 @@ class _Place:
     strategy: Strategy | None = None
 
 
-class _Database:
+class _HermesDatabase:
     """Collects the turns of one database."""
 
     def __init__(self, sessions: Mapping[str, Mapping[str, Any]]) -> None:
@@ -76,13 +76,13 @@ class _Database:
             **rows_of("anthropic", ""),
             **rows_of("openai_chat", ""),
         }
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _HermesPlace] = {}
         self.turns: list[PastTurn] = []
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Read one row of the messages; those of a session come in their order."""
+        """Read one row of the messages; those of a session arrive in order."""
         session_id = str(row.get("session_id"))
-        place = self._places.setdefault(session_id, _Place())
+        place = self._places.setdefault(session_id, _HermesPlace())
         match row.get("role"):
             case "user" if row.get("observed") != 1 and row.get("_compressed_summary") != 1:
                 self._add_user(place, session_id, row)
@@ -93,7 +93,7 @@ class _Database:
                 is_last = place.last.tool_calls[-1:] == (text(row.get("tool_call_id")),)
                 place.last.ran_cut_tool_call |= place.last.truncated and is_last
 
-    def _add_user(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
+    def _add_user(self, place: _HermesPlace, session_id: str, row: Mapping[str, Any]) -> None:
         content = text(row.get("content"))
         if content.startswith(_BY_CLIENT) or row.get("display_kind") == "hidden":
             place.strategy = next(
@@ -102,7 +102,7 @@ class _Database:
             return
         self._begin_turn(place, session_id, row)
 
-    def _begin_turn(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> PastTurn:
+    def _begin_turn(self, place: _HermesPlace, session_id: str, row: Mapping[str, Any]) -> PastTurn:
         session = self._sessions.get(session_id, {})
         place.turn = PastTurn(
             id=_identity(row),
@@ -118,7 +118,7 @@ class _Database:
         return place.turn
 
     def _parent_of(self, session: Mapping[str, Any]) -> str | None:
-        """Return the session whose sub-agent this one is of; None where it is a user's."""
+        """Return the session that started this sub-agent's session; None for a user's session."""
         parent_id = text(session.get("parent_session_id"))
         config = _parsed(session.get("model_config"))
         if not parent_id or any(mapping(config).get(mark) for mark in _NEW_SESSIONS):
@@ -126,7 +126,7 @@ class _Database:
         end_reason = text(self._sessions.get(parent_id, {}).get("end_reason"))
         return None if end_reason in _ENDED else parent_id
 
-    def _add_response(self, place: _Place, session_id: str, row: Mapping[str, Any]) -> None:
+    def _add_response(self, place: _HermesPlace, session_id: str, row: Mapping[str, Any]) -> None:
         turn = place.turn
         if turn is None:
             turn = self._begin_turn(place, session_id, row)
@@ -160,7 +160,7 @@ class _Database:
 
 
 def _identity(row: Mapping[str, Any]) -> str:
-    """Return what copies of a row in other sessions have too."""
+    """Return the identity of a row, which copies in other sessions share."""
     digest = blake2b(digest_size=12)
     for name in ("role", "content", "tool_calls"):
         digest.update(str(row.get(name)).encode("utf-8", "replace") + b"\0")
@@ -191,7 +191,7 @@ def _turns_of(file: ScannedFile, connection: sqlite3.Connection) -> list[PastTur
 
 
 def _turns_of_tables(connection: sqlite3.Connection, read_rows: RowReader) -> list[PastTurn]:
-    database = _Database({str(row["id"]): row for row in read_rows(connection, "sessions")})
+    database = _HermesDatabase({str(row["id"]): row for row in read_rows(connection, "sessions")})
     for row in read_rows(connection, "messages", "session_id", "id"):
         if not row.keys() >= _COLUMNS:
             return []
@@ -202,7 +202,7 @@ def _turns_of_tables(connection: sqlite3.Connection, read_rows: RowReader) -> li
 SOURCE: Final = Source(
     name="hermes",
     title=TITLE,
-    shapes=(Shape.DATABASE,),
+    shapes=(FileShape.DATABASE,),
     recognises=recognises,
     read=read,
     places=places,

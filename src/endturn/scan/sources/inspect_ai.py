@@ -16,7 +16,7 @@ from typing import Any, Final
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, TurnOutcome
 from endturn.scan.bodies import failed_call
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -31,7 +31,7 @@ ROWS: Final = {
     "content_filter": Row(StopReason.SAFETY_BLOCKED, incomplete=True),
     "unknown": Row(StopReason.UNKNOWN),
 }
-"""The words of `stop_reason`, and what they mean."""
+"""The values of `stop_reason` and their meanings."""
 _HEADERS: Final = ("_journal/start.json", "header.json")
 _LIMITS: Final = {
     "token": TurnOutcome.TOKEN_BUDGET,
@@ -46,13 +46,13 @@ _LIMITS: Final = {
 _SCORING: Final = frozenset({"scorer", "scorers"})
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether an archive, or a JSON value, is a log."""
-    if head.shape is Shape.ARCHIVE:
+    if head.shape is FileShape.ARCHIVE:
         return any(name in head.names for name in _HEADERS) and any(
             name.startswith(("samples/", "_journal/")) for name in head.names
         )
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         return all(word in head.text for word in (b'"version"', b'"eval"', b'"run_id"', b'"task"'))
     first = next(iter(head.records), {})
     return "version" in first and {"run_id", "task"} <= mapping(first.get("eval")).keys()
@@ -85,7 +85,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 def _parts(file: ScannedFile) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the header and the samples of a log, each with its name in an archive."""
-    if file.head.shape is not Shape.ARCHIVE:
+    if file.head.shape is not FileShape.ARCHIVE:
         log = mapping(file.value())
         yield _HEADERS[0], log
         yield from (("samples/", sample) for sample in objects(log.get("samples")))
@@ -147,7 +147,7 @@ def _outcome(sample: Mapping[str, Any]) -> TurnOutcome | None:
 def _turns_of(value: Mapping[str, Any]) -> Iterator[PastTurn]:
     sample, events = _Sample(value), objects(value.get("events"))
     if not events:
-        # logged without its events, a sample still holds its last response
+        # a sample that was logged without its events still has its last response
         output = mapping(value.get("output"))
         if objects(output.get("choices")):
             events = [{"event": "model", "output": output, "model": output.get("model")}]
@@ -200,7 +200,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     output, total = count(usage.get("output_tokens")), count(usage.get("total_tokens"))
     prompt = count(usage.get("input_tokens"))
     if total is not None and output is not None and total >= output:
-        prompt = total - output  # the tokens from a cache included
+        prompt = total - output  # including the tokens from a cache
     return Usage(
         input_tokens=prompt,
         output_tokens=output,
@@ -213,7 +213,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 SOURCE: Final = Source(
     name="inspect_ai",
     title=TITLE,
-    shapes=(Shape.ARCHIVE, Shape.VALUE),
+    shapes=(FileShape.ARCHIVE, FileShape.VALUE),
     recognises=recognises,
     read=read,
     places=places,

@@ -16,7 +16,7 @@ from endturn.errors import UsageError
 from endturn.frameworks import langchain
 from endturn.scan.bodies import call_of_body, failed_call, format_in
 from endturn.scan.fields import count, items, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -27,9 +27,9 @@ NEEDLES: Final = (b'"llm"',)
 _RUN: Final = frozenset({"id", "run_type", "trace_id", "start_time", "outputs"})
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are runs."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         words = (b'"run_type"', b'"start_time"', b'"extra"')
         return all(word in head.text for word in words)
     return any(record.keys() >= _RUN for record in head.records)
@@ -62,7 +62,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _runs(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is FileShape.LINES:
         yield from file.records(*NEEDLES)
         return
     value = file.value()
@@ -95,7 +95,7 @@ def _call_of(run: Mapping[str, Any]) -> PastCall:
 
 
 def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | None) -> None:
-    """Take what LangChain says of a response."""
+    """Read LangChain's facts on a response."""
     first = next(iter(items(outputs.get("generations"))), None)
     generation = mapping(next(iter(items(first)), None) if isinstance(first, list) else first)
     message = mapping(generation.get("message"))
@@ -124,7 +124,7 @@ def _add_generation(call: PastCall, outputs: Mapping[str, Any], limit: int | Non
 
 
 def _utc_ns(value: Any) -> int | None:
-    """Return a moment; LangSmith writes UTC without saying so."""
+    """Return a time; LangSmith writes UTC without a zone."""
     moment_ns = time_ns(value)
     return time_ns(f"{value}+00:00") if moment_ns is None and isinstance(value, str) else moment_ns
 
@@ -132,7 +132,7 @@ def _utc_ns(value: Any) -> int | None:
 SOURCE: Final = Source(
     name="langsmith",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     advice="raise max_tokens of the chat model",

@@ -1,7 +1,7 @@
-"""Calls that LiteLLM logged: its standard payload as JSON, one to a file or to a line.
+"""Calls that LiteLLM logged: its standard payload as JSON, one per file or per line.
 
 LiteLLM writes it to S3, to GCS and to other places. It holds the provider's response in OpenAI's
-words, unless messages are not logged. Rows of its table of spend logs are read too; their response
+format, unless messages are not logged. Rows of its table of spend logs are read too; their response
 is empty unless the proxy was told to store it.
 
 Source of the facts: LiteLLM's documentation and types of StandardLoggingPayload.
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from endturn.scan.bodies import call_of_body, failed_call, format_in, kind_of_error, turn_id
 from endturn.scan.fields import mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -29,12 +29,12 @@ _NO_CHAT: Final = (
     "embedding", "image", "moderation", "speech", "transcription", "rerank", "file", "batch",
     "assistant", "thread", "search", "ocr", "video", "vector_store",
 )  # fmt: skip
-"""Parts of call types that ask no model for an answer."""
+"""Parts of call types that do not request a model's answer."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are payloads, or rows of the table of spend logs."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         return all(f'"{name}"'.encode() in head.text for name in _PAYLOAD)
     return any(map(_is_own, head.records))
 
@@ -48,7 +48,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
     turns: dict[str, PastTurn] = {}
     for offset, record in _records(file):
         call_type = text(record.get("call_type"))
-        # an answer from LiteLLM's own cache is a copy of an earlier one
+        # an answer from LiteLLM's cache is a copy of an earlier one
         is_cached = record.get("cache_hit") in (True, "True")
         if not _is_own(record) or is_cached or any(word in call_type for word in _NO_CHAT):
             continue
@@ -73,7 +73,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def _records(file: ScannedFile) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    if file.head.shape is Shape.LINES:
+    if file.head.shape is FileShape.LINES:
         yield from file.records(*NEEDLES)
         return
     value = file.value()
@@ -114,7 +114,7 @@ def _body(response: Any) -> Mapping[str, Any]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     body = _body(next(iter(records), {}).get("response"))
     choice = next(iter(objects(body.get("choices"))), {})
     blocks = objects(body.get("content"))
@@ -126,7 +126,7 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
 SOURCE: Final = Source(
     name="litellm",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     text=answer_text,

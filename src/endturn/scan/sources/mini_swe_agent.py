@@ -1,7 +1,7 @@
 """Trajectories of mini-swe-agent: one JSON value, with the provider's responses in its messages.
 
-An answer that could not be used has no message of the assistant: its response is in the message
-that asks for another one, with `interrupt_type: "FormatError"`.
+An answer that could not be used has no assistant message: its response is in the message that
+requests another one, with `interrupt_type: "FormatError"`.
 
 Source of the facts: a trajectory of format 1.1, and minisweagent/models of SWE-agent.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 from endturn.calls import Strategy, TurnOutcome
 from endturn.scan.bodies import call_of_body, format_in
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -28,10 +28,10 @@ _OUTCOMES: Final = {
     "UserInterruption": TurnOutcome.CANCELLED,
     "KeyboardInterrupt": TurnOutcome.CANCELLED,
 }
-"""The words of `exit_status` that say more of a turn's end than its last response."""
+"""The values of `exit_status` that are more specific on a turn's end than its last response."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is a trajectory."""
     if not head.records:
         words = (b'"model_stats"', b'"api_calls"', b'"messages"')
@@ -116,7 +116,7 @@ def _has_result(later: Sequence[Mapping[str, Any]], tools: Sequence[str]) -> boo
 SOURCE: Final = Source(
     name="mini_swe_agent",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     read=read,
     advice="raise max_tokens in model_kwargs of the configuration",

@@ -1,7 +1,7 @@
 """Results of a batch in OpenAI's format, which Azure and others write too: JSON lines.
 
 Each line is `{id, custom_id, response: {status_code, request_id, body}, error}`, in any order; the
-requests that failed are in a file of their own. A request is a turn of its own.
+failed requests are in a separate file. Each request is a separate turn.
 
 Source of the facts: OpenAI's documentation of the Batch API.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 from endturn.scan.batches import BatchResult, turns_of
 from endturn.scan.bodies import call_of_body, failed_call, format_in, kind_of_error
 from endturn.scan.fields import count, items, mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -25,7 +25,7 @@ _EXPIRED: Final = "batch_expired"
 _CANCELLED: Final = "batch_cancelled"
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are results."""
     return any(map(_is_own, head.records))
 
@@ -38,7 +38,7 @@ def _is_own(record: Mapping[str, Any]) -> bool:
     return has_error or isinstance(response.get("body"), dict)
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether the lines are a batch's requests."""
     return any(
         "custom_id" in record and isinstance(record.get("body", record.get("params")), dict)
@@ -72,12 +72,12 @@ def _results(file: ScannedFile) -> Iterator[BatchResult]:
 
 
 def _request_id(record: Mapping[str, Any]) -> str:
-    """Return the id of a request in its batch; "" where it has none."""
+    """Return the id of a request in its batch; "" if it has none."""
     return text(record.get("id")) or text(mapping(record.get("response")).get("request_id"))
 
 
 def _call_of(record: Mapping[str, Any]) -> PastCall | None:
-    """Return the call of a result; None where it is no answer of a model, such as an embedding."""
+    """Return the call of a result; None if it is not a model's answer, such as an embedding."""
     response = mapping(record.get("response"))
     body, status = mapping(response.get("body")), count(response.get("status_code"))
     name = f"{_request_id(record)} {text(record.get('custom_id'))}"
@@ -89,7 +89,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall | None:
         return None
     is_echo = format_name == "openai_responses"  # its body repeats the settings of the request
     call = call_of_body(body, format_name=format_name, request=body if is_echo else None, key=name)
-    # servers that copy the API may give ids that are not unique
+    # servers with a copy of the API may send ids that are not unique
     call.key = f"{call.key} {text(record.get('custom_id'))}"
     call.started_ns = time_ns(body.get("created")) or time_ns(body.get("created_at"))
     call.ended_ns = time_ns(body.get("completed_at"))
@@ -97,7 +97,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall | None:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     body = mapping(mapping(next(iter(records), {}).get("response")).get("body"))
     choice = next(iter(objects(body.get("choices"))), {})
     words = text(mapping(choice.get("message")).get("content")) or text(choice.get("text"))

@@ -1,10 +1,10 @@
 """Sessions of opencode, and of Kilo, which has the same tables.
 
-Since 1.2 they are in a SQLite database, before in a folder of JSON files: one for each session,
-beside folders with one for each message and each part. The files stay when the database comes.
+Since 1.2 they are in a SQLite database, before that in a folder of JSON files: one for each
+session, and folders with one for each message and each part. The files stay after the upgrade.
 
 Each assistant message is one call, with the finish reason as Vercel's AI SDK gives it. An `error`
-of a message counts before its finish reason, which may be left from before the error.
+of a message takes precedence over its finish reason, which may be from before the error.
 
 Source of the facts: a database that opencode 1.18.33 wrote, and packages/opencode/src/session.
 """
@@ -23,25 +23,32 @@ from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
 from endturn.frameworks import vercel
 from endturn.scan.databases import RowReader, ordered_rows, readable_rows
 from endturn.scan.fields import count, mapping, text, time_ns
-from endturn.scan.head import Head, Shape
-from endturn.scan.past_calls import CANCELLED, CUT_OFF, FAILED, Evidence, PastCall, PastTurn
+from endturn.scan.head import FileHead, FileShape
+from endturn.scan.past_calls import (
+    CANCELLED_STOP,
+    FAILED_STOP,
+    TRUNCATED_STOP,
+    Evidence,
+    PastCall,
+    PastTurn,
+)
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage, canonical
 
 TITLE: Final = "opencode"
 TABLES: Final = ("session", "message", "part")
-_ABORTED: Final = "MessageAbortedError"
+_ABORTED_ERROR: Final = "MessageAbortedError"
 _STEPS: Final = ("step-start", "step-finish")
-_CUT: Final = "MessageOutputLengthError"
+_OUTPUT_LENGTH_ERROR: Final = "MessageOutputLengthError"
 _ID: Final = re.compile(r"\w+")
 INVALID_TOOL: Final = "invalid"
-"""The tool that stands for a call whose arguments could not be parsed."""
+"""The tool name for a call whose arguments could not be parsed."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether a database has the tables, or lines are rows of them."""
-    if head.shape is Shape.DATABASE:
+    if head.shape is FileShape.DATABASE:
         return set(TABLES) <= set(head.names)
     if len(head.records) == 1 and _kind_of_file(head.records[0]) == "session":
         return True
@@ -51,7 +58,7 @@ def recognises(head: Head) -> bool:
     )
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file is of a message or a part, which are read with their session."""
     return len(head.records) == 1 and _kind_of_file(head.records[0]) in ("message", "part")
 
@@ -74,14 +81,14 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True, eq=False)
-class _Response:
+class _OpencodeResponse:
     call: PastCall
     parent: str
     tools: list[Mapping[str, Any]] = field(default_factory=list)
     """The tool parts of a truncated response."""
 
 
-class _Database:
+class _OpencodeDatabase:
     """Collects the turns of one database."""
 
     def __init__(
@@ -92,10 +99,10 @@ class _Database:
     ) -> None:
         self._agent, self._sessions, self._parts_of = agent, sessions, parts_of
         self._turns: dict[str, PastTurn] = {}
-        self._last: dict[str, _Response] = {}
+        self._last: dict[str, _OpencodeResponse] = {}
 
     def add(self, identity: str, session_id: str, data: Mapping[str, Any]) -> None:
-        """Read one message; they come in the order of time."""
+        """Read one message; messages arrive in order of time."""
         if data.get("role") == "user":
             turn = self._turn(identity, session_id)
             turn.has_user_message = True
@@ -131,14 +138,14 @@ class _Database:
             finish = _last_step(self._parts_of(identity))
         call = _call_of(identity, data, finish, error)
         call.version = text(self._sessions.get(session_id, {}).get("version"))
-        response = _Response(call, parent)
+        response = _OpencodeResponse(call, parent)
         if call.truncated:
             response.tools = _tools(self._parts_of(identity))
             call.ran_cut_tool_call = _ran(response.tools)
         before = self._last.get(parent)
         if before is not None and (strategy := _strategy_after(before, data)) is not None:
             call.strategy, call.continues = strategy, before.call.key
-        if error == _ABORTED:
+        if error == _ABORTED_ERROR:
             turn.is_interrupted = True
         turn.calls.append(call)
         self._last[parent] = response
@@ -155,8 +162,10 @@ def _call_of(identity: str, data: Mapping[str, Any], finish: str, error: str) ->
     )
     if error:
         call.evidence = Evidence.OTHER_RECORD
-        stop = {_ABORTED: CANCELLED, _CUT: CUT_OFF}.get(error, FAILED)
-        call.error = error if stop is FAILED else None
+        stop = {_ABORTED_ERROR: CANCELLED_STOP, _OUTPUT_LENGTH_ERROR: TRUNCATED_STOP}.get(
+            error, FAILED_STOP
+        )
+        call.error = error if stop is FAILED_STOP else None
     elif finish:
         call.evidence = Evidence.RECORDED
         stop = vercel(finish)
@@ -203,7 +212,7 @@ def _ran(tools: Sequence[Mapping[str, Any]]) -> bool:
     return mapping(tools[-1].get("state")).get("status") == "completed"
 
 
-def _strategy_after(before: _Response, data: Mapping[str, Any]) -> Strategy | None:
+def _strategy_after(before: _OpencodeResponse, data: Mapping[str, Any]) -> Strategy | None:
     """Return how a message continues the one before it, which answers the same user message."""
     if not before.call.truncated or data.get("summary") is True:
         return None
@@ -212,14 +221,14 @@ def _strategy_after(before: _Response, data: Mapping[str, Any]) -> Strategy | No
     return None if before.call.ran_cut_tool_call else Strategy.REPAIR
 
 
-# --- Where the rows are from ----------------------------------------------------------------------
+# --- Sources of the rows ----------------------------------------------------------------------
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a database, or of its rows as JSON lines."""
     is_kilo = file.path is not None and file.path.name.startswith("kilo")
     agent = "Kilo" if is_kilo else TITLE
-    if file.head.shape is not Shape.DATABASE:
+    if file.head.shape is not FileShape.DATABASE:
         records = file.head.records
         if len(records) == 1 and _kind_of_file(records[0]) == "session":
             yield from _turns_of_files(file, records[0], agent)
@@ -253,7 +262,7 @@ def _turns_of_tables(
         except sqlite3.DatabaseError as error:
             file.note_damaged_database(error)
 
-    database = _Database(agent, sessions, parts_of)
+    database = _OpencodeDatabase(agent, sessions, parts_of)
     damaged_rows = 0
     for row in read_rows(connection, "message", "time_created", "id"):
         message = _parsed(row.get("data"))
@@ -279,7 +288,7 @@ def _turns_of_rows(file: ScannedFile, agent: str) -> list[PastTurn]:
                 messages.append((text(row.get("id")), text(row.get("session_id")), content))
             case "part" if content is not None and content.get("type") in ("tool", *_STEPS):
                 parts.setdefault(text(row.get("message_id")), []).append(content)
-    database = _Database(agent, sessions, lambda message: parts.get(message, ()))
+    database = _OpencodeDatabase(agent, sessions, lambda message: parts.get(message, ()))
     for message in messages:
         database.add(*message)
     return list(database.turns())
@@ -310,16 +319,16 @@ def _turns_of_files(file: ScannedFile, session: Mapping[str, Any], agent: str) -
             text(message.get("id")),
         )
     )
-    database = _Database(agent, {identity: session_row}, parts_of)
+    database = _OpencodeDatabase(agent, {identity: session_row}, parts_of)
     for message in messages:
         database.add(text(message.get("id")), identity, message)
     return list(database.turns())
 
 
 def _files_in(file: ScannedFile, folder: Path, identity: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of the files in the folder of an id, in the order of their names."""
+    """Yield the JSON objects of the files in the folder of an id, sorted by name."""
     if not _ID.fullmatch(identity):
-        return  # a file must not lead out of its folder
+        return  # an id must not lead out of the folder
     for path in sorted((folder / identity).glob("*.json")):
         try:
             content = _parsed(path.read_bytes())
@@ -340,8 +349,8 @@ def _parsed(data: Any) -> dict[str, Any] | None:
 
 
 def stored_text(file: ScannedFile, key: str) -> str:
-    """Return what the message of an id says."""
-    if file.head.shape is Shape.DATABASE:
+    """Return the text of the message with an id."""
+    if file.head.shape is FileShape.DATABASE:
         with file.database() as connection:
             if connection is None:
                 return ""
@@ -359,7 +368,7 @@ def stored_text(file: ScannedFile, key: str) -> str:
 
 
 def _text_in(parts: Iterable[Mapping[str, Any] | None]) -> str:
-    """Return the text of a message's parts; what the client added to them is not the model's."""
+    """Return the text of a message's parts, without text that the client added."""
     return "".join(
         text(part.get("text"))
         for part in parts
@@ -370,7 +379,7 @@ def _text_in(parts: Iterable[Mapping[str, Any] | None]) -> str:
 SOURCE: Final = Source(
     name="opencode",
     title=TITLE,
-    shapes=(Shape.DATABASE, Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.DATABASE, FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     is_companion=is_companion,
     read=read,

@@ -1,8 +1,8 @@
 """Conversations of the OpenHands SDK, and the completions that it logs.
 
-A conversation is a folder: `base_state.json`, and a file for each event below `events`. Events name
-the response that they came with, and no reason. With `log_completions`, each response is a JSON
-file of its own in another folder, which the conversation's settings name: the reasons are there.
+A conversation is a folder: `base_state.json`, and a file for each event below `events`. Events have
+the id of their response, but no stop reason. With `log_completions`, each response is a separate
+JSON file in another folder, which the conversation's settings name: these have the reasons.
 
 Source of the facts: a conversation and a completion that the SDK wrote, and its telemetry.py.
 """
@@ -17,8 +17,8 @@ from typing import Any, Final
 from endturn.calls import RequestFacts, ResponseFacts
 from endturn.scan.bodies import call_of_body, format_in, turn_id
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
-from endturn.scan.past_calls import UNRECORDED, PastCall, PastTurn
+from endturn.scan.head import FileHead, FileShape
+from endturn.scan.past_calls import UNRECORDED_STOP, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage
@@ -28,15 +28,15 @@ STATE: Final = "base_state.json"
 _STATE: Final = frozenset({"id", "agent", "workspace", "execution_status"})
 _COMPLETION: Final = frozenset({"response", "timestamp", "cost"})
 _LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of an event or a completion that is read beside a conversation."""
+"""The maximum size in bytes of an event or a completion."""
 
 _LAST_TOOL: Final = "finish"
 """The tool that ends a conversation."""
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the value is a conversation's state, or a logged completion."""
-    if head.shape is Shape.VALUE and not head.records:
+    if head.shape is FileShape.VALUE and not head.records:
         return b'"persistence_dir"' in head.text and b'"execution_status"' in head.text
     return len(head.records) == 1 and (
         _is_state(head.records[0]) or _is_completion(head.records[0])
@@ -53,7 +53,7 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
     return has_prompt and has_answer and record.keys() >= _COMPLETION
 
 
-def is_companion(head: Head) -> bool:
+def is_companion(head: FileHead) -> bool:
     """Return whether a file is an event of a conversation, or marks how many there are."""
     if len(head.records) == 1:
         event = head.records[0]
@@ -99,7 +99,7 @@ def _call_of(record: Mapping[str, Any]) -> PastCall:
         request={**mapping(record.get("kwargs")), "model": text(body.get("model"))},
         key=f"{record.get('timestamp')}",
     )
-    call.key = call.response.id or call.key  # by which events name it
+    call.key = call.response.id or call.key  # the id in its events
     latency = record.get("latency_sec")
     call.ended_ns = ended_ns
     if ended_ns is not None and isinstance(latency, int | float) and 0 <= latency < 1e6:
@@ -122,7 +122,7 @@ class _Conversation:
         self._turns: list[PastTurn] = []
 
     def turns(self) -> Iterator[PastTurn]:
-        """Yield the turns; a prompt that asked no model is none."""
+        """Yield the turns; a prompt without a model call is no turn."""
         for path in sorted((self._folder / "events").glob("event-*.json")):
             self._add(_value_of(path))
         for turn in self._turns:
@@ -168,7 +168,7 @@ class _Conversation:
                     max_tokens=count(self._llm.get("max_output_tokens")),
                 ),
                 response=ResponseFacts(
-                    stop=UNRECORDED, id=response_id, usage=self._usages.get(response_id)
+                    stop=UNRECORDED_STOP, id=response_id, usage=self._usages.get(response_id)
                 ),
             )
             self._calls[response_id] = call
@@ -195,7 +195,7 @@ def _usages_in(state: Mapping[str, Any]) -> dict[str, Usage]:
 
 
 def _completions(llm: Mapping[str, Any], persistence: str, folder: Path) -> dict[str, PastCall]:
-    """Return the calls that were logged beside a conversation, by their response's id.
+    """Return the calls that were logged for a conversation, by their response's id.
 
     Args:
         persistence: the conversation's folder as the settings name it, perhaps relative to the
@@ -219,7 +219,7 @@ def _completions(llm: Mapping[str, Any], persistence: str, folder: Path) -> dict
 
 
 def _value_of(path: Path) -> Mapping[str, Any]:
-    """Return the JSON object of a file; an empty one where it cannot be read."""
+    """Return the JSON object of a file; an empty one if it cannot be read."""
     try:
         if path.stat().st_size > _LARGEST:
             return {}
@@ -236,7 +236,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 SOURCE: Final = Source(
     name="openhands",
     title=TITLE,
-    shapes=(Shape.VALUE,),
+    shapes=(FileShape.VALUE,),
     recognises=recognises,
     is_companion=is_companion,
     read=read,

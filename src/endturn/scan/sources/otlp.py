@@ -1,6 +1,6 @@
 """OTLP as JSON lines, such as the Collector's file exporter writes: one export request to a line.
 
-Spans of endturn say of each call how it stopped; spans of other instrumentations are read by the
+Spans of endturn have the stop of each call; spans of other instrumentations are read by the
 conventions that they follow, as live ones are. Metrics hold no calls, and of the logs only the
 events of continuations are read.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy, TurnOutcome
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head, Shape
+from endturn.scan.head import FileHead, FileShape
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -27,22 +27,22 @@ MEMBERS: Final = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMe
 _OUTCOMES: Final = {outcome.value: outcome for outcome in TurnOutcome}
 _REASONS: Final = {reason.value: reason for reason in StopReason}
 _STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}
-_FAILED: Final = (2, "STATUS_CODE_ERROR")
+_ERROR_STATUSES: Final = (2, "STATUS_CODE_ERROR")
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the records are export requests."""
     return any(isinstance(record.get(name), list) for record in head.records for name in MEMBERS)
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call, its place in its turn, and how it continues an earlier one, if it does.
+    """A call, its position in its turn, and its continuation of an earlier call, if any.
 
     Attributes:
-        iteration: its number within the turn; 0 where that is not known.
-        continuation: its number among the turn's continuations; 0 for a call of its own.
-        links: keys of the spans that its span links to: the one that it continues among them.
+        iteration: its number within the turn; 0 if unknown.
+        continuation: its number among the turn's continuations; 0 for an ordinary call.
+        links: keys of the spans that its span links to, including the one that it continues.
     """
 
     call: PastCall
@@ -52,7 +52,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _OtlpTurn:
     turn: PastTurn
     calls: list[_Call] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class _Spans:
     """Collects the turns of one file, whose spans come in any order."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _OtlpTurn] = {}
         self._strategies: dict[tuple[str, int], Strategy] = {}
 
     def add(self, request: Mapping[str, Any], offset: int) -> None:
@@ -88,7 +88,7 @@ class _Spans:
                     before = [earlier.call.key for earlier in calls[:number]]
                     linked_keys = (key for key in before if key in entry.links)
                     entry.call.continues = next(linked_keys, before[-1])
-                    # how it asked for the rest is in an event, which may be in another file
+                    # the strategy is in an event, which may be in another file
                     entry.call.strategy = self._strategies.get(
                         (turn_id, entry.continuation), Strategy.PROMPT
                     )
@@ -132,19 +132,19 @@ class _Spans:
         span: Mapping[str, Any],
         attributes: Mapping[str, Any],
         resource: Mapping[str, Any],
-    ) -> _Turn:
+    ) -> _OtlpTurn:
         service = text(resource.get("service.name"))
         turn = self._turns.get(turn_id)
         if turn is None:
             session = text(attributes.get(schema.CONVERSATION.key)) or text(span.get("traceId"))
             past = PastTurn(id=turn_id, source=TITLE, session=session, project=service)
-            turn = self._turns[turn_id] = _Turn(past)
+            turn = self._turns[turn_id] = _OtlpTurn(past)
         turn.turn.agent = text(attributes.get(schema.AGENT.key)) or turn.turn.agent or service
         return turn
 
 
 def _own_call(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> PastCall:
-    """Return the call of a span that endturn made, or added its attributes to."""
+    """Return the call of a span that endturn created, or added its attributes to."""
     word = text(attributes[schema.REASON.key])
     reason = _REASONS.get(word, StopReason.UNKNOWN)
     stop = Stop(
@@ -179,7 +179,7 @@ def _call_of(span: Mapping[str, Any], attributes: Mapping[str, Any], scope: str)
         text(span.get("name")),
         attributes,
         scope=scope,
-        has_failed=status.get("code") in _FAILED,
+        has_failed=status.get("code") in _ERROR_STATUSES,
         description=text(status.get("message")),
         events=[_attributes(event.get("attributes")) for event in objects(span.get("events"))],
     )
@@ -257,7 +257,7 @@ def read(file: ScannedFile) -> Iterator[PastTurn]:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a span says of an answer, if the instrumentation recorded it."""
+    """Return the text of an answer from its span, if the instrumentation recorded it."""
     for resource in objects(next(iter(records), {}).get("resourceSpans")):
         for scope in objects(resource.get("scopeSpans")):
             for span in objects(scope.get("spans")):
@@ -267,7 +267,7 @@ def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
 
 
 def _recorded_text(attributes: Mapping[str, Any]) -> str:
-    """Return the text of an answer from its span's attributes, as the conventions have them."""
+    """Return the text of an answer from its span's attributes, as in the conventions."""
     messages = attributes.get(schema.OUTPUT_MESSAGES.key)
     if isinstance(messages, str):
         try:
@@ -290,14 +290,14 @@ _TEXTS: Final = (
 
 
 def requests(file: ScannedFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a file, each with its offset: one to a line, or one in all."""
+    """Yield the JSON objects of a file, each with its offset: one per line, or one for the file."""
     yield from file.records()
 
 
 SOURCE: Final = Source(
     name="otlp",
     title=TITLE,
-    shapes=(Shape.LINES, Shape.VALUE),
+    shapes=(FileShape.LINES, FileShape.VALUE),
     recognises=recognises,
     read=read,
     text=answer_text,

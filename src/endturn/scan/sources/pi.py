@@ -1,6 +1,6 @@
 """Sessions of pi, and of openclaw, which writes the same lines.
 
-The lines are a tree by `id` and `parentId`: a branch that the user left holds answers too. Each
+The lines are a tree by `id` and `parentId`: abandoned branches hold answers too. Each
 assistant message has its `stopReason`. A tool call that the limit cut is run, with the arguments
 that were completed for it.
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from endturn.calls import EndpointFacts, RequestFacts, ResponseFacts, Strategy
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
+from endturn.scan.head import FileHead
 from endturn.scan.past_calls import Evidence, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
@@ -31,12 +31,12 @@ ROWS: Final = {
     "error": Row(StopReason.ERROR, incomplete=True),
     "aborted": Row(StopReason.CANCELLED, incomplete=True),
 }
-"""The words of `stopReason`, and what they mean."""
+"""The values of `stopReason` and their meanings."""
 _ROLES: Final = frozenset({"user", "assistant", "toolResult"})
 _OPENCLAW: Final = frozenset({".openclaw", ".clawdbot"})
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(map(_is_own, head.records))
 
@@ -56,31 +56,31 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 @dataclass(slots=True, eq=False)
-class _Response:
+class _PiResponse:
     call: PastCall
     last_block_is_tool: bool = False
     results: dict[str, bool] = field(default_factory=dict)
-    """The tool calls that have a result, and if that is no error."""
+    """The tool calls with a result, and whether it is a success."""
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
-    """Where an entry of the tree stands: its turn, and the response before it in that turn."""
+class _PiPlace:
+    """The position of an entry in the tree: its turn, and the previous response in that turn."""
 
     turn: PastTurn | None = None
-    last: _Response | None = None
+    last: _PiResponse | None = None
 
 
-class _Session:
+class _PiSession:
     """Collects the turns of one file."""
 
     def __init__(self, file: ScannedFile) -> None:
         parts = file.path.parts if file.path is not None else ()
         self._agent = TITLE if _OPENCLAW.isdisjoint(parts) else "openclaw"
         self._header: Mapping[str, Any] = {}
-        self._places: dict[str, _Place] = {}
-        self._latest = _Place()
-        self._responses: list[_Response] = []
+        self._places: dict[str, _PiPlace] = {}
+        self._latest = _PiPlace()
+        self._responses: list[_PiResponse] = []
         self.turns: list[PastTurn] = []
 
     def add(self, line: Mapping[str, Any], offset: int) -> None:
@@ -91,11 +91,11 @@ class _Session:
         parent = line.get("parentId")
         # entries between two messages, such as a change of the model, may have been left out
         before = self._places.get(text(parent), self._latest)
-        place = _Place(before.turn, before.last)
+        place = _PiPlace(before.turn, before.last)
         message = mapping(line.get("message"))
         match message.get("role"):
             case "user":
-                place = _Place(self._new_turn(line, message, offset))
+                place = _PiPlace(self._new_turn(line, message, offset))
             case "assistant":
                 self._add_response(place, line, message, offset)
             case "toolResult" if place.last is not None:
@@ -121,14 +121,14 @@ class _Session:
         return turn
 
     def _add_response(
-        self, place: _Place, line: Mapping[str, Any], message: Mapping[str, Any], offset: int
+        self, place: _PiPlace, line: Mapping[str, Any], message: Mapping[str, Any], offset: int
     ) -> None:
         if place.turn is None:
             place.turn = self._new_turn(line, message, None)
             place.turn.has_user_message = False
         call = _call_of(line, message, offset)
         blocks = objects(message.get("content"))
-        response = _Response(call, bool(blocks) and blocks[-1].get("type") == "toolCall")
+        response = _PiResponse(call, bool(blocks) and blocks[-1].get("type") == "toolCall")
         if place.last is not None and (strategy := _strategy_after(place.last)) is not None:
             call.strategy, call.continues = strategy, place.last.call.key
         if call.response.stop.reason is StopReason.CANCELLED:
@@ -138,7 +138,7 @@ class _Session:
         self._responses.append(response)
 
     def finish(self) -> Iterator[PastTurn]:
-        """Yield the turns that have a call, once all lines were read."""
+        """Yield the turns that have a call, after all lines were read."""
         for response in self._responses:
             response.call.ran_cut_tool_call = response.call.truncated and _ran(response)
         yield from (turn for turn in self.turns if turn.calls)
@@ -186,8 +186,8 @@ def _call_of(line: Mapping[str, Any], message: Mapping[str, Any], offset: int) -
 _PROMPT: Final = ("input", "cacheRead", "cacheWrite")
 
 
-def _strategy_after(before: _Response) -> Strategy | None:
-    """Return how a response continues the one before it, to which no message of a user belongs."""
+def _strategy_after(before: _PiResponse) -> Strategy | None:
+    """Return how a response continues the previous one, without a user's message in between."""
     if not before.call.truncated:
         return None
     if not before.results:
@@ -195,7 +195,7 @@ def _strategy_after(before: _Response) -> Strategy | None:
     return None if _ran(before) else Strategy.REPAIR
 
 
-def _ran(response: _Response) -> bool:
+def _ran(response: _PiResponse) -> bool:
     """Return whether the tool call at the end of a truncated response was run."""
     tools = response.call.tool_calls
     return response.last_block_is_tool and response.results.get(tools[-1], False)
@@ -203,14 +203,14 @@ def _ran(response: _Response) -> bool:
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
     """Yield the turns of a session."""
-    session = _Session(file)
+    session = _PiSession(file)
     for offset, line in file.records(*NEEDLES):
         session.add(line, offset)
     yield from session.finish()
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     message = mapping(next(iter(records), {}).get("message"))
     return "".join(text(block.get("text")) for block in objects(message.get("content")))
 

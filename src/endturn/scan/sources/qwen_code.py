@@ -1,7 +1,6 @@
 """Sessions of Qwen Code: JSON lines below `~/.qwen/projects`, a tree like Claude Code's.
 
-Nothing says why an answer ended, and answers that the program continued by itself stand as lines
-one after the other.
+There are no stop reasons, and answers that the program continued by itself are consecutive lines.
 
 Source of the facts: chatRecordingService.ts of QwenLM/qwen-code, and sessions of 0.15.10.
 """
@@ -14,8 +13,8 @@ from typing import Any, Final
 
 from endturn.calls import RequestFacts, ResponseFacts
 from endturn.scan.fields import count, mapping, objects, text, time_ns
-from endturn.scan.head import Head
-from endturn.scan.past_calls import UNRECORDED, PastCall, PastTurn
+from endturn.scan.head import FileHead
+from endturn.scan.past_calls import UNRECORDED_STOP, PastCall, PastTurn
 from endturn.scan.scanned_file import ScannedFile
 from endturn.scan.source import Source
 from endturn.vocabulary import Usage
@@ -24,7 +23,7 @@ TITLE: Final = "Qwen Code"
 NEEDLES: Final = (b'"user"', b'"assistant"', b'"system"')
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Return whether the lines are those of a session."""
     return any(map(_is_own, head.records))
 
@@ -42,7 +41,7 @@ def places(environment: Mapping[str, str], home: Path) -> Iterable[Path]:
 
 
 def read(file: ScannedFile) -> Iterator[PastTurn]:
-    """Yield the turns of a session; a sub-agent's lines are turns of their own."""
+    """Yield the turns of a session; a sub-agent's lines are separate turns."""
     turns: list[PastTurn] = []
     latest: dict[str, PastTurn] = {}
     for offset, line in file.records(*NEEDLES):
@@ -92,7 +91,7 @@ def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
         key=text(line.get("uuid")),
         request=RequestFacts(model=model),
         response=ResponseFacts(
-            stop=UNRECORDED, model=model or None, usage=usage if tokens else None
+            stop=UNRECORDED_STOP, model=model or None, usage=usage if tokens else None
         ),
         ended_ns=time_ns(line.get("timestamp")),
         version=text(line.get("version")),
@@ -102,7 +101,7 @@ def _call_of(line: Mapping[str, Any], offset: int) -> PastCall:
 
 
 def answer_text(records: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return what a response says."""
+    """Return the text of a response."""
     message = mapping(next(iter(records), {}).get("message"))
     parts = objects(message.get("parts"))
     return "".join(text(part.get("text")) for part in parts if not part.get("thought"))

@@ -41,7 +41,7 @@ class ReceivedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopbackReply:
-    """One HTTP response as it travels.
+    """One HTTP response on the wire.
 
     Attributes:
         chunks: the pieces of the body that are sent; those of a stream are flushed one by one.
@@ -54,7 +54,7 @@ class LoopbackReply:
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: tuple[bytes, ...] = ()
     length: int | None = None
-    ending: Ending = Ending.WHOLE
+    ending: Ending = Ending.COMPLETE
     delay_s: float = 0.0
     pace_s: float = 0.0
 
@@ -291,7 +291,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         head = self._head(reply)
         if reply.length is not None:
-            # One send for head and body: two would wait for the client's delayed acknowledgement.
+            # One send for head and body: a second one would wait for the client's delayed
+            # acknowledgement.
             self.wfile.write(head + b"".join(reply.chunks))
             return
         for index, chunk in enumerate(reply.chunks):

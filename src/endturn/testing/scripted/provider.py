@@ -35,6 +35,7 @@ from endturn.testing.scripted.script import (
     Reply as Reply,
     Script,
     block as block,
+    break_off as break_off,
     by_conversation as by_conversation,
     call as call,
     cut as cut,

@@ -85,9 +85,9 @@ class Rendering:
                 chunks=tuple(framing.frame(event, self._format.framing) for event in body)
             )
         content = json.dumps(body, separators=(",", ":")).encode()
-        # A body that breaks off announces its complete length; one that is cut tidily announces the
-        # length that it has.
-        chunk = content if reply.ending is Ending.WHOLE else content[: len(content) // 2]
+        # A body that breaks off announces its complete length; with Ending.TIDY it announces the
+        # length that is sent.
+        chunk = content if reply.ending is Ending.COMPLETE else content[: len(content) // 2]
         return LoopbackReply(
             chunks=(chunk,), length=len(chunk if reply.ending is Ending.TIDY else content)
         )
@@ -164,7 +164,7 @@ class Rendering:
 
     def _stop(self) -> Stop:
         value = self.reply.stop
-        if self.reply.ending is not Ending.WHOLE or self.reply.failure is not None:
+        if self.reply.ending is not Ending.COMPLETE or self.reply.failure is not None:
             return Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
         if value is None:
             return Stop(StopReason.MISSING, incomplete=True)
@@ -177,7 +177,7 @@ class Rendering:
         )
         if value not in available:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only for "
+                f"the {name} format has no value for {value.value!r}, only for "
                 f"{reason_names(available)}; use reason('a raw value') or fail(status)"
             )
         shown_by = {
@@ -187,7 +187,7 @@ class Rendering:
         function, is_shown = shown_by.get(value, ("", True))
         if value in words and not is_shown:
             raise UsageError(
-                f"the {name} format has no word for {value.value!r}, only content that "
+                f"the {name} format has no value for {value.value!r}, only content that "
                 f"implies it: use {function}('…')"
             )
         return Stop(value, words.get(value))

@@ -30,8 +30,10 @@ def tokens(text: str) -> list[str]:
 class Ending(StrEnum):
     """The connection's behaviour after a reply's last byte."""
 
-    WHOLE = "whole"
+    COMPLETE = "complete"
     """The reply arrives completely."""
+    WHOLE = "complete"
+    """An alias of COMPLETE for one release."""
     BROKEN = "broken"
     """The connection closes before the terminal: the HTTP message itself is incomplete."""
     TIDY = "tidy"
@@ -59,8 +61,8 @@ class Reply:
         text, reasoning, calls: the output.
         stop: a stop reason (sent in the format's spelling), a raw value (sent verbatim), or None
             for a null.
-        fit: cut the output to the request's max_tokens; if that cuts anything, the reply stops with
-            `max_tokens`.
+        fit: truncate the output to the request's max_tokens; if that removes anything, the reply
+            stops with `max_tokens`.
         ending: the connection's behaviour at the end.
         failure: an error instead of a reply; with text and a stream, an error event after that
             text.
@@ -74,7 +76,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
     stop: StopReason | str | None = StopReason.END_TURN
     fit: bool = False
-    ending: Ending = Ending.WHOLE
+    ending: Ending = Ending.COMPLETE
     failure: Failure | None = None
     usage: Usage | Literal["counted"] | None = "counted"
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Reply:
         )
 
     def clipped(self, maximum: int | None) -> Reply:
-        """Return the reply cut to `maximum` tokens, if it is to fit.
+        """Return the reply truncated to `maximum` tokens, if `fit` is set.
 
         Reasoning first, then text, then calls.
         """
@@ -155,7 +157,7 @@ def _first_tokens(text: str, after: int | None) -> str:
 
 
 def say(text: str) -> Reply:
-    """Reply with the whole text and the end of the turn, whatever max_tokens says."""
+    """Reply with the whole text and the end of the turn, whatever the request's max_tokens."""
     return Reply(text=text)
 
 
@@ -167,7 +169,7 @@ def truncate(text: str, *, after: int | None = None) -> Reply:
     return Reply(text=_first_tokens(text, after), stop=StopReason.MAX_TOKENS, fit=after is None)
 
 
-def cut(text: str, *, after: int | None = None, tidy: bool = False) -> Reply:
+def break_off(text: str, *, after: int | None = None, tidy: bool = False) -> Reply:
     """Lose the connection after `after` tokens of the text, before the stream's terminal.
 
     By default all of the text arrives.
@@ -181,6 +183,10 @@ def cut(text: str, *, after: int | None = None, tidy: bool = False) -> Reply:
     return Reply(
         text=_first_tokens(text, after), stop=None, ending=Ending.TIDY if tidy else Ending.BROKEN
     )
+
+
+cut = break_off
+"""An alias for one release."""
 
 
 def hang_up() -> Reply:
