@@ -30,7 +30,7 @@ from endturn.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from endturn.telemetry.span_processor import SpanObserver
+    from endturn.telemetry import SpanObserver
 
 log = logging.getLogger("endturn")
 

@@ -50,7 +50,10 @@ if TYPE_CHECKING:
     )
     from endturn.telemetry.series import CAPS as CAPS, LENGTH as LENGTH, SETS as SETS
     from endturn.telemetry.span_conventions import OperationKind as OperationKind
-    from endturn.telemetry.span_processor import AdoptingSpanProcessor as AdoptingSpanProcessor
+    from endturn.telemetry.span_processor import (
+        AdoptingSpanProcessor as AdoptingSpanProcessor,
+        SpanObserver as SpanObserver,
+    )
     from endturn.telemetry.tool_loops import results_at_end as results_at_end
     from endturn.telemetry.turn_inference import TurnInference as TurnInference
 else:
@@ -77,7 +80,7 @@ else:
             "schema": ("Attribute", "INSTANCE", "Metric"),
             "series": ("CAPS", "LENGTH", "SETS"),
             "span_conventions": ("OperationKind",),
-            "span_processor": ("AdoptingSpanProcessor",),
+            "span_processor": ("AdoptingSpanProcessor", "SpanObserver"),
             "tool_loops": ("results_at_end",),
             "turn_inference": ("TurnInference",),
         },
