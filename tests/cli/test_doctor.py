@@ -245,7 +245,7 @@ def test_grpc_channels_of_each_kind(page: Served, tmp_path: Path) -> None:
         }
         for url, (text, problem) in expected.items():
             destination = Destination(signal="traces", exporter="otlp", protocol="grpc", url=url, variable=BASE)
-            assert receivers.check(destination, 2.0) == receivers.Answer(text, None, problem)
+            assert receivers.check(destination, 2.0) == receivers.ReceiverCheck(text, None, problem)
 
 
 # --- Settings and packages ----------------------------------------------------------------------------------------
