@@ -124,7 +124,7 @@ def test_the_local_page_is_fine_and_keeps_nothing(examine: Examine, page: Served
         (signal, f"{page.url}/v1/{signal}", "answers 200 OK") for signal in ("traces", "metrics", "logs")
     ]
     for table in ("spans", "events", "increments"):
-        assert page.store.read(f"SELECT count(*) FROM {table}") == [(0,)]
+        assert page.store.read_tuples(f"SELECT count(*) FROM {table}") == [(0,)]
 
 
 def test_what_is_sent_has_no_content(examine: Examine) -> None:

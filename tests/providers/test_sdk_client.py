@@ -383,7 +383,7 @@ def is_of_an_sdk(error: object) -> bool:
 
 
 @each_way(OURS)
-async def test_what_our_clients_give_is_what_was_said(way: Way) -> None:
+async def test_what_our_clients_give_is_messages_card(way: Way) -> None:
     """Text, thinking, calls, figures and quotas are those that the scripted provider gives in process."""
     reply = say(FIRST) if way.sdk.format == "completions" else ASKS.but(text=FIRST, reasoning="Hm.")
     reply = reply.but(headers={"x-ratelimit-remaining-tokens": "1990"})

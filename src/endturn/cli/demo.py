@@ -107,7 +107,7 @@ def _with_page(port: int | None, open_browser: bool | None) -> int:
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
     os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
     try:
-        listening = server.listen("127.0.0.1", server.PORT if port is None else port)
+        listener = server.listen("127.0.0.1", server.PORT if port is None else port)
     except UsageError:
         if port is not None:
             raise
@@ -115,10 +115,10 @@ def _with_page(port: int | None, open_browser: bool | None) -> int:
             f"Port {server.PORT} is in use, so the demo serves its page on another port; it sends "
             f"nothing to port {server.PORT}."
         )
-        listening = server.listen("127.0.0.1", 0)
+        listener = server.listen("127.0.0.1", 0)
     store = Store()
     try:
-        with server.serving(store, listening) as address:
+        with server.serving(store, listener) as address:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             server.browse(address, open_browser)
@@ -140,7 +140,7 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
     exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if exported_to:
         _reach(exported_to)
-    else:  # nobody is listening on the default port: do not try
+    else:  # nobody is listener on the default port: do not try
         for signal in ("TRACES", "METRICS", "LOGS"):
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
 

@@ -1,4 +1,4 @@
-"""The headline of the overview: what was truncated, what became of it, and what to change."""
+"""The headline of the overview: how many truncated turns stayed unfinished, and what to change."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from endturn.calls import TurnOutcome
 from endturn.telemetry import ENOUGH_EVENTS, UNFINISHED_TURNS, Count, schema
 from endturn.ui.formatting import count
-from endturn.ui.limits import CutCause, NeededLimit, TruncatedTurns, needed_limit
+from endturn.ui.limits import CutCause, NeededLimit, TruncationGroup, needed_limit
 from endturn.ui.views import View
 
 MOST_CHANGES: Final = 3
-"""Causes that the headline names; the others it counts."""
+"""Causes that the headline names; it only counts the others."""
 MOST_NAME: Final = 40
 """Characters of a model's name in the headline."""
 NOT_CONTINUED: Final = Count(
@@ -24,7 +24,7 @@ NOT_CONTINUED: Final = Count(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RecommendedChange:
     """Unfinished turns of one model with one cause, and what to change.
 
     Attributes:
@@ -48,10 +48,10 @@ class Headline:
         share: Share of truncated turns that ended unfinished; None if none was truncated.
         color: The verdict: `lost` or `good`, or "" without one.
         sentence: What happened, with the numbers.
-        listed: Unfinished turns in the list of turns, of which the numbers come from elsewhere.
+        listed: Unfinished turns that are stored; the other numbers may come from metrics.
         link: The address of that list.
         changes: What to change, most turns first.
-        others: Unfinished turns that no change is about.
+        others: Unfinished turns that `changes` does not cover.
     """
 
     share: float | None
@@ -59,7 +59,7 @@ class Headline:
     sentence: str
     listed: int
     link: str
-    changes: tuple[Change, ...]
+    changes: tuple[RecommendedChange, ...]
     others: int
 
 
@@ -81,7 +81,7 @@ class EndedTurns:
     waiting: int
 
 
-def headline(ended: EndedTurns, groups: Sequence[TruncatedTurns], view: View) -> Headline:
+def headline(ended: EndedTurns, groups: Sequence[TruncationGroup], view: View) -> Headline:
     """Return the headline of a view.
 
     Args:
@@ -134,23 +134,25 @@ def _sentence(ended: EndedTurns) -> str:
     return f"{of} stayed unfinished: {first} {were} not continued, {rest} not to the end."
 
 
-def _change(group: TruncatedTurns, groups: Sequence[TruncatedTurns], view: View) -> Change:
+def _change(
+    group: TruncationGroup, groups: Sequence[TruncationGroup], view: View
+) -> RecommendedChange:
     of = group.of
     name = of.model or "an unknown model"
-    if len(name) > MOST_NAME:  # the end of an ARN tells models apart
+    if len(name) > MOST_NAME:  # ARNs of models differ at their end
         name = f"…{name[-MOST_NAME:]}"
-    if len(view.known.get("service", ())) > 1 and not view.scope.only.get("service"):
+    if len(view.choices.get("service", ())) > 1 and not view.scope.only.get("service"):
         name = f"{name} of {of.service}"
     chosen = {field: value for field, value in of._asdict().items() if value}
-    return Change(
+    return RecommendedChange(
         turns=group.unfinished,
         model=name,
-        text=_text(group, needed_limit(each for each in groups if each.of == of)),
+        text=_text(group, needed_limit(other for other in groups if other.of == of)),
         link=view.link("/turns", state="unfinished", **chosen),
     )
 
 
-def _text(group: TruncatedTurns, needed: NeededLimit) -> str:
+def _text(group: TruncationGroup, needed: NeededLimit) -> str:
     match group.cause:
         case CutCause.OTHER_LIMIT:
             return (
@@ -172,7 +174,7 @@ def _text(group: TruncatedTurns, needed: NeededLimit) -> str:
             return f"{at}; {_limit_advice(needed)}"
 
 
-def _limits(group: TruncatedTurns) -> str:
+def _limits(group: TruncationGroup) -> str:
     if group.lowest == group.highest:
         return count(group.lowest)
     return f"{count(group.lowest)} to {count(group.highest)}"

@@ -1,6 +1,6 @@
 """Limits on output tokens: which ones requests set, and which ones would have been enough.
 
-Everything is read from spans and turns, so it is exact, and is known without metrics too.
+Everything is read from spans and turns, so it is exact and needs no metrics.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class CutCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatedTurns:
+class TruncationGroup:
     """The truncated turns of one model with one cause, by their first truncated call.
 
     Attributes:
         unfinished: Turns that ended unfinished.
         lowest, highest: The limits of the truncated calls; None if no span has one.
-        whole_answers: Truncated answers that were finished, of which every piece has its tokens.
+        whole_answers: Truncated answers that were finished and have the tokens of every piece.
         longest_whole: Tokens of the longest of them that is longer than the limit that cut it, all
             pieces together; None without any. An answer that was asked for anew may be shorter.
         longest_open: Tokens of the longest truncated answer that was not finished.
@@ -153,7 +153,7 @@ def room_for(tokens: int) -> int:
     return max(LEAST_LIMIT, 1 << (tokens - 1).bit_length())
 
 
-def needed_limit(groups: Iterable[TruncatedTurns]) -> NeededLimit:
+def needed_limit(groups: Iterable[TruncationGroup]) -> NeededLimit:
     """Return the limit that one model's truncated answers needed.
 
     Only truncated answers that were finished say how long an answer is. No limit is known to be
@@ -205,7 +205,7 @@ def needed_limit(groups: Iterable[TruncatedTurns]) -> NeededLimit:
 
 
 def _words(values: Iterable[str]) -> str:
-    """Return words of the schema, never a user's, as an SQL list."""
+    """Return values of the schema, never user input, as an SQL list."""
     return ", ".join(f"'{value}'" for value in sorted(map(str, values)))
 
 
@@ -295,12 +295,12 @@ GROUP BY ALL
 _CAUSES: Final = frozenset(CutCause)
 
 
-def truncated_turns(view: View, store: Store) -> Sequence[TruncatedTurns]:
+def truncated_turns(view: View, store: Store) -> Sequence[TruncationGroup]:
     """Return the truncated turns that ended, by model and cause, most unfinished first."""
     where, parameters = view.where()
-    rows = store.read(_TRUNCATED_TURNS.format(where=where), parameters)
+    rows = store.read_tuples(_TRUNCATED_TURNS.format(where=where), parameters)
     return [
-        TruncatedTurns(
+        TruncationGroup(
             of=Model(service, provider, model),
             cause=CutCause(cause) if cause in _CAUSES else CutCause.MAX_TOKENS,
             unfinished=unfinished,
@@ -324,7 +324,7 @@ def requested_limits(view: View, store: Store) -> dict[Model, RequestedLimit]:
         Model(service, provider, model): RequestedLimit(
             latest=latest, lowest=lowest, highest=highest, calls=calls, limited_calls=limited
         )
-        for service, provider, model, latest, lowest, highest, calls, limited in store.read(
+        for service, provider, model, latest, lowest, highest, calls, limited in store.read_tuples(
             _REQUESTED_LIMITS.format(where=where), parameters
         )
     }
