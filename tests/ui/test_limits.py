@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from endturn.telemetry import ENOUGH_EVENTS, schema
 from endturn.ui import panels
-from endturn.ui.advice import EndedTurns, Headline, headline
+from endturn.ui.advice import Headline, TurnCounts, headline
 from endturn.ui.limits import (
     CutCause,
     Model,
@@ -122,7 +122,7 @@ def test_the_pieces_of_a_finished_answer_say_how_long_it_is(store: Store) -> Non
     agent.turn(("end_turn", 20))
     [group] = groups(store)
     assert group == TruncationGroup(
-        of=Model("agent", "openai", "gpt-5-mini"), cause=CutCause.MAX_TOKENS, unfinished=4, lowest=30, highest=30,
+        model=Model("agent", "openai", "gpt-5-mini"), cause=CutCause.MAX_TOKENS, unfinished=4, lowest=30, highest=30,
         whole_answers=2, longest_whole=100, longest_open=30,
     )  # fmt: skip
     needed = needed_limit([group])
@@ -346,7 +346,7 @@ def test_a_good_number_of_few_turns_is_no_verdict(store: Store, name: str) -> No
     """Nothing is no verdict either: only 20 truncated turns that were all finished are green."""
     numbers, sentence, color = ENDINGS[name]
     zero: dict[str, Any] = {"turns": 90, "truncated": 0, "unfinished": 0, "not_continued": 0, "waiting": 0}
-    shown = headline(EndedTurns(**zero | numbers), [], view(store))
+    shown = headline(TurnCounts(**zero | numbers), [], view(store))
     assert (shown.sentence, shown.color) == (sentence, color)
     assert ENOUGH_EVENTS == 20
 

@@ -118,7 +118,7 @@ def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> No
 @pytest.mark.parametrize("bar_chart", panels.BARS, ids=lambda bar_chart: bar_chart.id)
 def test_bars_are_prometheus_steps(asked: Both, bar_chart: panels.BarChart) -> None:
     """Each step of each series."""
-    count, by = INDICATORS[bar_chart.of].count, (bar_chart.by,)
+    count, by = INDICATORS[bar_chart.indicator].count, (bar_chart.by,)
     expression = Queries().events_per_step(count, by=by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
     scope, steps = asked.page.scope, asked.page.steps(count, by)
     start, end = scope.start_ns / SECOND + STEP, scope.end_ns / SECOND

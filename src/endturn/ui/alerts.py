@@ -35,7 +35,7 @@ from endturn.telemetry import (
     schema,
 )
 from endturn.ui.formatting import count, share
-from endturn.ui.numbers import OF_WHOM, SERVICE, Labels, Numbers
+from endturn.ui.numbers import FILTER_LABELS, SERVICE, Labels, Numbers
 from endturn.ui.store import Store
 from endturn.ui.views import RANGES, View
 
@@ -477,5 +477,5 @@ def _turns_link(view: View, comparison: Comparison, labels: Labels) -> str:
     state = "unfinished" if count.metric == UNFINISHED_TURNS.metric else ""
     columns = (SERVICE if label == JOB else label for label in condition.by)
     of = dict(zip(columns, labels, strict=True))
-    chosen = {name: of[label] for name, label in OF_WHOM.items() if label in of}
+    chosen = {name: of[label] for name, label in FILTER_LABELS.items() if label in of}
     return view.link("/turns", range=range_, state=state, **chosen)

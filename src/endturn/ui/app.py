@@ -122,8 +122,8 @@ class Page:
             # DataError: a value is out of range. Others, such as a full disk, may be retried: 503.
             except duckdb.Error as error:
                 status = 400 if isinstance(error, duckdb.DataError) else 503
-                why = f"this cannot be stored: {first_line(error)}"
-                return Response(otlp.error_body(kind, why, status), status, media_type=media)
+                message = f"this cannot be stored: {first_line(error)}"
+                return Response(otlp.error_body(kind, message, status), status, media_type=media)
             return Response(otlp.response_body(signal, kind, batch), media_type=media)
 
         return take
@@ -235,9 +235,9 @@ def application(page: Page) -> ASGIApp:
 
 
 def _unreadable_store(_: Request, error: Exception) -> Response:
-    why = f"The stored data cannot be read now: {first_line(error)}"
+    problem = f"The stored data cannot be read now: {first_line(error)}"
     advice = (
         "If this stays so, its --file is damaged: stop the page, then restore a copy of the file "
         "or move it away."
     )
-    return PlainTextResponse(f"{why}\n{advice}\n", 503, {"Retry-After": "5"})
+    return PlainTextResponse(f"{problem}\n{advice}\n", 503, {"Retry-After": "5"})

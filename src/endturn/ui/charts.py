@@ -36,7 +36,7 @@ MOST_IN_SENTENCE: Final = 4
 """The most series that the sentence of a chart describes; it counts the others."""
 TICK_DISTANCE: Final = 42
 """The least distance of two gridlines, in pixels."""
-BAR: Final = 0.82
+BAR_WIDTH: Final = 0.82
 """The width of a bar, in steps."""
 
 Values = Sequence[float | None]
@@ -272,7 +272,7 @@ def _bars(chart: Chart, top: float) -> Iterable[Markup]:
         for step, value in enumerate(series.values):
             if value:
                 foot, below[step] = below[step], below[step] + value
-                start, end = step + (1 - BAR) / 2, step + (1 + BAR) / 2
+                start, end = step + (1 - BAR_WIDTH) / 2, step + (1 + BAR_WIDTH) / 2
                 path.append(
                     f"M{_number(start)} {_height(foot, top)}V{_height(below[step], top)}"
                     f"H{_number(end)}V{_height(foot, top)}z"

@@ -17,10 +17,10 @@ _LOWER_LIMIT: Final = "lower limit"
 
 @dataclass(frozen=True, slots=True)
 class TurnEnding:
-    """The texts about the end of a turn; `why` and `change` may be empty."""
+    """The texts about the end of a turn; `explanation` and `change` may be empty."""
 
     head: str
-    why: str = ""
+    explanation: str = ""
     change: str = ""
 
 

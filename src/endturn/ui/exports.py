@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from endturn.ui import search
-from endturn.ui.numbers import OF_WHOM
+from endturn.ui.numbers import FILTER_LABELS
 from endturn.ui.rows import LABELS
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
 _LABELS: Final = ", ".join(LABELS)
 _ALIASES: Final = ", ".join(
-    f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label
+    f"{label} AS {name}" for name, label in FILTER_LABELS.items() if name != label
 )
 
 

@@ -56,7 +56,7 @@ class TruncationGroup:
         longest_open: Tokens of the longest truncated answer that was not finished.
     """
 
-    of: Model
+    model: Model
     cause: CutCause
     unfinished: int
     lowest: int | None
@@ -301,7 +301,7 @@ def truncated_turns(view: View, store: Store) -> Sequence[TruncationGroup]:
     rows = store.read_tuples(_TRUNCATED_TURNS.format(where=where), parameters)
     return [
         TruncationGroup(
-            of=Model(service, provider, model),
+            model=Model(service, provider, model),
             cause=CutCause(cause) if cause in _CAUSES else CutCause.MAX_TOKENS,
             unfinished=unfinished,
             lowest=lowest,

@@ -18,7 +18,7 @@ from typing import Any, Final
 from duckdb import DuckDBPyConnection
 
 from endturn.telemetry import INDICATORS, Condition, Count, Indicator, Metric, schema
-from endturn.ui.rows import LABELS, WHERE
+from endturn.ui.rows import LABELS, PLACE_COLUMNS
 from endturn.ui.store import Store
 
 SERVICE: Final = "service"
@@ -27,7 +27,7 @@ BY_MODEL: Final = {
     "provider": schema.PROVIDER.label,
     "model": schema.REQUEST_MODEL.label,
 }
-OF_WHOM: Final = BY_MODEL | {name: label for name, (label, _) in WHERE.items()}
+FILTER_LABELS: Final = BY_MODEL | {name: label for name, (label, _) in PLACE_COLUMNS.items()}
 """The labels that restrict a view, by the query parameters of its address."""
 STEP: Final = "step"
 MOST: Final = 1e300
@@ -47,7 +47,7 @@ _NAME_LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The data that a page reads: a time range, and the values of `OF_WHOM` that restrict it."""
+    """The data that a page reads: a time range, and values of `FILTER_LABELS` that restrict it."""
 
     start_ns: int
     end_ns: int
@@ -66,7 +66,9 @@ class Numbers:
         self.step_ns = step_ns or scope.end_ns - scope.start_ns
         self.number_of_steps = max(1, math.ceil((scope.end_ns - scope.start_ns) / self.step_ns))
         self._last: dict[int, Numbers] = {}
-        self._whose = " AND ".join(f"{OF_WHOM[name]} = ${name}" for name in scope.only) or "true"
+        self._whose = (
+            " AND ".join(f"{FILTER_LABELS[name]} = ${name}" for name in scope.only) or "true"
+        )
 
     def last(self, seconds: int) -> Numbers:
         """Return the numbers of the last seconds of the scope."""
@@ -90,7 +92,7 @@ class Numbers:
             *(f"NOT {_condition(condition)}" for condition in count.never),
         ]
         query = f"SELECT {', '.join([*columns, 'sum(added)'])} FROM added JOIN series USING (id)"
-        rows = self._added.execute(
+        rows = self._increments.execute(
             f"{query} WHERE {' AND '.join(where)} GROUP BY ALL", [count.metric.name]
         ).fetchall()
         # Files of earlier versions may contain values near the largest float.
@@ -160,7 +162,7 @@ class Numbers:
         return {labels: quantile(q, counts) for labels, counts in self.buckets(metric, by).items()}
 
     @cached_property
-    def _added(self) -> DuckDBPyConnection:
+    def _increments(self) -> DuckDBPyConnection:
         """A connection with the temporary table `added`: increments by series, bucket and step.
 
         One pass over the stored increments serves every number. The table has no labels, because

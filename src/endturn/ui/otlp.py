@@ -35,7 +35,7 @@ from endturn.scan.sources import otlp as otlp_lines
 from endturn.telemetry import schema
 from endturn.ui import bounds
 from endturn.ui.bounds import word
-from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Contents, Point, Row, SeriesKey
+from endturn.ui.rows import LABELS, METRICS, PLACE_COLUMNS, Batch, Contents, Point, Row, SeriesKey
 from endturn.ui.span_rows import (
     add_event,
     add_span,
@@ -57,7 +57,7 @@ MOST_ROWS: Final = 100_000
 in the body."""
 BODY_S: Final = 10.0
 """The time in which a body must arrive: the default timeout of exporters."""
-MOST_WHY: Final = 1000
+MOST_MESSAGE: Final = 1000
 """The longest error message, in characters: it may quote a part of the body."""
 SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] = {
     "traces": (
@@ -88,8 +88,8 @@ _IDS: Final = frozenset(
 class BadRequest(Exception):
     """Raised for a body that is refused entirely: the HTTP status, and a message."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -185,14 +185,14 @@ def response_body(signal: str, content_type: str, batch: Batch) -> bytes:
     response = SIGNALS[signal][1]()
     if batch.rejected:
         setattr(response.partial_success, SIGNALS[signal][2], batch.rejected)
-        response.partial_success.error_message = batch.why
+        response.partial_success.error_message = batch.error_message
     return _encoded(response, content_type)
 
 
-def error_body(content_type: str, why: str, status: int) -> bytes:
+def error_body(content_type: str, message: str, status: int) -> bytes:
     """Return the body of an error response: a `google.rpc.Status`."""
     code = {401: UNAUTHENTICATED, 503: UNAVAILABLE}.get(status, INVALID_ARGUMENT)
-    return _encoded(Status(code=code, message=bounds.shorten(why, MOST_WHY)), content_type)
+    return _encoded(Status(code=code, message=bounds.shorten(message, MOST_MESSAGE)), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
@@ -210,24 +210,24 @@ def _batch(signal: str, request: Any, most: float) -> Batch:
         instance = word(str(attributes.get(schema.INSTANCE, "")))
         where = {
             column: column_value(attributes.get(key), "string")
-            for column, (_, key) in WHERE.items()
+            for column, (_, key) in PLACE_COLUMNS.items()
         }
-        named = (
+        name_parts = (
             attributes.get("service.namespace"),
             attributes.get("service.name") or "unknown_service",
         )
         # the value of Prometheus' label `job`
-        service = word("/".join(str(name) for name in named if name))
-        who: Row = {"service": service, **where}
+        service = word("/".join(str(name) for name in name_parts if name))
+        resource_columns: Row = {"service": service, **where}
         for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
             for record in getattr(scope, _GROUPS[signal][1]):
                 match signal:
                     case "traces":
-                        add_span(batch, record, who, scope.scope.name)
+                        add_span(batch, record, resource_columns, scope.scope.name)
                     case "logs" if event_name(record):
-                        add_event(batch, record, who)
+                        add_event(batch, record, resource_columns)
                     case "metrics" if record.name in METRICS:
-                        _add_points(batch, record, who, instance)
+                        _add_points(batch, record, resource_columns, instance)
                 if batch.size > most:
                     raise BadRequest(
                         413,
@@ -240,7 +240,7 @@ def _batch(signal: str, request: Any, most: float) -> Batch:
 # --- Metrics --------------------------------------------------------------------------------------
 
 
-def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
+def _add_points(batch: Batch, metric: Any, resource_columns: Row, instance: str) -> None:
     kind = metric.WhichOneof("data")
     expected = {"counter": "sum", "histogram": "histogram"}[METRICS[metric.name].instrument]
     if kind != expected:
@@ -272,7 +272,10 @@ def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
         # Processes without service.instance.id are told apart by their start times.
         process = instance or ("" if delta else str(started_ns))
         series = SeriesKey(
-            metric.name, who["service"], process, _labels(attributes_of(point.attributes), who)
+            metric.name,
+            resource_columns["service"],
+            process,
+            _labels(attributes_of(point.attributes), resource_columns),
         )
         batch.points.append(Point(series, started_ns, at_ns, delta, values, limits))
 
@@ -292,9 +295,13 @@ def _wrong_buckets(counts: Sequence[float], limits: Sequence[float]) -> str:
     return ""
 
 
-def _labels(attributes: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
+def _labels(attributes: Mapping[str, Any], resource_columns: Row) -> tuple[str | None, ...]:
     values = {key.replace(".", "_"): word(str(value)) for key, value in attributes.items()}
-    values |= {label: who[column] for column, (label, _) in WHERE.items() if who[column]}
+    values |= {
+        label: resource_columns[column]
+        for column, (label, _) in PLACE_COLUMNS.items()
+        if resource_columns[column]
+    }
     return tuple(
         values[label].lower() if values.get(label) in ("True", "False") else values.get(label)
         for label in LABELS

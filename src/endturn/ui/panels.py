@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from endturn.telemetry import INDICATORS, Indicator, Metric, schema
-from endturn.ui.advice import NOT_CONTINUED, EndedTurns, headline
+from endturn.ui.advice import NOT_CONTINUED, TurnCounts, headline
 from endturn.ui.bounds import finite
 from endturn.ui.charts import Chart, ChartSeries
 from endturn.ui.formatting import count, share
@@ -52,7 +52,7 @@ def overview(view: View, store: Store) -> dict[str, object]:
         f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters
     )[0][0]
     groups = truncated_turns(view, store)
-    ended = EndedTurns(
+    turn_counts = TurnCounts(
         turns=values["turns"],
         truncated=max(values["truncated_turns"] or 0, values["unfinished"] or 0),
         unfinished=values["unfinished"] or 0,
@@ -63,7 +63,7 @@ def overview(view: View, store: Store) -> dict[str, object]:
         "anything": numbers.measured or bool(store.read_tuples("SELECT 1 FROM turns LIMIT 1")),
         "measured": numbers.measured,
         "waiting": waiting,
-        "headline": headline(ended, groups, view),
+        "headline": headline(turn_counts, groups, view),
         "values": values,
         "stats": [_stat(name, title, values[name]) for name, title in STATS],
         "remarks": remarks(numbers),
@@ -86,7 +86,7 @@ def with_limits(
     """Add to each row the limit of its requests, and the limit that would have been enough."""
     by_model: dict[Model, list[TruncationGroup]] = {}
     for group in groups:
-        by_model.setdefault(group.of, []).append(group)
+        by_model.setdefault(group.model, []).append(group)
 
     def limits(row: Row) -> Row:
         of = Model(row["service"], row["provider"] or "", row["model"] or "")
@@ -171,13 +171,13 @@ class BarChart:
     Attributes:
         id: the id of the chart.
         title: its heading.
-        of: the name of the counted indicator.
+        indicator: the name of the counted indicator.
         by: the label whose values are the layers.
     """
 
     id: str
     title: str
-    of: str
+    indicator: str
     by: Label
 
 
@@ -220,7 +220,7 @@ def charts(view: View, store: Store, numbers: Numbers) -> dict[str, Chart]:
 
 
 def _bars(numbers: Numbers, bar_chart: BarChart) -> Chart:
-    steps = numbers.steps(INDICATORS[bar_chart.of].count, (bar_chart.by,))
+    steps = numbers.steps(INDICATORS[bar_chart.indicator].count, (bar_chart.by,))
     order = [*COLOURS]
 
     def rank(name: str) -> int:

@@ -45,20 +45,20 @@ def remarks(numbers: Numbers) -> list[Remark]:
     ]
 
 
-def _by(numbers: Numbers, counted: Count, attribute: Attribute) -> dict[str, float]:
+def _by(numbers: Numbers, metric_count: Count, attribute: Attribute) -> dict[str, float]:
     """Return a count by one attribute, largest first."""
-    values = numbers.number(counted, (attribute.label,))
+    values = numbers.number(metric_count, (attribute.label,))
     ordered = sorted(values.items(), key=lambda item: (-item[1], str(item[0])))
     return {str(label): value for (label,), value in ordered}
 
 
 def _kinds(kinds: dict[str, float]) -> str:
     """Return numbers by kind, as in `2 truncated, 1 unknown tool`."""
-    named = [f"{count(value)} {words(kind) or 'unknown'}" for kind, value in kinds.items()]
-    if len(named) > MOST_KINDS:
+    texts = [f"{count(value)} {words(kind) or 'unknown'}" for kind, value in kinds.items()]
+    if len(texts) > MOST_KINDS:
         others = sum([*kinds.values()][MOST_KINDS:])
-        named = [*named[:MOST_KINDS], f"{count(others)} others"]
-    return ", ".join(named)
+        texts = [*texts[:MOST_KINDS], f"{count(others)} others"]
+    return ", ".join(texts)
 
 
 def _were(value: float) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from endturn._version import __version__
 from endturn.telemetry import INDICATORS, FailCondition, schema
 from endturn.ui import panels, turn_page
-from endturn.ui.advice import NOT_CONTINUED, EndedTurns, Headline, headline
+from endturn.ui.advice import NOT_CONTINUED, Headline, TurnCounts, headline
 from endturn.ui.axes import NS
 from endturn.ui.charts import Chart
 from endturn.ui.endings import TurnEnding
@@ -191,34 +191,34 @@ def figures(
     unfinished = store.read_rows(worst if all_turns else f"{worst} LIMIT {WORST}", parameters)
     ((first, last),) = store.read_tuples(_PERIOD)
     measured = numbers.measured
-    counted = _measured(numbers) if measured else _unmeasured(view, store)
+    counts = _measured(numbers) if measured else _unmeasured(view, store)
     groups = truncated_turns(view, store)
-    ended = EndedTurns(
-        turns=counted.values["turns"],
-        truncated=max(counted.values["truncated_turns"] or 0, counted.values["unfinished"] or 0),
-        unfinished=counted.values["unfinished"] or 0,
-        not_continued=counted.not_continued,
+    turn_counts = TurnCounts(
+        turns=counts.values["turns"],
+        truncated=max(counts.values["truncated_turns"] or 0, counts.values["unfinished"] or 0),
+        unfinished=counts.values["unfinished"] or 0,
+        not_continued=counts.not_continued,
         waiting=waiting,
     )
     return Figures(
         inputs=inputs,
         period=None if first is None else (first, last),
         measured=measured,
-        values=counted.values,
+        values=counts.values,
         reasons=_reasons(numbers) if measured else _reasons_of_spans(store, where, parameters),
-        models=panels.with_limits(counted.models, groups, requested_limits(view, store)),
-        headline=headline(ended, groups, view),
+        models=panels.with_limits(counts.models, groups, requested_limits(view, store)),
+        headline=headline(turn_counts, groups, view),
         unfinished=unfinished,
         unfinished_total=total,
         endings=[] if all_turns else [_ending(view, store, row["turn_id"]) for row in unfinished],
         waiting=waiting,
         trend=trend(view, store, numbers),
-        limits=[_result(condition, counted.values if measured else {}) for condition in conditions],
+        limits=[_result(condition, counts.values if measured else {}) for condition in conditions],
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counts:
     """The indicators, a row for each model, and the turns in which nothing asked for the rest."""
 
     values: Mapping[str, float | None]
@@ -226,17 +226,17 @@ class _Counted:
     not_continued: float
 
 
-def _measured(numbers: Numbers) -> _Counted:
+def _measured(numbers: Numbers) -> _Counts:
     """Count from metrics."""
     values = {name: numbers.value(name) for name in INDICATORS}
-    return _Counted(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
+    return _Counts(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
 
 
-def _unmeasured(view: View, store: Store) -> _Counted:
+def _unmeasured(view: View, store: Store) -> _Counts:
     """Count from spans and turns, in place of missing metrics."""
     total, rows = span_counts(view, store)
     values = dict.fromkeys(INDICATORS) | total
-    return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"])
+    return _Counts({name: values[name] for name in INDICATORS}, rows, total["not_continued"])
 
 
 def _reasons(numbers: Numbers) -> dict[str, float]:

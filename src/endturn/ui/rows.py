@@ -20,7 +20,7 @@ def read_file(name: str) -> str:
 MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
 """The operations that are calls to a model."""
 
-WHERE: Final = {
+PLACE_COLUMNS: Final = {
     "environment": ("deployment_environment_name", "deployment.environment.name"),
     "cluster": ("cluster", "k8s.cluster.name"),
 }
@@ -28,7 +28,7 @@ WHERE: Final = {
 of series and the resource attribute."""
 LABELS: Final = (
     *sorted({attribute.label for metric in schema.METRICS for attribute in metric.attributes}),
-    *(label for label, _ in WHERE.values()),
+    *(label for label, _ in PLACE_COLUMNS.values()),
 )
 """Labels of series besides service and instance: each attribute of a declared metric, and where the
 service runs."""
@@ -76,7 +76,7 @@ class Batch:
     texts: list[Row] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     rejected: int = 0
-    why: str = ""
+    error_message: str = ""
     from_file: bool = False
 
     @property
@@ -84,10 +84,10 @@ class Batch:
         """The number of rows."""
         return len(self.spans) + len(self.events) + len(self.points)
 
-    def reject(self, count: int, why: str) -> None:
+    def reject(self, count: int, error_message: str) -> None:
         """Count rejected records; the first reason is kept."""
         self.rejected += count
-        self.why = self.why or why
+        self.error_message = self.error_message or error_message
 
     def add(self, other: Batch) -> None:
         """Append the rows of another batch."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from endturn.ui.numbers import OF_WHOM
+from endturn.ui.numbers import FILTER_LABELS
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
@@ -119,14 +119,14 @@ def turn_filter(view: View, store: Store) -> TurnFilter:
         for word in words[:MOST_WORDS]
     }
     since, texts, has_loose = _searched_since(view, store)
-    having: dict[str, list[str]] = {}
+    turns_with: dict[str, list[str]] = {}
     is_cut = False
     if texts:
-        having, is_cut = _turns_with_words(store, names, since, has_loose=has_loose)
+        turns_with, is_cut = _turns_with_words(store, names, since, has_loose=has_loose)
     parameters: dict[str, object] = {}
     conditions = []
     for number, (word, columns) in enumerate(names.items()):
-        parameters[f"turns{number}"] = having.get(word, [])
+        parameters[f"turns{number}"] = turns_with.get(word, [])
         clauses = [f"turn_id IN (SELECT unnest($turns{number}::VARCHAR[]))"]
         for column, matches in columns.items():
             parameters[f"{column}{number}"] = matches
@@ -153,8 +153,10 @@ def _turns_with_words(
         has_loose: some texts have no turn id; their turn is that of their span.
     """
     words = list(names)
-    has = [f"bool_or(contains(words, $word{number}))" for number in range(len(words))]
-    required = [expression for expression, word in zip(has, words, strict=True) if not names[word]]
+    expressions = [f"bool_or(contains(words, $word{number}))" for number in range(len(words))]
+    required = [
+        expression for expression, word in zip(expressions, words, strict=True) if not names[word]
+    ]
     source = "texts"
     if has_loose:
         source = (
@@ -162,17 +164,17 @@ def _turns_with_words(
             " FROM texts LEFT JOIN spans USING (span_id))"
         )
     query = (
-        f"SELECT turn_id, {', '.join(has)} FROM {source} WHERE at_ns >= $since"
+        f"SELECT turn_id, {', '.join(expressions)} FROM {source} WHERE at_ns >= $since"
         f" AND turn_id IS NOT NULL GROUP BY turn_id HAVING {' AND '.join(required or ['true'])}"
-        f" AND ({' OR '.join(has)}) ORDER BY max(at_ns) DESC LIMIT {MOST_MATCHES + 1}"
+        f" AND ({' OR '.join(expressions)}) ORDER BY max(at_ns) DESC LIMIT {MOST_MATCHES + 1}"
     )
     parameters = {f"word{number}": word for number, word in enumerate(words)} | {"since": since}
     rows = store.read_tuples(query, parameters)
-    having = {
+    turns_with = {
         word: [row[0] for row in rows[:MOST_MATCHES] if row[number + 1]]
         for number, word in enumerate(words)
     }
-    return having, len(rows) > MOST_MATCHES
+    return turns_with, len(rows) > MOST_MATCHES
 
 
 def _searched_since(view: View, store: Store) -> tuple[int, int, bool]:
@@ -214,7 +216,7 @@ def unmatched(view: View, store: Store) -> str:
     if not only:
         return ""
     turns = " AND ".join(f"{name} = ${name}" for name in only)
-    series = " AND ".join(f"{OF_WHOM[name]} = ${name}" for name in only)
+    series = " AND ".join(f"{FILTER_LABELS[name]} = ${name}" for name in only)
     query = f"""
         SELECT EXISTS (FROM turns WHERE {turns}) OR EXISTS (FROM series WHERE {series})
         OR EXISTS (FROM spans WHERE {turns})

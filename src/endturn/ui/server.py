@@ -99,7 +99,7 @@ def run(
         _load(store, inputs, file)
         with serving(store, listener, host=host, traces=traces, token=token) as address:
             link = f"{address}/?token={quote(token, safe='')}" if token else address
-            _introduce(address, token, is_new=configured_token is None)
+            _print_address(address, token, is_new=configured_token is None)
             browse(link, open_browser)
             threading.Event().wait()
     return 0
@@ -114,7 +114,7 @@ def _load(store: Store, inputs: Sequence[Path], file: Path | None) -> None:
             raise unreadable_error(file, error) from None
 
 
-def _introduce(address: str, token: str, *, is_new: bool) -> None:
+def _print_address(address: str, token: str, *, is_new: bool) -> None:
     """Print the address of the page, and the variables with which an agent sends to it.
 
     A configured token is not printed.
@@ -199,10 +199,11 @@ def listen(host: str, port: int) -> socket.socket:
             raise UsageError(
                 f"an endturn page already runs at http://127.0.0.1:{port} (pid {pid})"
             ) from None
-        by = f" by {who}" if (who := process_at(port)) else ""
-        why = str(error.strerror).partition(" (")[0]
+        by_process = f" by {process}" if (process := process_at(port)) else ""
+        problem = str(error.strerror).partition(" (")[0]
         raise UsageError(
-            f"port {port} of {host} cannot be used: {why}{by}; end it, or pass another --port"
+            f"port {port} of {host} cannot be used: {problem}{by_process}; end it, or pass another "
+            "--port"
         ) from None
 
 

@@ -24,7 +24,7 @@ from endturn.ui.recorded_messages import (
     question_of,
     read_call as read_messages,
 )
-from endturn.ui.rows import MODEL_CALLS, WHERE, Batch, Row
+from endturn.ui.rows import MODEL_CALLS, PLACE_COLUMNS, Batch, Row
 
 _COLUMNS: Final = {
     "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL,
@@ -63,11 +63,11 @@ def _value(value: AnyValue) -> Any:
 # --- Spans ----------------------------------------------------------------------------------------
 
 
-def add_span(batch: Batch, span: Span, who: Row, scope: str) -> None:
+def add_span(batch: Batch, span: Span, resource_columns: Row, scope: str) -> None:
     """Add the rows of a span and of its recorded messages.
 
     Args:
-        who: the columns of its resource; scope: the name of its instrumentation scope.
+        resource_columns: the columns of its resource; scope: the name of its instrumentation scope.
     """
     times = (
         span.start_time_unix_nano or span.end_time_unix_nano or time.time_ns(),
@@ -80,7 +80,7 @@ def add_span(batch: Batch, span: Span, who: Row, scope: str) -> None:
         return
     attributes = attributes_of(span.attributes)
     has_failed = span.status.code == span.status.STATUS_CODE_ERROR
-    row = who | _columns(attributes) | {
+    row = resource_columns | _columns(attributes) | {
         "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(),
         "parent_id": _id(span.parent_span_id, 8), "name": word(span.name), "scope": word(scope),
         "start_ns": times[0], "end_ns": max(times),
@@ -104,7 +104,7 @@ def _add_content_event(batch: Batch, event: Span.Event, span: Row) -> None:
     """Add an event of a span that carries messages; other span events are not stored."""
     attributes = attributes_of(event.attributes)
     at_ns = event.time_unix_nano or span["start_ns"]
-    where = {column: span[column] for column in ("service", *WHERE, "trace_id", "span_id")}
+    where = {column: span[column] for column in ("service", *PLACE_COLUMNS, "trace_id", "span_id")}
     batch.events.append(where | dict.fromkeys(_EVENT_COLUMNS) | {
         "at_ns": at_ns, "name": event.name, "severity": "info", "body": "",
         "attributes": bounds.attributes_json(attributes),
@@ -177,7 +177,7 @@ def event_name(record: LogRecord) -> str:
     return word(str(record.event_name or attributes_of(record.attributes).get("event.name") or ""))
 
 
-def add_event(batch: Batch, record: LogRecord, who: Row) -> None:
+def add_event(batch: Batch, record: LogRecord, resource_columns: Row) -> None:
     """Add the rows of a log record that has an event name."""
     at_ns = record.time_unix_nano or record.observed_time_unix_nano
     if is_too_late(at_ns):
@@ -190,7 +190,7 @@ def add_event(batch: Batch, record: LogRecord, who: Row) -> None:
         for column in _EVENT_COLUMNS
     }
     is_content = name in content_names.EVENTS
-    row = who | columns | {
+    row = resource_columns | columns | {
         "at_ns": at_ns,
         "trace_id": _id(record.trace_id, 16), "span_id": _id(record.span_id, 8),
         "name": name, "severity": word((record.severity_text or "info").lower()),

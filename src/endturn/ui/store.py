@@ -147,17 +147,17 @@ class Store:
         self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a query as tuples. Any thread may read while the writer writes."""
-        with self._db.cursor() as own:
-            return own.execute(query, parameters).fetchall()
+        with self._db.cursor() as cursor:
+            return cursor.execute(query, parameters).fetchall()
 
     def read_rows(
         self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> list[Row]:
         """Return the rows of a query as dictionaries."""
-        with self._db.cursor() as own:
-            own.execute(query, parameters)
-            names = [column[0] for column in own.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
+        with self._db.cursor() as cursor:
+            cursor.execute(query, parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def close(self) -> None:
         """Write the queued batches, and close the file."""
@@ -296,17 +296,17 @@ class Store:
 
         An exporter sends a batch again if it received no response.
         """
-        for table, rows, same in (
+        for table, rows, identity in (
             ("spans", batch.spans, ("start_ns", "span_id", "trace_id")),
             ("events", batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
             ("texts", batch.texts, ("at_ns", "span_id", "words")),
         ):
             if rows:
                 equal = " AND ".join(
-                    f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in same
+                    f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in identity
                 )
-                since = min(row[same[0]] for row in rows)
-                old = f"FROM {table} old WHERE old.{same[0]} >= {since} AND {equal}"
+                since = min(row[identity[0]] for row in rows)
+                old = f"FROM {table} old WHERE old.{identity[0]} >= {since} AND {equal}"
                 self._insert(table, rows, f"WHERE NOT EXISTS ({old})")
         return sorted({row["turn_id"] for row in (*batch.spans, *batch.events) if row["turn_id"]})
 
@@ -348,7 +348,7 @@ class Store:
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
                 for le, value in zip(
-                    (None, *point.bounds), _added(point, last, from_file), strict=False
+                    (None, *point.bounds), _increments_of(point, last, from_file), strict=False
                 )
                 if value
             ]
@@ -410,7 +410,7 @@ class Store:
         )
 
 
-def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ...]:
+def _increments_of(point: Point, last: Point | None, from_file: bool) -> tuple[float, ...]:
     """Return the increments of a point since the last one. A counter that restarts counts from 0.
 
     The first point of a series counts in full if its process started within the last hour, or if it
@@ -429,14 +429,19 @@ def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ..
 
 def _series_row(number: int, last: Point) -> Row:
     key = last.series
-    about = {"id": number, "metric": key.metric, "service": key.service, "instance": key.instance}
-    stands = {
+    key_columns = {
+        "id": number,
+        "metric": key.metric,
+        "service": key.service,
+        "instance": key.instance,
+    }
+    state_columns = {
         "started_ns": last.started_ns,
         "at_ns": last.at_ns,
         "last": last.values,
         "bounds": last.bounds,
     }
-    return about | stands | dict(zip(LABELS, key.labels, strict=True))
+    return key_columns | state_columns | dict(zip(LABELS, key.labels, strict=True))
 
 
 def open_database(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:

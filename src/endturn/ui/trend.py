@@ -22,7 +22,7 @@ from endturn.ui.views import View
 WINDOW_S: Final = 60
 """The shortest window, in seconds. Each value is that of the window before it, usually a tenth of
 the range."""
-STORED: Final = 0.9
+MIN_STORED_SHARE: Final = 0.9
 """The share of the truncated turns in metrics that must be stored for turns to be counted. It is
 below 1, since metrics are exported later than turns, which matters at the edges of the range."""
 
@@ -81,7 +81,7 @@ def trend(view: View, store: Store, numbers: Numbers) -> Chart:
     minute later. If spans are sampled or not sent, it counts metrics.
     """
     counts = Counts.of_turns(view, store, numbers)
-    if sum(counts.truncated) < STORED * numbers.total(TRUNCATED_TURNS):
+    if sum(counts.truncated) < MIN_STORED_SHARE * numbers.total(TRUNCATED_TURNS):
         counts = Counts.of_metrics(numbers, counts.waiting)
     length = max(1, numbers.number_of_steps // 10, math.ceil(WINDOW_S * NS / numbers.step_ns))
     windows = counts.windows(length)

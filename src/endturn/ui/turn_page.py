@@ -28,10 +28,10 @@ from endturn.vocabulary import StopReason
 
 MOST_TEXT: Final = 256 * 1024
 """Characters of an answer that a page shows."""
-AT_AN_END: Final = 100
+MOST_AT_EACH_END: Final = 100
 """The most spans, or events, that are shown from the start of a turn, and from its end."""
 TOOL, REPAIRED = "execute_tool", schema.TOOL_PAYLOAD_REPAIR.name
-AFTER_NS: Final = {
+SORT_OFFSET_NS: Final = {
     schema.STOP_REASON_UNMAPPED.name: 100_000,
     schema.TOOL_DISPATCH_BLOCKED.name: 200_000,
     schema.CONTINUATION_ATTEMPT.name: 300_000,
@@ -59,7 +59,7 @@ class TurnStep:
         kind: call, continuation or tool.
         title: its name on the page.
         offset, width: the position of its bar, in percent of the turn's duration.
-        asked_by: the strategy of the continuation request.
+        strategy: the strategy of the continuation request.
         attempt: the attributes of the event of the continuation request, with the remaining budget.
         continues: the number of the step whose answer it continues.
         replaced: its answer was discarded, since a later request replaced it.
@@ -75,7 +75,7 @@ class TurnStep:
     row: Row
     offset: float
     width: float
-    asked_by: str = ""
+    strategy: str = ""
     attempt: Mapping[str, Any] = field(default_factory=dict)
     continues: int | None = None
     replaced: bool = False
@@ -100,7 +100,7 @@ def turn_page(view: View, store: Store) -> dict[str, object] | None:
     spans, events = (store.read_rows(_ends_of(table), parameters) for table in ("spans", "events"))
     for row in (*spans, *events):
         row["attributes"] = parse_json(row["attributes"]) or {}
-    events.sort(key=lambda event: event["at_ns"] + AFTER_NS.get(event["name"], 0))
+    events.sort(key=lambda event: event["at_ns"] + SORT_OFFSET_NS.get(event["name"], 0))
     steps = _steps(turn, spans, events)
     calls = [step for step in steps if step.kind != "tool"]
     _read_messages(store, calls)
@@ -147,7 +147,7 @@ def _ends_of(table: str) -> str:
     return (
         f"SELECT *, count(*) OVER () AS in_all FROM {table} WHERE turn_id = $id"
         f" QUALIFY least(row_number() OVER (ORDER BY {at}), row_number() OVER (ORDER BY {at} DESC))"
-        f" <= {AT_AN_END} ORDER BY {at}"
+        f" <= {MOST_AT_EACH_END} ORDER BY {at}"
     )
 
 
@@ -182,7 +182,7 @@ def _facts(
     # A call after a tool call that was answered with an error is a repair, also without endturn's
     # controller.
     is_repaired = repairs[-1:] == [True] or (
-        not repairs and bool(turn["complete"]) and any(step.asked_by == "repair" for step in steps)
+        not repairs and bool(turn["complete"]) and any(step.strategy == "repair" for step in steps)
     )
     return TurnFacts(
         outcome=turn["outcome"] or "",
@@ -252,7 +252,7 @@ def _content_events(store: Store, span_ids: Sequence[str]) -> dict[str, list[Con
     query = (
         "SELECT span_id, name, body, attributes FROM events"
         " WHERE span_id IN (SELECT unnest($spans::VARCHAR[])) AND name IN (SELECT"
-        f" unnest($names::VARCHAR[])) ORDER BY at_ns LIMIT {AT_AN_END * 20}"
+        f" unnest($names::VARCHAR[])) ORDER BY at_ns LIMIT {MOST_AT_EACH_END * 20}"
     )
     parameters = {"spans": span_ids, "names": content_names.EVENTS}
     events: dict[str, list[ContentEvent]] = {}
@@ -308,7 +308,7 @@ def _title(step: TurnStep, nth: int) -> str:
     call = f"Call {nth}" if nth else "Call"
     if step.kind != "continuation":
         return call
-    if step.asked_by == "repair":
+    if step.strategy == "repair":
         return f"{call}, repair"
     return f"{call}, continuation {step.row['continuation']}"
 
@@ -338,7 +338,7 @@ def _link_to_cut_step(
     step: TurnStep, before: Iterable[TurnStep], attempt: Mapping[str, Any]
 ) -> None:
     """Set the strategy of a continuation, and the step that it continues."""
-    step.asked_by, step.attempt = str(attempt.get(schema.STRATEGY.key, "")), attempt
+    step.strategy, step.attempt = str(attempt.get(schema.STRATEGY.key, "")), attempt
     linked = set(parse_json(step.row["links"]) or ())
     calls = [earlier for earlier in before if earlier.kind != "tool"]
     of = next(
@@ -350,7 +350,7 @@ def _link_to_cut_step(
         failed_attempts = [
             earlier for earlier in calls if earlier.continues == of.number and earlier.row["error"]
         ]
-        (failed_attempts[-1] if failed_attempts else of).replaced |= step.asked_by in ANEW
+        (failed_attempts[-1] if failed_attempts else of).replaced |= step.strategy in ANEW
         step.continues = of.number
 
 

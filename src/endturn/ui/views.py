@@ -14,12 +14,12 @@ from markupsafe import Markup
 
 from endturn.ui import charts, formatting
 from endturn.ui.bounds import WORD, shorten
-from endturn.ui.numbers import OF_WHOM, Scope, step_of
+from endturn.ui.numbers import FILTER_LABELS, Scope, step_of
 from endturn.ui.store import Store
 
 RANGES: Final = {"15m": 900, "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800}
 """The time ranges that can be chosen, in seconds; `all` is everything that is stored."""
-USUAL: Final = "1h"
+DEFAULT_RANGE: Final = "1h"
 """The default time range; `all` as long as less than this is stored."""
 NS: Final = 1_000_000_000
 
@@ -72,8 +72,14 @@ class View:
             range_, start, end = "custom", start * 1_000_000, end * 1_000_000
         else:
             first, last = _stored_range(store, now_ns)
-            young = now_ns - first < RANGES[USUAL] * NS
-            range_ = range_ if range_ in RANGES or range_ == "all" else "all" if young else USUAL
+            is_young = now_ns - first < RANGES[DEFAULT_RANGE] * NS
+            range_ = (
+                range_
+                if range_ in RANGES or range_ == "all"
+                else "all"
+                if is_young
+                else DEFAULT_RANGE
+            )
             start, end = (
                 (first, last) if range_ == "all" else (now_ns - RANGES[range_] * NS, now_ns)
             )
@@ -81,13 +87,15 @@ class View:
         scope = Scope(
             start_ns=start,
             end_ns=end,
-            only={name: parameters[name] for name in OF_WHOM if parameters.get(name)},
+            only={name: parameters[name] for name in FILTER_LABELS if parameters.get(name)},
         )
-        return cls(scope, parameters, range_, {name: _values(store, name) for name in OF_WHOM})
+        return cls(
+            scope, parameters, range_, {name: _values(store, name) for name in FILTER_LABELS}
+        )
 
     def link(self, path: str = "", **changed: str) -> str:
         """Return an address with this view's parameters and changes; empty values are removed."""
-        lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
+        lasting = ("range", "from", "to", *FILTER_LABELS, "state", "sort", "q")
         parameters = {name: self.parameters[name] for name in lasting if self.parameters.get(name)}
         if "range" in changed:
             parameters |= {"from": "", "to": ""}
@@ -123,7 +131,7 @@ def _stored_range(store: Store, now_ns: int) -> tuple[int, int]:
 
 
 def _values(store: Store, name: str) -> list[str]:
-    both = f"SELECT {OF_WHOM[name]} AS value FROM series UNION ALL SELECT {name} FROM turns"
+    both = f"SELECT {FILTER_LABELS[name]} AS value FROM series UNION ALL SELECT {name} FROM turns"
     query = f"SELECT DISTINCT value FROM ({both}) WHERE value <> '' ORDER BY 1 LIMIT 500"
     return [value for (value,) in store.read_tuples(query)]
 
