@@ -175,7 +175,7 @@ def test_what_is_not_known_is_never_a_limit(store: Store) -> None:
 def made(cause: CutCause = CutCause.MAX_TOKENS, **changed: Any) -> TruncationGroup:
     """Turns of one model, cut at 30 tokens and not continued, but for what is changed."""
     usual: dict[str, Any] = {
-        "of": Model("agent", "openai", "gpt-5-mini"), "cause": cause, "unfinished": 1, "lowest": 30, "highest": 30,
+        "model": Model("agent", "openai", "gpt-5-mini"), "cause": cause, "unfinished": 1, "lowest": 30, "highest": 30,
         "whole_answers": 0, "longest_whole": None, "longest_open": 30,
     }  # fmt: skip
     return TruncationGroup(**usual | changed)

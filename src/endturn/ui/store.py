@@ -63,9 +63,7 @@ _LABELS: Final = ", ".join(f"{label} VARCHAR" for label in LABELS)
 _TABLES: Final = (
     read_file("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 )
-_TEXTS: Final = next(
-    statement for statement in _TABLES.split(";") if "CREATE TABLE texts" in statement
-)
+_TEXTS: Final = _TABLES[_TABLES.index("CREATE TABLE texts") :].partition(";")[0]
 _FROM_VERSION_3: Final = f"""
 ALTER TABLE spans ADD COLUMN conversation VARCHAR;
 ALTER TABLE spans ADD COLUMN response_id VARCHAR;

@@ -85,7 +85,7 @@ def _one_of(value: str, choices: object, default: str) -> str:
 
 
 _QUESTIONS: Final = """
-    WITH asked AS (
+    WITH user_messages AS (
         SELECT turn_id, span_id, at_ns, question FROM texts SEMI JOIN
             (SELECT unnest($ids::VARCHAR[]) AS turn_id) USING (turn_id)
         WHERE at_ns >= $since AND question IS NOT NULL
@@ -95,8 +95,10 @@ _QUESTIONS: Final = """
         JOIN spans USING (span_id)
         WHERE spans.turn_id IN (SELECT unnest($ids::VARCHAR[]))
     ),
-    first AS (SELECT turn_id, arg_min(span_id, at_ns) AS span_id FROM asked GROUP BY turn_id)
-    SELECT turn_id, arg_max(question, at_ns) FROM asked JOIN first USING (turn_id, span_id)
+    first AS (
+        SELECT turn_id, arg_min(span_id, at_ns) AS span_id FROM user_messages GROUP BY turn_id
+    )
+    SELECT turn_id, arg_max(question, at_ns) FROM user_messages JOIN first USING (turn_id, span_id)
     GROUP BY turn_id
 """
 """The last user message in the first call of each turn; later calls may end in a continuation
