@@ -190,9 +190,9 @@ def test_the_report_has_the_figures_and_no_text(tmp_path: Path, past: Summary) -
 def test_the_report_shortens_no_list_silently(tmp_path: Path, past: Summary) -> None:
     """Files that could not be read, and conditions that are therefore uncertain."""
     figures = past.as_json([fail_condition("truncation > 99%"), fail_condition("unfinished > 0")])
-    unreadable_error = {f"file-{number:02}": "permission denied" for number in range(23)}
+    unreadable = {f"file-{number:02}": "permission denied" for number in range(23)}
     figures |= {"certain": False}
-    figures |= {"files": figures["files"] | {"complete": False, "damaged": {}, "unreadable_error": unreadable_error}}
+    figures |= {"files": figures["files"] | {"complete": False, "damaged": {}, "unreadable": unreadable}}
     HtmlReport(tmp_path / "report.html")(past, figures)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     words = " ".join(re.sub("<[^>]+>", " ", page).split())
