@@ -174,7 +174,7 @@ class Windows:
     def _compare(self, comparison: ShareAbove | CountAtLeast) -> list[bool]:
         over = comparison.over
         match comparison:
-            case ShareAbove(part=part, whole=whole, share=share):
+            case ShareAbove(part=part, total=whole, share=share):
                 pairs = zip(self.sums(part, over), self.sums(whole, over), strict=True)
                 return [events > share * number for events, number in pairs]
             case CountAtLeast(count=count, without=without, number=least):

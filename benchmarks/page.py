@@ -150,8 +150,8 @@ def fill(store: Store, count: int) -> float:
 
 def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
     """Each page's median milliseconds, and its queries, the slowest first."""
-    ((turn, trace),) = store.read("SELECT turn_id, trace_id FROM turns WHERE continuations > 0 LIMIT 1")
-    ((response,),) = store.read("SELECT response_id FROM spans WHERE turn_id = $1 LIMIT 1", [turn])
+    ((turn, trace),) = store.read_tuples("SELECT turn_id, trace_id FROM turns WHERE continuations > 0 LIMIT 1")
+    ((response,),) = store.read_tuples("SELECT response_id FROM spans WHERE turn_id = $1 LIMIT 1", [turn])
     pages: dict[str, tuple[Callable[[View, Store], Any], dict[str, str]]] = {
         "overview, 24 h": (panels.overview, {"range": "24h"}),
         "overview, 1 h": (panels.overview, {"range": "1h"}),
@@ -168,13 +168,13 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
         "id of nothing": (search.address_of, {"q": "f" * 32}),
         "one turn": (turn_page.turn_page, {"turn_id": turn}),
         "reasons": (reasons.reasons_page, {"range": "24h"}),
-        "alerts": (alerts.shown, {"range": "24h"}),
-        "one runbook": (alerts.runbook, {"alert": "EndturnTurnsUnfinished", "range": "24h"}),
+        "alerts": (alerts.alerts_page, {"range": "24h"}),
+        "one runbook": (alerts.runbook_page, {"alert": "EndturnTurnsUnfinished", "range": "24h"}),
         "truncated turns by cause": (limits.truncated_turns, {"range": "24h"}),
         "limits of requests": (limits.requested_limits, {"range": "24h"}),
     }
     queries: dict[str, list[float]] = {}
-    read, read_rows, connection = store.read, store.read_rows, store.connection
+    read, read_rows, connection = store.read_tuples, store.read_rows, store.connection
 
     def timed(ask: Callable[..., Any]) -> Callable[..., Any]:
         def asked(query: str, parameters: Any = ()) -> Any:
@@ -191,7 +191,7 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
         def __init__(self) -> None:
             self.execute = timed(connection().execute)
 
-    store.read, store.read_rows = timed(read), timed(read_rows)  # type: ignore[method-assign]
+    store.read_tuples, store.read_rows = timed(read), timed(read_rows)  # type: ignore[method-assign]
     store.connection = Timed  # type: ignore[method-assign,assignment]
     took = {}
     for name, (page, given) in pages.items():
@@ -201,7 +201,7 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
             page(View.of(store, given, time.time_ns()), store)
             each.append((time.perf_counter() - began) * 1000)
         took[name] = statistics.median(each)
-    store.read, store.read_rows, store.connection = read, read_rows, connection  # type: ignore[method-assign]
+    store.read_tuples, store.read_rows, store.connection = read, read_rows, connection  # type: ignore[method-assign]
     took["drawing the overview's charts, 24 h"] = drawing(store)
     return took, sorted(((statistics.median(each), query) for query, each in queries.items()), reverse=True)
 
@@ -209,11 +209,12 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
 def drawing(store: Store) -> float:
     """The median milliseconds in which the charts of the overview become SVG, without their queries."""
     view = View.of(store, {"range": "24h"}, time.time_ns())
-    drawn = panels.overview(view, store)["charts"].values()
+    drawn = panels.overview(view, store)["charts"]
+    assert isinstance(drawn, dict)
     times = []
     for _ in range(5):
         began = time.perf_counter()
-        text = "".join(charts.figure(chart) for chart in drawn)
+        text = "".join(charts.figure(chart) for chart in drawn.values())
         times.append((time.perf_counter() - began) * 1000)
     print(f"the charts of the overview have {len(text) / 1000:.0f} kB")
     return statistics.median(times)

@@ -251,7 +251,7 @@ def test_every_option_has_a_help_text(parser: ArgumentParser) -> None:
         ("ui --traces https://grafana.example.com/explore", "contains {trace_id}, not 'https://grafana.example.com/"),
         ("ui --traces javascript:{trace_id}", "--traces must be an http(s) URL"),
         ("demo --once --minutes 1", "--once and --minutes exclude each other"),
-        ("demo --once --port 0", "--port is of the page, which --once, --minutes and --json leave out"),
+        ("demo --once --port 0", "--port cannot be combined with --once, --minutes or --json"),
         ("demo --port 65536", "--port must be from 0 (any free port) to 65535, not 65536"),
         ("doctor --timeout 0", "--timeout must be more than 0 and at most 60 seconds, not 0"),
         ("doctor -- no-such-program", "'no-such-program' is neither a program on the PATH"),

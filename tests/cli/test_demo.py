@@ -110,7 +110,7 @@ def test_a_page_that_runs_is_not_filled_with_the_demo(page: Served) -> None:
             pass
         playing.send_signal(signal.SIGINT)
         playing.communicate(timeout=30)
-    assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
+    assert page.store.read_tuples("SELECT count(*) FROM spans") == [(0,)]
 
 
 def test_a_port_has_the_page_served_there_without_a_terminal(page: Served) -> None:

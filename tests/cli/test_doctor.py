@@ -124,7 +124,7 @@ def test_the_local_page_is_fine_and_keeps_nothing(examine: Examine, page: Served
         (signal, f"{page.url}/v1/{signal}", "answers 200 OK") for signal in ("traces", "metrics", "logs")
     ]
     for table in ("spans", "events", "increments"):
-        assert page.store.read(f"SELECT count(*) FROM {table}") == [(0,)]
+        assert page.store.read_tuples(f"SELECT count(*) FROM {table}") == [(0,)]
 
 
 def test_what_is_sent_has_no_content(examine: Examine) -> None:
@@ -245,7 +245,7 @@ def test_grpc_channels_of_each_kind(page: Served, tmp_path: Path) -> None:
         }
         for url, (text, problem) in expected.items():
             destination = Destination(signal="traces", exporter="otlp", protocol="grpc", url=url, variable=BASE)
-            assert receivers.check(destination, 2.0) == receivers.Answer(text, None, problem)
+            assert receivers.check(destination, 2.0) == receivers.ReceiverCheck(text, None, problem)
 
 
 # --- Settings and packages ----------------------------------------------------------------------------------------

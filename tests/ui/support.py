@@ -144,7 +144,7 @@ def counted(
 
 def batch(request: dict[str, Any], *, count: int = 1, **columns: Any) -> Batch:
     """The rows of a request of spans as they are stored; `count` of each, with columns by their number: `"t{n}"`."""
-    rows = otlp.read("traces", otlp.JSON, written(request)).spans
+    rows = otlp.parse_request("traces", otlp.JSON, written(request)).spans
     given = {"span_id": "{n:016x}", **columns} if count > 1 else columns
     return Batch(
         spans=[

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from endturn.errors import UsageError
 from endturn.ui import otlp, server
-from endturn.ui.access import chosen_token, is_loopback
+from endturn.ui.access import is_loopback, required_token
 from endturn.ui.store import Store
 from tests.ui.support import Answer, Served, slow, span, written
 
@@ -59,7 +59,7 @@ def test_without_its_token_a_page_shows_and_takes_nothing(locked: Served) -> Non
             assert (answer.status, b"A token is needed" in answer.content) == (401, True)
     assert Status.FromString(answer.content).code == 16  # google.rpc.Code.UNAUTHENTICATED
     assert locked.ask("/v1/traces?token=" + TOKEN, b"", {"Content-Type": otlp.PROTOBUF}).status == 401
-    assert locked.store.read("SELECT count(*) FROM spans") == [(0,)]
+    assert locked.store.read_tuples("SELECT count(*) FROM spans") == [(0,)]
     assert (locked.ask("/healthz").status, locked.ask("/healthz").text) == (200, '{"service":"endturn"}')
     assert '"pid"' in locked.ask("/healthz", headers=BEARER).text
 
@@ -206,8 +206,8 @@ def test_a_token_that_no_header_can_carry_is_refused(bad: str) -> None:
 
 def test_a_new_token_is_long_and_new() -> None:
     """Nobody guesses it."""
-    tokens = {chosen_token(None, is_open=True) for _ in range(100)}
-    assert (len(tokens), {len(token) for token in tokens}, chosen_token(None, is_open=False)) == (100, {32}, "")
+    tokens = {required_token(None, is_open=True) for _ in range(100)}
+    assert (len(tokens), {len(token) for token in tokens}, required_token(None, is_open=False)) == (100, {32}, "")
 
 
 HOSTS = {

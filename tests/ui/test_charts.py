@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from endturn.ui import charts
-from endturn.ui.charts import Chart, Series, Undecided
+from endturn.ui.charts import Chart, ChartSeries, Undecided
 from tests.ui.support import SECOND
 
 START = 1_796_027_400 * SECOND  # 2026-11-30 08:30:00 UTC
@@ -21,7 +21,7 @@ HOSTILE = """</title><script>alert(1)</script>'"&<svg onload=alert(1)>"""
 
 def chart(**changed: Any) -> Chart:
     """Three minutes of durations, one of them without a value."""
-    plain = Series(name="plain, p50", colour="tool", values=(60.0, None, 150.0, 120.0), dashed=True, marked=True)
+    plain = ChartSeries(name="plain, p50", colour="tool", values=(60.0, None, 150.0, 120.0), dashed=True, marked=True)
     return Chart(**{
         "id": "waits", "title": "Turn duration", "kind": "line", "unit": "seconds", "start_ns": START,
         "step_ns": MINUTE, "series": (plain,), **changed,
@@ -31,8 +31,8 @@ def chart(**changed: Any) -> Chart:
 def bars(**changed: Any) -> Chart:
     """Two stacked layers over two minutes."""
     series = (
-        Series(name="end turn", colour="good", values=(2, 0)),
-        Series(name="max tokens", colour="cut", values=(2, 4)),
+        ChartSeries(name="end turn", colour="good", values=(2, 0)),
+        ChartSeries(name="max tokens", colour="cut", values=(2, 4)),
     )
     return chart(
         **{"id": "reasons", "title": "Responses", "kind": "bars", "unit": "count", "series": series, **changed}
@@ -84,7 +84,7 @@ def test_bars_stand_on_each_other() -> None:
 
 def test_an_area_is_below_its_line() -> None:
     """Down to zero, between the first and the last point."""
-    filled = Series(name="share", colour="lost", values=(0.5, 1.0), filled=True)
+    filled = ChartSeries(name="share", colour="lost", values=(0.5, 1.0), filled=True)
     figure = tree(charts.figure(chart(unit="share", series=(filled,))))
     assert one(figure, "path", class_="area f-lost").get("d") == "M1 50L2 0V100H1z"
     assert one(figure, "path", class_="line c-lost").get("d") == "M1 50L2 0"
@@ -93,7 +93,7 @@ def test_an_area_is_below_its_line() -> None:
 def test_times_stand_below_the_plot() -> None:
     """In UTC; the script writes them in the reader's zone, with the same precision."""
     figure = tree(
-        charts.figure(chart(step_ns=5 * MINUTE, series=(Series(name="a", colour="tool", values=(1.0,) * 4),)))
+        charts.figure(chart(step_ns=5 * MINUTE, series=(ChartSeries(name="a", colour="tool", values=(1.0,) * 4),)))
     )
     times = [(each.text, each.get("x"), each.get("data-at"), each.get("data-precision"))
              for each in figure.iter("text") if each.get("data-at")]  # fmt: skip
@@ -107,7 +107,7 @@ def test_times_stand_below_the_plot() -> None:
 
 def test_what_is_undecided_is_hatched() -> None:
     """From the lowest value that is possible to the highest, with a thin line along both."""
-    share = Series(name="not continued", colour="lost", values=(0.5, None, None))
+    share = ChartSeries(name="not continued", colour="lost", values=(0.5, None, None))
     undecided = Undecided(name="not yet decided", lowest=(None, 0.25, 0.0), highest=(None, 0.75, 1.0))
     figure = tree(charts.figure(chart(unit="share", series=(share,), undecided=undecided), height=100))
     areas = [[each.get(name) for name in ("x", "y", "width", "height")]
@@ -134,12 +134,12 @@ def test_a_chart_has_a_sentence() -> None:
         "Responses, 2026-11-30 08:30:00 to 2026-11-30 08:32:00 UTC: end turn 2 in all, at most 2 in 1 min, 0 in the "
         "last; max tokens 6 in all, at most 4 in 1 min, 4 in the last."
     )
-    many = tuple(Series(name=f"reason {n}", colour="unknown", values=(n,)) for n in range(25))
+    many = tuple(ChartSeries(name=f"reason {n}", colour="unknown", values=(n,)) for n in range(25))
     assert charts.sentence(bars(series=many)).endswith(
         "reason 3 3 in all, at most 3 in 1 min, 3 in the last; and 21 other series."
     )
     assert "plain without a value" in charts.sentence(
-        chart(series=(Series(name="plain", colour="tool", values=(None,)),))
+        chart(series=(ChartSeries(name="plain", colour="tool", values=(None,)),))
     )
 
 
@@ -158,7 +158,7 @@ def test_a_chart_has_a_table_of_its_values() -> None:
 
 def test_a_legend_shows_lines_as_they_are_drawn() -> None:
     """A dashed line is a dash, a layer is a square."""
-    lines = replace(chart(), series=(*chart().series, Series(name="p95", colour="tool", values=(1,) * 4)))
+    lines = replace(chart(), series=(*chart().series, ChartSeries(name="p95", colour="tool", values=(1,) * 4)))
     swatches = [[each.get("class") for each in tree(charts.figure(shown)).iter("i")] for shown in (lines, bars())]
     assert swatches == [["stroke dashed f-tool", "stroke f-tool"], ["dot f-good", "dot f-cut"]]
 
@@ -175,7 +175,7 @@ def test_a_chart_without_series_says_so() -> None:
 @pytest.mark.parametrize("kind", ["line", "bars"])
 def test_names_are_text(kind: str) -> None:
     """Whatever they contain, they stand in the legend, the table and the sentence as they are."""
-    series = (Series(name=HOSTILE, colour="tool", values=(1,)),)
+    series = (ChartSeries(name=HOSTILE, colour="tool", values=(1,)),)
     figure = charts.figure(chart(kind=kind, unit="count", series=series, title=HOSTILE))
     assert not re.search(r"<script|<svg onload|<title", figure)
     assert words(one(tree(figure), "figcaption")) == HOSTILE
@@ -199,7 +199,7 @@ NUMBERS = st.one_of(st.none(), st.floats(0, 1e15), st.just(1e300))
 )  # fmt: skip
 def test_any_values_can_be_drawn(kind: Any, unit: Any, columns: list[list[float | None]], height: int) -> None:
     """Within the plot, in the same way each time."""
-    series = tuple(Series(name="a", colour="tool", values=values, marked=True, filled=True) for values in columns)
+    series = tuple(ChartSeries(name="a", colour="tool", values=values, marked=True, filled=True) for values in columns)
     drawn = chart(kind=kind, unit=unit, series=series)
     figure = charts.figure(drawn, height=height)
     assert figure == charts.figure(drawn, height=height)
@@ -213,11 +213,11 @@ def test_any_values_can_be_drawn(kind: Any, unit: Any, columns: list[list[float 
 
 def test_a_figure_stays_small() -> None:
     """As long as its steps; more of them than can be told apart are refused."""
-    many = tuple(Series(name=f"s{n}", colour="tool", values=(123_456,) * 120) for n in range(25))
+    many = tuple(ChartSeries(name=f"s{n}", colour="tool", values=(123_456,) * 120) for n in range(25))
     assert len(charts.figure(bars(series=many))) < 200_000
     with pytest.raises(ValueError, match="'waits': 1001 steps of 1 series; at most 1000 of 64 can be drawn"):
-        chart(series=(Series(name="a", colour="tool", values=(1,) * 1001),))
+        chart(series=(ChartSeries(name="a", colour="tool", values=(1,) * 1001),))
     with pytest.raises(ValueError, match="series have different lengths: \\[1, 4\\]"):
-        chart(series=(*chart().series, Series(name="a", colour="tool", values=(1,))))
+        chart(series=(*chart().series, ChartSeries(name="a", colour="tool", values=(1,))))
     with pytest.raises(ValueError, match="has no steps"):
-        chart(series=(Series(name="a", colour="tool", values=()),))
+        chart(series=(ChartSeries(name="a", colour="tool", values=()),))

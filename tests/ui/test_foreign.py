@@ -160,15 +160,15 @@ def test_no_word_is_longer_than_a_page_bears(page: Served) -> None:
     for ending in ("a", "b"):
         send(page, "x" * 5000 + ending)
     for table in ("spans", "events", "turns", "series"):
-        texts = page.store.read(
+        texts = page.store.read_tuples(
             "SELECT column_name FROM duckdb_columns() WHERE table_name = $1 AND data_type = 'VARCHAR'", [table]
         )
         for (column,) in texts:
             most = {"attributes": bounds.ROW + 20_000, "body": bounds.TEXT, "links": bounds.LINKS * 20}
-            ((longest,),) = page.store.read(f"SELECT max(length({column})) FROM {table}")
+            ((longest,),) = page.store.read_tuples(f"SELECT max(length({column})) FROM {table}")
             assert (longest or 0) <= most.get(column, bounds.WORD), (table, column)
-    turns = page.store.read("SELECT DISTINCT turn_id FROM turns WHERE turn_id LIKE 'xxx%'")
-    services = page.store.read("SELECT DISTINCT service FROM series")
+    turns = page.store.read_tuples("SELECT DISTINCT turn_id FROM turns WHERE turn_id LIKE 'xxx%'")
+    services = page.store.read_tuples("SELECT DISTINCT service FROM series")
     assert (len(turns), len(services)) == (2, 2)
     check_pages(page)
 
@@ -196,7 +196,7 @@ def test_many_attributes_leave_a_row_and_a_page_their_size(page: Served) -> None
     page.post("logs", log("name", **many))
     kept = [
         json.loads(text)
-        for (text,) in page.store.read("SELECT attributes FROM spans UNION FROM (SELECT attributes FROM events)")
+        for (text,) in page.store.read_tuples("SELECT attributes FROM spans UNION FROM (SELECT attributes FROM events)")
     ]
     assert max(map(len, kept)) == bounds.ATTRIBUTES
     text = page.ask("/turns/t1").text
@@ -279,8 +279,8 @@ def test_ids_of_any_length_identify_nothing(page: Served) -> None:
     record = log("x")
     record["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0] |= {"traceId": long, "spanId": long}
     page.post("logs", record)
-    assert page.store.read("SELECT parent_id, length(links) < 3000 FROM spans") == [(None, True)]
-    assert page.store.read("SELECT trace_id, span_id FROM events") == [(None, None)]
+    assert page.store.read_tuples("SELECT parent_id, length(links) < 3000 FROM spans") == [(None, True)]
+    assert page.store.read_tuples("SELECT trace_id, span_id FROM events") == [(None, None)]
 
 
 def test_a_file_of_deep_json_is_refused_by_its_line(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from hypothesis import given, strategies as st
 
 from endturn.telemetry import ENOUGH_EVENTS, schema
 from endturn.ui import panels
-from endturn.ui.advice import EndedTurns, headline
+from endturn.ui.advice import Headline, TurnCounts, headline
 from endturn.ui.limits import (
     CutCause,
     Model,
-    TruncatedTurns,
+    TruncationGroup,
     needed_limit,
     requested_limits,
     room_for,
@@ -95,7 +95,14 @@ def view(store: Store, **chosen: str) -> View:
     return View.of(store, {"range": "all", **chosen}, time.time_ns())
 
 
-def groups(store: Store) -> Sequence[TruncatedTurns]:
+def overview_headline(store: Store, **chosen: str) -> Headline:
+    """The headline of the overview."""
+    shown = panels.overview(view(store, **chosen), store)["headline"]
+    assert isinstance(shown, Headline)
+    return shown
+
+
+def groups(store: Store) -> Sequence[TruncationGroup]:
     return truncated_turns(view(store), store)
 
 
@@ -114,8 +121,8 @@ def test_the_pieces_of_a_finished_answer_say_how_long_it_is(store: Store) -> Non
         agent.turn(CUT, outcome="not_continued")
     agent.turn(("end_turn", 20))
     [group] = groups(store)
-    assert group == TruncatedTurns(
-        of=Model("agent", "openai", "gpt-5-mini"), cause=CutCause.MAX_TOKENS, unfinished=4, lowest=30, highest=30,
+    assert group == TruncationGroup(
+        model=Model("agent", "openai", "gpt-5-mini"), cause=CutCause.MAX_TOKENS, unfinished=4, lowest=30, highest=30,
         whole_answers=2, longest_whole=100, longest_open=30,
     )  # fmt: skip
     needed = needed_limit([group])
@@ -130,7 +137,7 @@ def test_an_answer_is_compared_with_its_own_limit(store: Store) -> None:
     needed = needed_limit(groups(store))
     assert (needed.tokens, needed.word, needed.answers) == (None, "unknown", 1)
     assert needed.note == "An answer that was cut off later is as long as the longest that was finished."
-    words = panels.overview(view(store), store)["headline"].changes[0].text
+    words = overview_headline(store).changes[0].text
     assert "none of its truncated answers was finished" not in words
 
 
@@ -165,16 +172,16 @@ def test_what_is_not_known_is_never_a_limit(store: Store) -> None:
     assert (needed_limit([group]).tokens, needed_limit([group]).word) == (None, "none finished")
 
 
-def made(cause: CutCause = CutCause.MAX_TOKENS, **changed: Any) -> TruncatedTurns:
+def made(cause: CutCause = CutCause.MAX_TOKENS, **changed: Any) -> TruncationGroup:
     """Turns of one model, cut at 30 tokens and not continued, but for what is changed."""
     usual: dict[str, Any] = {
-        "of": Model("agent", "openai", "gpt-5-mini"), "cause": cause, "unfinished": 1, "lowest": 30, "highest": 30,
+        "model": Model("agent", "openai", "gpt-5-mini"), "cause": cause, "unfinished": 1, "lowest": 30, "highest": 30,
         "whole_answers": 0, "longest_whole": None, "longest_open": 30,
     }  # fmt: skip
-    return TruncatedTurns(**usual | changed)
+    return TruncationGroup(**usual | changed)
 
 
-NEEDED: dict[str, tuple[list[TruncatedTurns], int | None, int | None, str]] = {
+NEEDED: dict[str, tuple[list[TruncationGroup], int | None, int | None, str]] = {
     "nothing truncated": ([], None, None, "none cut"),
     "none finished": ([made()], None, None, "none finished"),
     "finished": ([made(whole_answers=1, longest_whole=129)], 256, None, ""),
@@ -249,7 +256,7 @@ def test_limits_of_requests(store: Store) -> None:
 
 def said(store: Store, **chosen: str) -> tuple[str, list[str]]:
     """The headline's sentence, and what to change."""
-    shown = panels.overview(view(store, **chosen), store)["headline"]
+    shown = overview_headline(store, **chosen)
     return shown.sentence, [f"{each.turns}: {each.model} {each.text}" for each in shown.changes]
 
 
@@ -272,7 +279,7 @@ def test_the_headline_says_what_to_change(store: Store) -> None:
         "3: gpt-5 broke off before a stop reason arrived: max_tokens is not the cause, timeouts of proxies may be.",
         "2: old filled the context window: a larger max_tokens does not help, a shorter history does.",
     ]
-    shown = panels.overview(view(store), store)["headline"]
+    shown = overview_headline(store)
     assert (shown.listed, shown.others, shown.link) == (10, 1, "/turns?range=all&state=unfinished")
     assert shown.changes[0].link.endswith("service=agent&provider=openai&model=gpt-5-mini")
     assert said(store, model="gpt-5")[1][1] == (
@@ -339,7 +346,7 @@ def test_a_good_number_of_few_turns_is_no_verdict(store: Store, name: str) -> No
     """Nothing is no verdict either: only 20 truncated turns that were all finished are green."""
     numbers, sentence, color = ENDINGS[name]
     zero: dict[str, Any] = {"turns": 90, "truncated": 0, "unfinished": 0, "not_continued": 0, "waiting": 0}
-    shown = headline(EndedTurns(**zero | numbers), [], view(store))
+    shown = headline(TurnCounts(**zero | numbers), [], view(store))
     assert (shown.sentence, shown.color) == (sentence, color)
     assert ENOUGH_EVENTS == 20
 

@@ -118,7 +118,7 @@ def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> No
 @pytest.mark.parametrize("bar_chart", panels.BARS, ids=lambda bar_chart: bar_chart.id)
 def test_bars_are_prometheus_steps(asked: Both, bar_chart: panels.BarChart) -> None:
     """Each step of each series."""
-    count, by = INDICATORS[bar_chart.of].count, (bar_chart.by,)
+    count, by = INDICATORS[bar_chart.indicator].count, (bar_chart.by,)
     expression = Queries().events_per_step(count, by=by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
     scope, steps = asked.page.scope, asked.page.steps(count, by)
     start, end = scope.start_ns / SECOND + STEP, scope.end_ns / SECOND
@@ -126,10 +126,10 @@ def test_bars_are_prometheus_steps(asked: Both, bar_chart: panels.BarChart) -> N
     assert steps == {_labels(series, by): [value for _, value in series.points] for series in found} != {}
 
 
-@pytest.mark.parametrize("name", [each["of"] for each in panels.PANELS["histograms"]])
-def test_histograms_are_prometheus_buckets(asked: Both, name: str) -> None:
+@pytest.mark.parametrize("panel", panels.HISTOGRAMS, ids=lambda panel: panel.id)
+def test_histograms_are_prometheus_buckets(asked: Both, panel: panels.HistogramPanel) -> None:
     """Prometheus' buckets hold those below them."""
-    metric, below = next(each for each in schema.METRICS if each.name == name), 0.0
+    metric, below = panel.metric, 0.0
     found = asked.said(_buckets(metric, ()), ("le",))
     cumulated = {float(le.replace("+Inf", "inf")): value for (le,), value in found.items()}
     for bound, count in sorted(asked.page.buckets(metric)[()].items()):

@@ -62,7 +62,7 @@ def test_what_is_no_otlp_is_refused_with_a_reason(
     assert answer.status == status
     as_json = headers.get("Content-Type", "").lower() == otlp.JSON
     assert why in (json.loads(answer.content)["message"] if as_json else Status.FromString(answer.content).message)
-    assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
+    assert page.store.read_tuples("SELECT count(*) FROM spans") == [(0,)]
 
 
 def test_a_refusal_waits_for_nothing_after_the_body(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_left_out_and_told_of(
     answer = page.post(signal, request_)
     told = json.loads(answer.content)["partialSuccess"]
     assert (answer.status, told[rejected], says in told["errorMessage"]) == (200, "1", True)
-    count = page.store.read("SELECT count(*) FROM spans")[0][0] + numbers(page.store).total(TURNS)
+    count = page.store.read_tuples("SELECT count(*) FROM spans")[0][0] + numbers(page.store).total(TURNS)
     assert count == kept
 
 
@@ -131,7 +131,7 @@ def test_a_number_that_no_column_takes_is_left_out(page: Served) -> None:
     page.post("traces", span(attributes={"endturn.continuation.index": -(2**63), "gen_ai.operation.name": "chat"}))
     agent = {"gen_ai.operation.name": "invoke_agent", "endturn.turn.repairs": 1}
     assert page.post("traces", span(spanId="b2" * 8, attributes=agent)).status == 200
-    assert page.store.read("SELECT continuations, repairs FROM turns") == [(0, 1)]
+    assert page.store.read_tuples("SELECT continuations, repairs FROM turns") == [(0, 1)]
 
 
 BOUNDS = {
@@ -154,7 +154,7 @@ def test_a_histogram_with_bounds_that_cannot_be_is_refused(page: Served, wrong: 
     refused = json.loads(answer.content)["partialSuccess"]
     says = "more than 256 buckets" if len(wrong) > 256 else "rising order"
     assert (answer.status, refused["rejectedDataPoints"], says in refused["errorMessage"]) == (200, "1", True)
-    assert page.store.read("SELECT bounds FROM series") == [([1.0, 2.0, float("inf")],)]
+    assert page.store.read_tuples("SELECT bounds FROM series") == [([1.0, 2.0, float("inf")],)]
 
 
 # --- Memory -------------------------------------------------------------------------------------------------------
@@ -173,14 +173,14 @@ async def test_a_body_that_is_too_long_is_refused_while_it_is_read(encoding: str
     """Of a hundred pieces no more are read than it takes to know; a gzipped one may be small."""
     read: list[int] = []
     with pytest.raises(otlp.BadRequest, match="longer than 5000 bytes") as refused:
-        async with otlp.Room().body(_chunks(piece, 100, read), encoding, most=5000):
+        async with otlp.BodyBudget().body(_chunks(piece, 100, read), encoding, most=5000):
             pass
     assert (refused.value.status, len(read)) == (413, most_read)
 
 
 async def test_bodies_that_come_at_once_fill_no_memory() -> None:
     """Where no room is left one is told to come again; when another is done with, there is room."""
-    room = otlp.Room(3000)
+    room = otlp.BodyBudget(3000)
     async with room.body(_chunks(bytes(1000), 2, []), ""):
         with pytest.raises(otlp.BadRequest, match="send this again") as refused:
             async with room.body(_chunks(bytes(1000), 2, []), ""):
@@ -194,9 +194,9 @@ def test_a_body_of_many_small_rows_is_refused() -> None:
     """While rows are made of it, which take a hundred times as much memory."""
     body = span()
     body["resourceSpans"][0]["scopeSpans"][0]["spans"] *= 4
-    assert otlp.read("traces", otlp.JSON, written(body), most_rows=4).size == 4
+    assert otlp.parse_request("traces", otlp.JSON, written(body), most_rows=4).size == 4
     with pytest.raises(otlp.BadRequest, match="more than 3 spans, events or points") as refused:
-        otlp.read("traces", otlp.JSON, written(body), most_rows=3)
+        otlp.parse_request("traces", otlp.JSON, written(body), most_rows=3)
     assert refused.value.status == 413
 
 

@@ -60,7 +60,10 @@ def test_the_overview_says_what_the_demo_says(played: tuple[Served, Any]) -> Non
         assert re.search(numbers_of, text), row["model"]
     every = sum(sum(row["responses"].values()) for row in rows)
     measured = sum(numbers(page.store).buckets(schema.OPERATION_DURATION)[()].values())
-    assert (page.store.read("SELECT count(*) FROM spans WHERE reason IS NOT NULL"), measured) == ([(every,)], every)
+    assert (page.store.read_tuples("SELECT count(*) FROM spans WHERE reason IS NOT NULL"), measured) == (
+        [(every,)],
+        every,
+    )
 
 
 def test_every_turn_has_a_page_that_says_why_it_ended(played: tuple[Served, Any]) -> None:
@@ -78,7 +81,7 @@ def test_every_turn_has_a_page_that_says_why_it_ended(played: tuple[Served, Any]
 def test_a_cut_and_continued_turn_is_drawn(played: tuple[Served, Any]) -> None:
     """Three torn ends, three links to what took them up, the text at each seam, and the budget that was left."""
     page, _ = played
-    ((turn,),) = page.store.read("SELECT turn_id FROM turns WHERE state = 'finished' AND continuations = 3")
+    ((turn,),) = page.store.read_tuples("SELECT turn_id FROM turns WHERE state = 'finished' AND continuations = 3")
     answer = page.ask(f"/turns/{turn}")
     assert [answer.text.count(f'class="{part}"') for part in ("torn", "stitch", "link")] == [3, 3, 6]
     for says in (
@@ -93,7 +96,9 @@ def test_a_cut_and_continued_turn_is_drawn(played: tuple[Served, Any]) -> None:
 def test_a_repair_is_no_continuation(played: tuple[Served, Any]) -> None:
     """It is counted by itself, its bar says that it worked, and the call after it is the third."""
     page, _ = played
-    ((turn, row),) = page.store.read("SELECT turn_id, (continuations, repairs, calls) FROM turns WHERE repairs LIMIT 1")
+    ((turn, row),) = page.store.read_tuples(
+        "SELECT turn_id, (continuations, repairs, calls) FROM turns WHERE repairs LIMIT 1"
+    )
     assert row == (0, 1, 3)
     said = page.ask(f"/turns/{turn}").words
     found = [each in said for each in ("repaired: schema_mismatch", "Call 2, repair", "Call 3 end turn", "Call 4")]

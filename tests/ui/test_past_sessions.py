@@ -16,11 +16,12 @@ from endturn.errors import UsageError
 from endturn.scan import Summary, scan
 from endturn.telemetry import fail_condition
 from endturn.ui import panels, server, turns
+from endturn.ui.advice import Headline
+from endturn.ui.messages_card import MessagesCard
 from endturn.ui.past_sessions import HtmlReport, fill
 from endturn.ui.store import Store
 from endturn.ui.turn_page import turn_page
 from endturn.ui.views import View
-from endturn.ui.what_was_said import WhatWasSaid
 from tests.scan.cases import HERE
 from tests.ui.support import Served
 
@@ -49,11 +50,11 @@ def shown(store: Store, turn_id: str) -> dict[str, object]:
 def test_the_page_has_each_turn_as_the_summary_has_it(store: Store, past: Summary) -> None:
     fill(store, past.turns)
     total = past.as_json()["total"]
-    states = Counter(dict(store.read("SELECT state, count(*) FROM turns GROUP BY state")))
+    states = Counter(dict(store.read_tuples("SELECT state, count(*) FROM turns GROUP BY state")))
     assert states.total() == total["turns"]
     assert states["unfinished"] == total["unfinished_turns"]
     assert states["finished"] + states["unfinished"] == total["truncated_turns"]
-    assert store.read("SELECT count(*) FROM spans WHERE operation = 'chat'")[0][0] == sum(
+    assert store.read_tuples("SELECT count(*) FROM spans WHERE operation = 'chat'")[0][0] == sum(
         len(ended.past.calls) for ended in past.turns
     )
     for ended in past.turns:
@@ -67,10 +68,12 @@ def test_the_headline_names_only_limits_that_the_files_record(store: Store, past
     """Without any metric: every unfinished turn is in the list, and a file that records no limit gives none."""
     fill(store, past.turns)
     overview = panels.overview(View.of(store, {"range": "all"}, time.time_ns()), store)
-    headline = overview["headline"]
+    headline, table = overview["headline"], overview["table"]
+    assert isinstance(headline, Headline)
+    assert isinstance(table, list)
     assert headline.listed == past.as_json()["total"]["unfinished_turns"]
     assert sum(change.turns for change in headline.changes) + headline.others == headline.listed
-    limits = {(row["service"], row["model"]): row["requested"].text for row in overview["table"]}
+    limits = {(row["service"], row["model"]): row["requested"].text for row in table}
     assert (limits["HAR", "gpt-5-mini"], limits["Codex", "gpt-5"]) == ("50", "–")
     texts = [change.text for change in headline.changes if change.model == "claude-sonnet-4-5 of Claude Code"]
     assert texts == ["at max_tokens 32\u202f000; 128\u202f000 would not have been enough."]
@@ -81,7 +84,7 @@ def test_a_page_reads_the_answer_again_from_its_file(store: Store, past: Summary
     (cut,) = (ended for ended in past.turns if ended.past.session.startswith("11111111"))
     page = shown(store, cut.past.id)
     assert page["answer"] == "part 1 part 2 part 3 part 4 "
-    assert SAID not in str(store.read("SELECT * FROM spans")) + str(store.read("SELECT * FROM events"))
+    assert SAID not in str(store.read_tuples("SELECT * FROM spans")) + str(store.read_tuples("SELECT * FROM events"))
     store.past_messages = None
     assert shown(store, cut.past.id)["answer"] == ""
 
@@ -102,19 +105,19 @@ def test_the_list_and_the_card_show_what_the_user_asked_for(store: Store, past: 
     assert QUESTIONS[source] <= set(turns.questions(store, rows).values())
     for ended in past.turns:
         if f"/{source}/" in ended.past.path and ended.past.has_user_message:
-            said = shown(store, ended.past.id)["said"]
-            assert isinstance(said, WhatWasSaid)
+            said = shown(store, ended.past.id)["card"]
+            assert isinstance(said, MessagesCard)
             assert said.question == turns.questions(store, [{"turn_id": ended.past.id}])[ended.past.id]
-    assert store.read("SELECT count(*) FROM texts") == [(0,)]
+    assert store.read_tuples("SELECT count(*) FROM texts") == [(0,)]
 
 
 def test_a_cut_answer_of_a_session_has_its_torn_end(store: Store, past: Summary) -> None:
     fill(store, past.turns)
     (cut,) = (ended for ended in past.turns if ended.past.session.startswith("11111111"))
-    said = shown(store, cut.past.id)["said"]
-    assert isinstance(said, WhatWasSaid)
+    said = shown(store, cut.past.id)["card"]
+    assert isinstance(said, MessagesCard)
     assert said.question == "write a long text"
-    assert [(end.text, end.cut[:8]) for end in said.ends] == [("part 1 part 2 part 3 part 4 ", "cut here")]
+    assert [(end.text, end.mark[:8]) for end in said.ends] == [("part 1 part 2 part 3 part 4 ", "cut here")]
 
 
 def test_the_page_says_once_that_the_file_has_changed(store: Store, tmp_path: Path) -> None:
@@ -127,8 +130,8 @@ def test_the_page_says_once_that_the_file_has_changed(store: Store, tmp_path: Pa
     (cut,) = found.turns
     page = shown(store, cut.past.id)
     assert page["answer"] == "(The file has changed since the scan. Scan it again.)"
-    said = page["said"]
-    assert isinstance(said, WhatWasSaid)
+    said = page["card"]
+    assert isinstance(said, MessagesCard)
     assert said.question == "(The file has changed since the scan. Scan it again.)"
 
 
@@ -141,8 +144,8 @@ def test_a_compressed_file_is_read_for_its_turn_alone(store: Store, tmp_path: Pa
     fill(store, past.turns)
     (ended,) = past.turns
     assert turns.questions(store, [{"turn_id": ended.past.id}]) == {}
-    said = shown(store, ended.past.id)["said"]
-    assert isinstance(said, WhatWasSaid)
+    said = shown(store, ended.past.id)["card"]
+    assert isinstance(said, MessagesCard)
     assert said.question == "hello"
 
 

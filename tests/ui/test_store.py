@@ -88,7 +88,7 @@ def test_what_was_answered_is_kept_however_the_page_ends(tmp_path: Path, told: s
     assert not (clean and path.with_suffix(".duckdb.wal").exists())
     with closing(Store(path)) as store:
         counts = "(SELECT count(*) FROM spans), (SELECT count(*) FROM turns)"
-        assert store.read(f"SELECT {counts}") == [(30, 30)]
+        assert store.read_tuples(f"SELECT {counts}") == [(30, 30)]
 
 
 def test_nothing_is_stored_by_half(page: Served) -> None:
@@ -96,7 +96,7 @@ def test_nothing_is_stored_by_half(page: Served) -> None:
     points = [point(schema.TURNS, 4, NOW - SECOND, **TRUNCATED)]
     with pytest.raises(Exception, match="soon"):
         page.store.write(Batch(spans=batch(span(), start_ns="soon").spans, points=points))
-    assert page.store.read("SELECT (SELECT count(*) FROM spans) + (SELECT count(*) FROM increments)") == [(0,)]
+    assert page.store.read_tuples("SELECT (SELECT count(*) FROM spans) + (SELECT count(*) FROM increments)") == [(0,)]
     page.store.write(Batch(spans=batch(span()).spans, points=points))
     assert numbers(page.store).total(TURNS) == 4
 
@@ -118,14 +118,14 @@ with server.serving(store, server.listen("127.0.0.1", 0)) as url:
     print(page.post("traces", spans[0]).text)
     print(page.ask("/").status)
     room(resource.RLIM_INFINITY)
-    print(page.post("traces", spans[0]).status, store.read("SELECT count(*) FROM spans"))
+    print(page.post("traces", spans[0]).status, store.read_tuples("SELECT count(*) FROM spans"))
     room(30_000)
     try:
-        store.read("CHECKPOINT")
+        store.read_tuples("CHECKPOINT")
     except Exception as error:
         print(type(error).__name__, page.ask("/").status)
     room(resource.RLIM_INFINITY)
-    print([page.post("traces", spans[1]).status for _ in range(2)], store.read("SELECT count(*) FROM spans"))
+    print([page.post("traces", spans[1]).status for _ in range(2)], store.read_tuples("SELECT count(*) FROM spans"))
 """
 
 
@@ -173,9 +173,9 @@ def test_a_file_of_the_version_before_is_altered(tmp_path: Path) -> None:
     for _ in range(2):
         with closing(Store(path)) as store:
             assert find_turns(store, "thread 7") == find_turns(store, "chatcmpl-1") == ["t1"]
-            assert store.read("SELECT count(*) FROM texts") == [(0,)]
+            assert store.read_tuples("SELECT count(*) FROM texts") == [(0,)]
             store.write(more)
-            assert store.read("SELECT count(*) FROM spans") == [(2,)]
+            assert store.read_tuples("SELECT count(*) FROM spans") == [(2,)]
 
 
 def test_another_s_file_is_refused(tmp_path: Path) -> None:
@@ -263,13 +263,13 @@ def test_a_command_ends_with_a_sentence_where_its_file_is_damaged(kept: Path, tm
 def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> None:
     """What is older than is asked for; and where it is too much, the oldest tenth."""
     monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.01)
-    monkeypatch.setattr(Store, "size", lambda store: store.read("SELECT count(*) FROM spans")[0][0])
+    monkeypatch.setattr(Store, "size", lambda store: store.read_tuples("SELECT count(*) FROM spans")[0][0])
     with closing(Store(**limits)) as store:
         store.write(batch(span(), count=10, turn_id="t{n}", start_ns=lambda n: NOW - (10 - n) * DAY_NS // 48))
         ids = "list(turn_id ORDER BY turn_id) FROM"
         left = f"SELECT (SELECT {ids} turns), (SELECT {ids} spans)"
-        eventually(lambda: "t0" not in store.read(left)[0][0], what="forgetting")
-        ((turns, spans),) = store.read(left)
+        eventually(lambda: "t0" not in store.read_tuples(left)[0][0], what="forgetting")
+        ((turns, spans),) = store.read_tuples(left)
         assert (turns, turns[-1]) == (spans, "t9")
 
 
@@ -278,8 +278,8 @@ def test_where_there_are_but_events_they_are_forgotten(monkeypatch: pytest.Monke
     monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
     with closing(Store(most_bytes=1)) as store:
         for number in range(10):
-            store.write(otlp.read("logs", otlp.JSON, written(log("endturn.stopped", n=number))))
-        assert store.read("SELECT count(*) FROM events")[0][0] < 10
+            store.write(otlp.parse_request("logs", otlp.JSON, written(log("endturn.stopped", n=number))))
+        assert store.read_tuples("SELECT count(*) FROM events")[0][0] < 10
 
 
 def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
@@ -297,4 +297,4 @@ def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
             otlp.load(page.store, file)
-    assert page.store.read("SELECT count(*) FROM spans") == [(4,)]
+    assert page.store.read_tuples("SELECT count(*) FROM spans") == [(4,)]

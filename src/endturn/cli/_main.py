@@ -1,4 +1,4 @@
-"""The entry point of the command line: run a command, and turn its errors into an exit status."""
+"""The entry point of the command line: runs a command and maps its errors to an exit status."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from endturn.cli.commands import (
 from endturn.errors import UsageError
 
 FETCHED: Final = "ENDTURN_FETCHED"
-"""Environment variable of a command that was restarted with its extra: it is restarted only
+"""Environment variable that marks a command restarted with its extra, so that it is restarted only
 once."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of an output that takes no more."""
+"""Error numbers of an output that is full."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 success, 1 a check found a problem, 2 the command or its arguments are
         wrong, 3 a check found no problem but lacked data.
     """
-    _replace_what_cannot_be_encoded()
+    _replace_unencodable_characters()
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv[:1] == ["run"] and argv[1:2] not in (["-h"], ["--help"]):
         # Everything after `run` belongs to another program, so argparse must not interpret it.
@@ -88,24 +88,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _replace_what_cannot_be_encoded() -> None:
-    """Write `?` for letters that the encoding of the output lacks: they must not end a command."""
+def _replace_unencodable_characters() -> None:
+    """Write `?` for characters that the encoding of the output lacks, instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def _discard_output() -> None:
-    """Discard what is still buffered, which Python would try to write again at its end."""
+    """Discard buffered output, which Python would otherwise try to write when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _requirement(extra: str) -> str:
-    """Return the requirement for endturn from where it was installed, with an extra."""
+    """Return the pip requirement for endturn with an extra, from the same origin as this one."""
     from importlib.metadata import distribution
 
     installed = distribution("endturn")
-    # not from an index
+    # set if it was not installed from an index
     origin = json.loads(installed.read_text("direct_url.json") or "{}").get("url")
     if origin:
         return f"endturn[{extra}] @ {origin}"

@@ -1,4 +1,4 @@
-"""The argument parser of the command line, whose errors suggest the nearest word."""
+"""The argument parser of the command line, whose errors suggest the nearest valid word."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CHOICE: Final = re.compile(r"argument (\S+): invalid choice: '?([^']*?)'? \(cho
 
 
 class Parser(ArgumentParser):
-    """A parser that suggests commands and options, below the usage of the command in question."""
+    """A parser whose errors show the usage of the command and suggest a command or option."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit with 2."""
         match = _CHOICE.fullmatch(message)
         if match is not None:
             name, word, choices = match.groups()
-            known = re.findall(r"[\w.-]+", choices)
-            message = f"{name} {word!r} is unknown; {did_you_mean(word, known)}"
+            words = re.findall(r"[\w.-]+", choices)
+            message = f"{name} {word!r} is unknown; {did_you_mean(word, words)}"
         super().error(message)
 
 
@@ -29,7 +29,7 @@ def parse(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
     """Parse a command line.
 
     Raises:
-        SystemExit: with 2, after the usage of the command whose arguments are wrong.
+        SystemExit: with status 2 if an argument is wrong; the usage of the command is printed.
     """
     args, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -43,6 +43,6 @@ def parse(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
 
 
 def _nearest(option: str, usage: str) -> str:
-    known: Iterable[str] = set(re.findall(r"--[\w-]+", usage))
-    hint = did_you_mean(option, known) if known else ""
+    options: Iterable[str] = set(re.findall(r"--[\w-]+", usage))
+    hint = did_you_mean(option, options) if options else ""
     return hint if hint.startswith("did you mean") else ""

@@ -1,7 +1,4 @@
-"""The demo: real SDK agents, some with the controller, against a scripted provider.
-
-Then why their models stopped.
-"""
+"""`endturn demo`: agents on real SDKs against a scripted provider, and why their models stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
 from endturn import settings
@@ -37,12 +34,12 @@ def command(
     port: int | None = None,
     open_browser: bool | None = None,
 ) -> int:
-    """Check the options of `endturn demo`, and run it: with a page on a terminal.
+    """Check the options of `endturn demo` and run it; on a terminal it serves a page.
 
     Args:
-        port: that of the page; None is the usual one, or a free one. With a port there is a page
-            without a terminal, too.
-        open_browser: whether to open one; None: where there is a display.
+        port: the port of the page; None: 4318, or a free one. With a port, the page is served
+            without a terminal too.
+        open_browser: open a browser; None: if there is a display.
     """
     if minutes is not None and not 0 < minutes <= _MAX_MINUTES:
         raise UsageError(
@@ -52,7 +49,10 @@ def command(
         raise UsageError("--once and --minutes exclude each other: use one of them")
     if port is not None:
         if once or as_json or minutes:
-            raise UsageError("--port is of the page, which --once, --minutes and --json leave out")
+            raise UsageError(
+                "--port cannot be combined with --once, --minutes or --json, which serve no page: "
+                "remove it"
+            )
         if not 0 <= port < 1 << 16:
             raise UsageError(f"--port must be from 0 (any free port) to 65535, not {port}")
     is_shown = sys.stdout.isatty() or port is not None
@@ -74,21 +74,21 @@ def run(
     port: int | None = None,
     open_browser: bool | None = None,
 ) -> int:
-    """Play the demo and print what happened.
+    """Run the demo and print the result.
 
     Args:
         as_json: print one JSON object and nothing else.
-        minutes: play again and again for so long, with pauses as between people's questions; 0
-            plays once.
-        with_page: serve a page that shows it, until Ctrl-C, unless telemetry goes elsewhere.
-        port: of the page; None is the usual one, or a free one if that is in use.
-        open_browser: whether to open one at the page; None: where there is a display.
+        minutes: repeat the script for that long, with pauses as between people's questions; 0 runs
+            it once.
+        with_page: serve a page until Ctrl-C, unless OTEL_EXPORTER_OTLP_ENDPOINT is set.
+        port: the port of the page; None: 4318, or a free one if that is in use.
+        open_browser: open a browser at the page; None: if there is a display.
 
     Returns:
-        The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
+        The exit status: 0, or 130 after an interrupt; the result up to then is printed.
 
     Raises:
-        UsageError: nothing listens where telemetry should go, or the page's port is in use.
+        UsageError: nothing listens at the OTLP endpoint, or the page's port is in use.
     """
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
     if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
@@ -97,28 +97,28 @@ def run(
 
 
 def _with_page(port: int | None, open_browser: bool | None) -> int:
-    """Play for a page of its own, on the usual port or on any.
+    """Serve a page and run the demo with it.
 
-    Never for one that holds what somebody sent it.
+    It never sends to a page that already runs, which may hold real telemetry.
     """
-    # The scripted provider's words may be shown, and a second is long for somebody who looks on.
+    # The scripted content may be shown, and short intervals make the page update while it runs.
     os.environ.setdefault("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
     os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
     os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
     try:
-        listening = server.listen("127.0.0.1", server.PORT if port is None else port)
+        listener = server.listen("127.0.0.1", server.PORT if port is None else port)
     except UsageError:
         if port is not None:
             raise
         print(
-            f"Port {server.PORT} is in use, so the demo starts its own page; nothing is sent to "
-            f"the other."
+            f"Port {server.PORT} is in use, so the demo serves its page on another port; it sends "
+            f"nothing to port {server.PORT}."
         )
-        listening = server.listen("127.0.0.1", 0)
+        listener = server.listen("127.0.0.1", 0)
     store = Store()
     try:
-        with server.serving(store, listening) as address:
+        with server.serving(store, listener) as address:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             server.browse(address, open_browser)
@@ -136,16 +136,16 @@ def _with_page(port: int | None, open_browser: bool | None) -> int:
 
 
 def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) -> int:
-    """Play once, or for so long, and print the table."""
+    """Run the script, once or for that many minutes, and print the table."""
     exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if exported_to:
         _reach(exported_to)
-    else:  # nobody is listening on the default port: do not try
+    else:  # nobody is listener on the default port: do not try
         for signal in ("TRACES", "METRICS", "LOGS"):
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
 
     quiet = logging.NullHandler()
-    logging.getLogger("endturn").addHandler(quiet)  # the table says what its lines say
+    logging.getLogger("endturn").addHandler(quiet)  # the table has the same facts as its log lines
     tally = Tally()
     stop_listening = subscribe(tally)
     started = time.monotonic()
@@ -160,10 +160,10 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
         except KeyboardInterrupt:
             status = 130
         finally:
-            # no table says what could not be exported
+            # export errors are not in the table
             logging.getLogger("endturn").removeHandler(quiet)
     stop_listening()
-    result = {
+    result: DemoResult = {
         "models": tally.result(), "seconds": round(time.monotonic() - started, 1),
         "exported_to": exported_to,
     }  # fmt: skip
@@ -172,9 +172,9 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
 
 
 def _reach(endpoint: str) -> None:
-    """Refuse an endpoint with a mistake in it, or where nothing listens.
+    """Raise UsageError if the endpoint is malformed or nothing listens there.
 
-    The exporters would only say so between the lines.
+    Otherwise only the exporters' log lines would say so.
     """
     for mistake in destinations.mistakes(os.environ, ["traces"]):
         raise UsageError(mistake)
@@ -189,19 +189,48 @@ def _reach(endpoint: str) -> None:
         ) from None
 
 
+class ModelFigures(TypedDict):
+    """The figures of one model, as the JSON output has them; rates are fractions of 1."""
+
+    provider: str
+    model: str
+    responses: dict[str, int]
+    turns: int
+    truncated_turns: int
+    truncation_rate: float | None
+    continued_turns: int
+    unfinished_turns: int
+    unfinished_rate: float | None
+    blocked_tool_calls: int
+
+
+class DemoResult(TypedDict):
+    """The result of a run, as the JSON output has it.
+
+    Attributes:
+        exported_to: the OTLP endpoint; None if nothing was exported.
+    """
+
+    models: list[ModelFigures]
+    seconds: float
+    exported_to: str | None
+
+
 @dataclass
-class _Model:
-    """What is counted of one model."""
+class _ModelTally:
+    """The counts of one model."""
 
     reasons: Counter[str] = field(default_factory=Counter)
     turns: list[Turn] = field(default_factory=list)
     blocked: int = 0
 
-    def figures(self) -> dict[str, Any]:
-        """As JSON can carry them: rates are fractions."""
+    def figures(self, provider: str, model: str) -> ModelFigures:
+        """Return the figures of the model."""
         truncated = [turn for turn in self.turns if turn.truncated]
         unfinished = sum(turn.unfinished for turn in truncated)
         return {
+            "provider": provider,
+            "model": model,
             "responses": dict(self.reasons.most_common()),
             "turns": len(self.turns),
             "truncated_turns": len(truncated),
@@ -214,10 +243,10 @@ class _Model:
 
 
 class Tally:
-    """A listener that counts what the report shows, by provider and model."""
+    """A listener that counts calls and turns for the report, by provider and model."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[str, str], _Model] = defaultdict(_Model)
+        self._models: dict[tuple[str, str], _ModelTally] = defaultdict(_ModelTally)
 
     def __call__(self, record: Record) -> None:
         match record:
@@ -232,34 +261,34 @@ class Tally:
             case _:
                 pass
 
-    def result(self) -> list[dict[str, Any]]:
+    def result(self) -> list[ModelFigures]:
         """Return the figures of each model."""
         return [
-            {"provider": of[0], "model": of[1]} | model.figures()
-            for of, model in sorted(self._models.items())
+            tally.figures(provider, model)
+            for (provider, model), tally in sorted(self._models.items())
         ]
 
 
-def _share(row: dict[str, Any], name: str, rate: str) -> str:
-    return f"{row[name]} ({row[rate]:.0%})" if row[name] else "–"
+def _with_rate(count: int, rate: float | None) -> str:
+    return f"{count} ({rate:.0%})" if count else "–"
 
 
-COLUMNS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
+COLUMNS: Final[dict[str, Callable[[ModelFigures], object]]] = {
     "provider": lambda row: row["provider"],
     "model": lambda row: row["model"],
     "turns": lambda row: row["turns"],
-    "truncated": lambda row: _share(row, "truncated_turns", "truncation_rate"),
+    "truncated": lambda row: _with_rate(row["truncated_turns"], row["truncation_rate"]),
     "continued": lambda row: row["continued_turns"] or "–",
-    "unfinished": lambda row: _share(row, "unfinished_turns", "unfinished_rate"),
+    "unfinished": lambda row: _with_rate(row["unfinished_turns"], row["unfinished_rate"]),
     "responses by reason": lambda row: ", ".join(
         f"{reason} {count}" for reason, count in row["responses"].items()
     ),
 }
-"""What the table says of each model."""
+"""The columns of the table: each title, and its cell of a model's figures."""
 
 
-def report(result: dict[str, Any]) -> str:
-    """Return the result as a table, and what to do next."""
+def report(result: DemoResult) -> str:
+    """Return the result as a table, with the next commands to try."""
     rows = [
         [*COLUMNS],
         *([str(cell(row)) for cell in COLUMNS.values()] for row in result["models"]),
@@ -267,15 +296,15 @@ def report(result: dict[str, Any]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, ["─" * width for width in widths])
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    turns, truncated, left, blocked = (
-        sum(row[name] for row in result["models"])
-        for name in ("turns", "truncated_turns", "unfinished_turns", "blocked_tool_calls")
-    )
+    turns = sum(row["turns"] for row in result["models"])
+    truncated = sum(row["truncated_turns"] for row in result["models"])
+    unfinished = sum(row["unfinished_turns"] for row in result["models"])
+    blocked = sum(row["blocked_tool_calls"] for row in result["models"])
     calls = "1 tool call was" if blocked == 1 else f"{blocked} tool calls were"
     lines += [
         "",
-        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {left} of those were "
-        f"handed over unfinished. {calls} cut off and not run.",
+        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {unfinished} of those "
+        f"were handed over unfinished. {calls} cut off and not run.",
         "",
     ]
     if result["exported_to"]:

@@ -1,7 +1,4 @@
-"""The agents of the demo and the script of the provider that they call.
-
-The agents are written as users write theirs.
-"""
+"""The agents of the demo, written as users write them, and the script of their provider."""
 
 from __future__ import annotations
 
@@ -9,11 +6,12 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import httpx
 from anthropic import Anthropic
 from openai import OpenAI, OpenAIError
+from openai.types.chat import ChatCompletionMessageParam
 
 from endturn import ContinuationController, Message, Request, Tool, Usage
 from endturn.testing import scripted
@@ -38,7 +36,7 @@ QUESTIONS: Final = (
     "How often does somebody finish the answer?",
     "Which of these numbers should wake me up?",
 )
-"""Each round asks them again, and says which round it is: every conversation is its own."""
+"""Repeated in each round with its number, so that each conversation is distinct."""
 
 
 def _number(question: str) -> int:
@@ -53,7 +51,7 @@ def _answer(question: str, sentences: int) -> str:
 
 
 def _essayist(lengths: tuple[int, ...], *, delay_s: float) -> Callable[[Request], scripted.Reply]:
-    """Return a model that answers in that many sentences, by question; max_tokens may cut them."""
+    """Return a scripted model: question n gets `lengths[n]` sentences, cut at max_tokens."""
 
     def reply(request: Request) -> scripted.Reply:
         question = scripted.by_conversation(request)
@@ -64,9 +62,9 @@ def _essayist(lengths: tuple[int, ...], *, delay_s: float) -> Callable[[Request]
 
 
 def scripted_provider() -> scripted.ScriptedProvider:
-    """Return the provider of the demo, by model.
+    """Return the scripted provider of the demo: a script for each model.
 
-    Every stop reason it gives is one that the real providers give.
+    Real providers send the same stop reasons.
     """
     weather = {"city": "Aarhus", "days": 3, "units": "metric"}
     return scripted.ScriptedProvider(
@@ -76,7 +74,7 @@ def scripted_provider() -> scripted.ScriptedProvider:
             "gpt-5-nano": _essayist((1, 2, 1, 3, 1, 1, 6, 1), delay_s=0.02),
             "claude-haiku-4-5": _essayist((1, 1, 2, 6, 1, 2, 1, 1), delay_s=0.03),
             "claude-sonnet-5-5": [
-                # a tool call cut in its arguments: blocked, asked for again, run, answered
+                # a tool call truncated in its arguments: blocked, repaired, run, answered
                 scripted.partial_call("weather", weather, after=3).but(usage=Usage(12, 64)),
                 scripted.call("weather", weather),
                 scripted.say("Three mild days, with rain on the second."),
@@ -95,35 +93,28 @@ def scripted_provider() -> scripted.ScriptedProvider:
 Agent = Callable[[str, str], None]
 
 
-def _openai(url: str) -> Any:
+def _openai(url: str) -> OpenAI:
     return OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
 
-def _anthropic(url: str) -> Any:
+def _anthropic(url: str) -> Anthropic:
     return Anthropic(base_url=url, api_key="none", max_retries=0)
 
 
-def _asked(question: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": question}]
-
-
 def one_shot(url: str, question: str, *, model: str, max_tokens: int) -> None:
-    """Run an agent as most are written.
-
-    One call, whose text is the answer whatever it stopped for.
-    """
+    """Run an agent as most are written: one call, whose stop reason is not checked."""
     with _openai(url) as client:
         client.chat.completions.create(
-            model=model, messages=_asked(question), max_tokens=max_tokens
+            model=model, messages=[{"role": "user", "content": question}], max_tokens=max_tokens
         )
 
 
 def streaming(url: str, question: str, *, model: str, max_tokens: int) -> None:
-    """Run the same over Anthropic's stream."""
+    """Run the same agent over a stream of the anthropic SDK."""
     with (
         _anthropic(url) as client,
         client.messages.stream(
-            model=model, messages=_asked(question), max_tokens=max_tokens
+            model=model, messages=[{"role": "user", "content": question}], max_tokens=max_tokens
         ) as stream,
     ):
         for _ in stream.text_stream:
@@ -135,20 +126,23 @@ def lost_stream(url: str, question: str, *, model: str) -> None:
     with _openai(url) as client:
         try:
             for _ in client.chat.completions.create(
-                model=model, messages=_asked(question), max_tokens=200, stream=True
+                model=model,
+                messages=[{"role": "user", "content": question}],
+                max_tokens=200,
+                stream=True,
             ):
                 pass
-        # the second: the SDK's first versions let it through
+        # early versions of the SDK raise the httpx error
         except (OpenAIError, httpx.TransportError):
-            pass  # what the person sees is the half that arrived
+            pass  # the user sees only the part that arrived
 
 
 def hand_written_loop(url: str, question: str, *, model: str, max_tokens: int) -> None:
     """Run an agent that reads finish_reason and asks once for the rest.
 
-    Recognised, not declared.
+    It does not declare its turns, so endturn infers them.
     """
-    messages = _asked(question)
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": question}]
     with _openai(url) as client:
         for _ in range(2):
             answer = client.chat.completions.create(
@@ -206,7 +200,7 @@ RARE: Final = (
 
 
 def plan(minutes: float) -> Iterator[tuple[Agent, str]]:
-    """Every agent with every question, and now and then something rare."""
+    """Yield every agent with every question, and one rare case after each question."""
     end = time.monotonic() + minutes * 60
     for round_ in itertools.count(1):
         for turn, text in enumerate(QUESTIONS):

@@ -1,7 +1,6 @@
-"""`endturn doctor`: what is observed here, where it goes, and what stands in the way.
+"""`endturn doctor`: lists what is observed and where telemetry goes, and finds problems.
 
-It imports no library of the host, changes nothing, and sends nothing but export requests without
-content.
+It imports no library of the host, changes nothing, and sends only empty export requests.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from endturn import settings
 from endturn._version import __version__
@@ -25,7 +24,7 @@ from endturn.errors import UsageError, did_you_mean
 from endturn.instrumentation import destinations, zero_code
 
 TIMEOUT_S: Final = 3.0
-"""How long each step of a check waits, by default."""
+"""Default timeout of each step of a check."""
 
 MAX_TIMEOUT_S: Final = 60.0
 _POLICY: Final = "ENDTURN_AGENT_"
@@ -33,7 +32,7 @@ _POLICY: Final = "ENDTURN_AGENT_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable: its value as it may be shown, and whether it is set or the default."""
+    """One variable: its redacted value, and its source, `variable` or `default`."""
 
     name: str
     value: str
@@ -42,21 +41,21 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Where one signal goes, and what was answered there; None if nothing was dialled."""
+    """The destination of one signal, and the check of its receiver; None if it was not checked."""
 
     destination: destinations.Destination
-    answer: receivers.Answer | None
+    answer: receivers.ReceiverCheck | None
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """All that `endturn doctor` says.
+    """The output of `endturn doctor`.
 
     Attributes:
-        starts: whether a way to start a program loads endturn, and the reason if it does not.
-        service_name: the name, and where it is from.
-        problems: what stands in the way, a sentence each that says what to do.
-        notes: what is worth knowing.
+        starts: for each way to start a program, "yes" if it loads endturn, else the reason.
+        service_name: the name and its source.
+        problems: a sentence for each, with what to do.
+        notes: further sentences, which need no action.
     """
 
     inventory: packages.Inventory
@@ -76,7 +75,7 @@ def command(program: Sequence[str], *, as_json: bool, timeout_s: float) -> int:
     Args:
         program: the program and its arguments that `endturn run` would start; may be empty.
         as_json: print one JSON object and nothing else.
-        timeout_s: how long each step of a check waits.
+        timeout_s: the timeout of each step of a check.
 
     Returns:
         The exit status: 0, or 1 if there is a problem.
@@ -89,14 +88,14 @@ def command(program: Sequence[str], *, as_json: bool, timeout_s: float) -> int:
             f"--timeout must be more than 0 and at most {MAX_TIMEOUT_S:g} seconds, not"
             f" {timeout_s:g}"
         )
-    resolved = run.resolved(program) if program else []
+    resolved = run.resolve_program(program) if program else []
     diagnosis = diagnose(resolved, timeout_s)
     print(json.dumps(_as_json(diagnosis), indent=2) if as_json else _as_text(diagnosis))
     return 1 if diagnosis.problems else 0
 
 
 def diagnose(program: Sequence[str], timeout_s: float) -> Diagnosis:
-    """Look at this environment, and at what listens where its telemetry goes."""
+    """Examine this environment and the receivers of its telemetry."""
     variables = settings.problems(os.environ, ("destination", "recording", "other"))
     settings.mark_reported(variables)
     installed = packages.versions()
@@ -155,7 +154,7 @@ def _look_at_packages(
 
 
 def _look_at_python(diagnosis: Diagnosis, path: str) -> None:
-    """Say so if a program is run by another Python than this one."""
+    """Report if the program is run by a Python other than this one."""
     program, here = Path(path), Path(sys.executable)
     if not program.name.startswith("python") or program.parent.resolve() == here.parent.resolve():
         return
@@ -163,8 +162,7 @@ def _look_at_python(diagnosis: Diagnosis, path: str) -> None:
     done = subprocess.run([path, "-c", code], capture_output=True, check=False)  # noqa: S603
     if done.returncode == 0:
         diagnosis.notes.append(
-            f"{path} is another Python than {here}, whose packages these are: run {path} -m"
-            " endturn doctor"
+            f"{path} is not {here}, whose packages are listed here: run {path} -m endturn doctor"
         )
     else:
         diagnosis.problems.append(
@@ -188,7 +186,7 @@ def _look_at_settings(diagnosis: Diagnosis, program: Sequence[str]) -> None:
     except UsageError as error:
         diagnosis.problems.append(str(error))
     diagnosis.settings = [
-        Setting(name, _shown(variable, name, environment[name]), "variable")
+        Setting(name, _redacted_value(variable, name, environment[name]), "variable")
         if environment.get(name)
         else Setting(name, variable.default, "default")
         for variable in settings.VARIABLES
@@ -225,14 +223,14 @@ def _service_name(default_name: str | None, has_program: bool) -> str:
     return "the script's or module's name under `endturn run`; OTEL_SERVICE_NAME changes it"
 
 
-def _misspelt(environment: Mapping[str, str]) -> Iterable[str]:
-    """Return a sentence for each OTEL_ variable that resembles one of the table, and is none."""
-    known = [name for variable in settings.VARIABLES for name in variable.names]
+def _misspelt(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each OTEL_ variable that is unknown but resembles a known one."""
+    known_names = [name for variable in settings.VARIABLES for name in variable.names]
     for name in sorted(environment):
         if not name.startswith("OTEL_EXPORTER_OTLP_") and name not in _LIKELY_MISTAKES:
             continue
-        if name not in known:
-            hint = did_you_mean(name, known, prefix="OTEL_EXPORTER_OTLP_")
+        if name not in known_names:
+            hint = did_you_mean(name, known_names, prefix="OTEL_EXPORTER_OTLP_")
             if hint.startswith("did you mean"):
                 yield f"{name} is not a variable of OpenTelemetry; {hint}"
 
@@ -250,11 +248,11 @@ _LIKELY_MISTAKES: Final = frozenset(
         "OTEL_TRACE_EXPORTER",
     }
 )
-"""Names that people set, and that nothing reads."""
+"""Names that people set by mistake; nothing reads them."""
 
 
-def _shown(variable: settings.Variable[object], name: str, text: str) -> str:
-    """Return a value without secrets."""
+def _redacted_value(variable: settings.Variable[object], name: str, text: str) -> str:
+    """Return the value of a variable without secrets."""
     return "(set, not shown)" if variable.is_secret else settings.value_shown(name, text)
 
 
@@ -288,15 +286,15 @@ def _look_at_destinations(diagnosis: Diagnosis, timeout_s: float) -> None:
         answer = same[0].answer
         if answer is not None:
             diagnosis.problems.append(f"{destinations.listing(signals)}: {answer.problem}")
-        # The port is only suspected, so it is named where something is wrong with it.
+        # A port that looks wrong is reported only if the receiver has a problem.
         ports = destinations.mistakes(os.environ, signals)
-        diagnosis.problems += [each for each in ports if each not in diagnosis.problems]
+        diagnosis.problems += [mistake for mistake in ports if mistake not in diagnosis.problems]
 
 
 # --- Output ---------------------------------------------------------------------------------------
 
 
-def _as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+def _as_json(diagnosis: Diagnosis) -> dict[str, object]:
     inventory = asdict(diagnosis.inventory)
     del inventory["outdated"]
     return {
@@ -315,7 +313,7 @@ def _as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "protocol": receiver.destination.protocol or None,
                 "endpoint": settings.address_shown(receiver.destination.url) or None,
                 "variable": receiver.destination.variable or None,
-                **receivers.as_json(receiver.answer or receivers.Answer("not dialled")),
+                **receivers.as_json(receiver.answer or receivers.ReceiverCheck("not dialled")),
             }
             for receiver in diagnosis.receivers
         ],
@@ -328,16 +326,16 @@ def _as_text(diagnosis: Diagnosis) -> str:
     inventory = diagnosis.inventory
     rows = [
         ("endturn", f"{__version__}, in {sys.executable}"),
-        ("HTTP clients", [*_listed(inventory.http_clients), "urllib.request"]),
-        ("Model SDKs", _listed(inventory.model_sdks) or "none"),
-        ("Frameworks", _listed(inventory.frameworks) or "none"),
-        ("Instrumentations", _listed(inventory.instrumentations) or "none besides endturn"),
+        ("HTTP clients", [*_package_lines(inventory.http_clients), "urllib.request"]),
+        ("Model SDKs", _package_lines(inventory.model_sdks) or "none"),
+        ("Frameworks", _package_lines(inventory.frameworks) or "none"),
+        ("Instrumentations", _package_lines(inventory.instrumentations) or "none besides endturn"),
         ("Loaded by", [f"{name}: {is_loaded}" for name, is_loaded in diagnosis.starts.items()]),
         ("Service name", diagnosis.service_name),
         ("Content", diagnosis.content),
         ("Metric names", diagnosis.semconv),
-        ("Settings", _settings_listed(diagnosis.settings)),
-        ("Destinations", [_receiver_shown(receiver) for receiver in diagnosis.receivers] or "–"),
+        ("Settings", _setting_lines(diagnosis.settings)),
+        ("Destinations", [_receiver_line(receiver) for receiver in diagnosis.receivers] or "–"),
     ]
     width = max(len(name) for name, _ in rows) + 2
     lines = []
@@ -350,23 +348,25 @@ def _as_text(diagnosis: Diagnosis) -> str:
         return "\n".join([*lines, "", "No problem was found."])
     count = len(diagnosis.problems)
     lines += ["", "1 problem:" if count == 1 else f"{count} problems:"]
-    lines += [f"  {number}. {each}" for number, each in enumerate(diagnosis.problems, start=1)]
+    lines += [
+        f"  {number}. {problem}" for number, problem in enumerate(diagnosis.problems, start=1)
+    ]
     return "\n".join(lines)
 
 
-def _listed(found: Iterable[packages.Package]) -> list[str]:
+def _package_lines(installed: Iterable[packages.Package]) -> list[str]:
     return [
         f"{package.name} {package.version}{f' ({package.remark})' if package.remark else ''}"
-        for package in found
+        for package in installed
     ]
 
 
-def _settings_listed(found: Iterable[Setting]) -> list[str]:
-    lines = [f"{one.name}={one.value}" for one in found if one.source == "variable"]
+def _setting_lines(rows: Iterable[Setting]) -> list[str]:
+    lines = [f"{row.name}={row.value}" for row in rows if row.source == "variable"]
     return [*lines, "all others have their defaults" if lines else "all have their defaults"]
 
 
-def _receiver_shown(receiver: Receiver) -> str:
+def _receiver_line(receiver: Receiver) -> str:
     destination = receiver.destination
     if destination.exporter != "otlp":
         where = "not exported" if destination.exporter == "none" else destination.exporter

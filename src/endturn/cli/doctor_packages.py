@@ -1,4 +1,4 @@
-"""The packages of an environment that matter to endturn, by their metadata: nothing is imported."""
+"""The installed packages that concern endturn, from their metadata; none is imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HTTP_CLIENTS: Final = {
     "urllib3": "also requests and boto3",
     "aiohttp": "also aiobotocore",
 }
-"""The HTTP clients whose requests are observed, beside `urllib.request`, with a remark."""
+"""The HTTP clients that are observed besides `urllib.request`, each with a remark or ""."""
 
 MODEL_SDKS: Final = {
     "ai21": "",
@@ -40,7 +40,7 @@ MODEL_SDKS: Final = {
     "claude-agent-sdk": "not observed: another process makes the calls; send that process's"
     " telemetry to the same endpoint",
 }
-"""Libraries that call models, with a remark on those that are not observed."""
+"""Libraries that call models; the remark says why one is not observed."""
 
 FRAMEWORKS: Final = (
     "ag2",
@@ -86,8 +86,8 @@ INSTRUMENTATIONS: Final = {
     "agentops": "it sets up a tracer provider of its own; call endturn.configure() first, or"
     " endturn.instrument() after it",
 }
-"""Other instrumentations, as patterns of names, with what is known of them beside endturn
-(docs/other-instrumentations.md)."""
+"""Other instrumentations, as patterns of package names, each with how it behaves together with
+endturn (docs/other-instrumentations.md)."""
 
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)(?:\[[\w,]+\])?\s*(?:>=|~=)\s*([\d.]+)")
 
@@ -103,7 +103,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The packages of an environment, by their part."""
+    """The installed packages, by their role."""
 
     http_clients: tuple[Package, ...]
     model_sdks: tuple[Package, ...]
@@ -115,16 +115,16 @@ class Inventory:
 
 def versions() -> dict[str, str]:
     """Return the version of each installed distribution, by its normalised name."""
-    found: dict[str, str] = {}
-    for one in distributions():
-        name = one.metadata["Name"]
+    version_of: dict[str, str] = {}
+    for package in distributions():
+        name = package.metadata["Name"]
         if name:
-            found.setdefault(_normalised(name), one.version)
-    return found
+            version_of.setdefault(_normalised(name), package.version)
+    return version_of
 
 
 def inventory(installed: Mapping[str, str]) -> Inventory:
-    """Sort the installed distributions into their parts."""
+    """Sort the installed distributions by their role."""
     matched = {
         name: remark
         for pattern, remark in INSTRUMENTATIONS.items()
@@ -132,15 +132,15 @@ def inventory(installed: Mapping[str, str]) -> Inventory:
         if fnmatchcase(name, pattern)
     }
     return Inventory(
-        http_clients=_chosen(installed, HTTP_CLIENTS),
-        model_sdks=_chosen(installed, MODEL_SDKS),
-        frameworks=_chosen(installed, dict.fromkeys(FRAMEWORKS, "")),
-        instrumentations=_chosen(installed, matched),
+        http_clients=_packages_in(installed, HTTP_CLIENTS),
+        model_sdks=_packages_in(installed, MODEL_SDKS),
+        frameworks=_packages_in(installed, dict.fromkeys(FRAMEWORKS, "")),
+        instrumentations=_packages_in(installed, matched),
         outdated=tuple(_outdated(installed, _requirements())),
     )
 
 
-def _chosen(installed: Mapping[str, str], remarks: Mapping[str, str]) -> tuple[Package, ...]:
+def _packages_in(installed: Mapping[str, str], remarks: Mapping[str, str]) -> tuple[Package, ...]:
     return tuple(
         Package(name, installed[name], remark)
         for name, remark in sorted(remarks.items())
@@ -149,10 +149,10 @@ def _chosen(installed: Mapping[str, str], remarks: Mapping[str, str]) -> tuple[P
 
 
 def _requirements() -> list[str]:
-    """Return endturn's own requirements, those of its extras too."""
+    """Return the requirements of endturn, including those of its extras."""
     try:
         return distribution("endturn").requires or []
-    except PackageNotFoundError:  # run from a folder
+    except PackageNotFoundError:  # not installed, but run from a folder
         return []
 
 
@@ -175,7 +175,7 @@ def _normalised(name: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version: `1.2rc1` is (1, 2)."""
+    """Return the release numbers of a version: (1, 2) for `1.2rc1`."""
     numbers = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version)
     parts = [int(part) for part in numbers[1].split(".")] if numbers else []
     while parts and parts[-1] == 0:

@@ -1,4 +1,4 @@
-"""Checks of what listens at a destination: a dial, and an export request without content."""
+"""Checks of OTLP receivers: a connection, then an empty export request."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SETTINGS_FRAME: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a receiver answered, in words, and the problem with it.
+class ReceiverCheck:
+    """The result of checking a receiver: its response in words, and the problem with it.
 
     Attributes:
         status: the HTTP status; None without one.
@@ -35,11 +35,11 @@ class Answer:
     problem: str = ""
 
 
-def check(destination: destinations.Destination, timeout_s: float) -> Answer:
+def check(destination: destinations.Destination, timeout_s: float) -> ReceiverCheck:
     """Send an empty export request to a destination, or wait for its gRPC channel.
 
     Args:
-        timeout_s: for each step: name, connection, answer.
+        timeout_s: the timeout of each step: name resolution, connection, response.
     """
     if destination.protocol == destinations.GRPC:
         return _check_grpc(destination, timeout_s)
@@ -52,8 +52,8 @@ def check(destination: destinations.Destination, timeout_s: float) -> Answer:
 
 def _dial(
     parts: SplitResult, destination: destinations.Destination, timeout_s: float
-) -> Answer | None:
-    """Connect, and close. None if that worked."""
+) -> ReceiverCheck | None:
+    """Connect and close. Return None on success."""
     host, port = parts.hostname or "", _port(parts)
     variable = destination.variable or destinations.BASE
     try:
@@ -79,23 +79,27 @@ def _dial(
     return None
 
 
-def _failure(text: str, problem: str, status: int | None = None) -> Answer:
-    return Answer(text, status, problem)
+def _failure(text: str, problem: str, status: int | None = None) -> ReceiverCheck:
+    return ReceiverCheck(text, status, problem)
 
 
-def _export(parts: SplitResult, destination: destinations.Destination, timeout_s: float) -> Answer:
-    """Send an export request without content, as the exporter over HTTP sends one."""
+def _export(
+    parts: SplitResult, destination: destinations.Destination, timeout_s: float
+) -> ReceiverCheck:
+    """Send an empty export request, as the exporter over HTTP would."""
     try:
         requests: Any = importlib.import_module("requests")
         sessions: Any = importlib.import_module("endturn.instrumentation.export_session")
     except ImportError:
-        return Answer("not checked: pip install 'endturn[otlp]'")
+        return ReceiverCheck("not checked: pip install 'endturn[otlp]'")
     certificate = _setting("CERTIFICATE", destination)
     if certificate is not None and not os.path.isfile(certificate):
-        return Answer("not checked: the file of OTEL_EXPORTER_OTLP_CERTIFICATE does not exist")
+        return ReceiverCheck(
+            "not checked: the file of OTEL_EXPORTER_OTLP_CERTIFICATE does not exist"
+        )
     if _has_credential_provider(destination):
-        return Answer("not checked: a credential provider makes the exporter's session")
-    shown = settings.address_shown(destination.url)
+        return ReceiverCheck("not checked: a credential provider makes the exporter's session")
+    address = settings.address_shown(destination.url)
     try:
         with requests.Session() as session:
             response = session.post(
@@ -118,17 +122,17 @@ def _export(parts: SplitResult, destination: destinations.Destination, timeout_s
         )
     except (requests.RequestException, ValueError, OSError) as error:
         other = _other_protocol(parts, timeout_s)
-        where = f"{parts.hostname}:{_port(parts)}"  # without the path, so alike for each signal
+        where = f"{parts.hostname}:{_port(parts)}"  # without the path, so equal for all signals
         why = other or f"{where} does not answer as an OTLP receiver ({type(error).__name__})"
         return _failure("no answer in HTTP", why)
     status = response.status_code
     if 200 <= status < 300:
         if "text/html" in response.headers.get("Content-Type", ""):
             why = "answered with a web page: it is no OTLP receiver"
-            return _failure(f"answers {status}", f"{shown} {why}", status)
-        return Answer(f"answers {sessions.status_shown(status)}", status)
+            return _failure(f"answers {status}", f"{address} {why}", status)
+        return ReceiverCheck(f"answers {sessions.status_shown(status)}", status)
     other = _other_protocol(parts, timeout_s) if status == 400 else ""
-    why = f"{shown} answered {sessions.status_shown(status)}; "
+    why = f"{address} answered {sessions.status_shown(status)}; "
     return _failure(
         f"answers {sessions.status_shown(status)}",
         other or why + sessions.remedy(destination.signal, status),
@@ -154,7 +158,7 @@ def _setting(name: str, destination: destinations.Destination) -> str | None:
 
 
 def _has_credential_provider(destination: destinations.Destination) -> bool:
-    """Return whether a package of the host authenticates the exports of a signal."""
+    """Return True if a package of the host authenticates the exports of a signal."""
     prefix = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_"
     names = ("CREDENTIAL_PROVIDER", f"{destination.signal.upper()}_CREDENTIAL_PROVIDER")
     return any(os.environ.get(f"{prefix}{name}") for name in names)
@@ -173,7 +177,7 @@ def _port(parts: SplitResult) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _tls_failure(parts: SplitResult, error: BaseException, timeout_s: float) -> Answer:
+def _tls_failure(parts: SplitResult, error: BaseException, timeout_s: float) -> ReceiverCheck:
     host, port = parts.hostname or "", _port(parts)
     if not speaks_tls(host, port, timeout_s):
         return _failure(
@@ -189,7 +193,7 @@ def _tls_failure(parts: SplitResult, error: BaseException, timeout_s: float) -> 
 
 
 def _other_protocol(parts: SplitResult, timeout_s: float) -> str:
-    """Return the sentence about a port that speaks something else; "" if that is not known."""
+    """Return a sentence about a port with another protocol; "" if none is recognised."""
     host, port = parts.hostname or "", _port(parts)
     if parts.scheme == "http" and speaks_tls(host, port, timeout_s):
         return f"{host}:{port} expects TLS: set https://{host}:{port}"
@@ -202,10 +206,10 @@ def _other_protocol(parts: SplitResult, timeout_s: float) -> str:
 
 
 def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether a TLS handshake succeeds at a port, whatever the certificate."""
+    """Return True if a TLS handshake succeeds at a port, with any certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # only the protocol is of interest
+    context.verify_mode = ssl.CERT_NONE  # only the protocol is checked
     try:
         with (
             socket.create_connection((host, port), timeout=timeout_s) as plain,
@@ -213,7 +217,7 @@ def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        # It asks for a client's certificate: that is TLS, too.
+        # An alert, such as for a missing client certificate, comes from a TLS server.
         return (
             error.reason is not None and "ALERT" in error.reason and "VERSION" not in error.reason
         )
@@ -222,12 +226,12 @@ def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
 
 
 def speaks_http2(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether a port answers the beginning of an HTTP/2 connection with one."""
+    """Return True if a port responds to the HTTP/2 preface with a SETTINGS frame."""
     return _first_bytes(host, port, HTTP2_PREFACE, timeout_s)[3:4] == bytes([_SETTINGS_FRAME])
 
 
 def speaks_http1(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether a port answers a request of HTTP/1.1."""
+    """Return True if a port responds to an HTTP/1.1 request."""
     request = f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
     return _first_bytes(host, port, request, timeout_s).startswith(b"HTTP/1")
 
@@ -244,22 +248,22 @@ def _first_bytes(host: str, port: int, request: bytes, timeout_s: float) -> byte
 # --- gRPC -----------------------------------------------------------------------------------------
 
 
-def _check_grpc(destination: destinations.Destination, timeout_s: float) -> Answer:
-    """Wait until a gRPC channel is ready. Nothing is sent on it."""
+def _check_grpc(destination: destinations.Destination, timeout_s: float) -> ReceiverCheck:
+    """Wait until a gRPC channel is ready; no request is sent."""
     url = destination.url if "://" in destination.url else f"//{destination.url}"
     parts = urlsplit(url)
     insecure = (_setting("INSECURE", destination) or "").strip().lower() == "true"
     is_secure = parts.scheme == "https" or (parts.scheme == "" and not insecure)
-    dialled = parts._replace(
+    address = parts._replace(
         scheme=parts.scheme or "http", netloc=parts.netloc if parts.port else f"{parts.netloc}:443"
     )
-    if (answer := _dial(dialled, destination, timeout_s)) is not None:
+    if (answer := _dial(address, destination, timeout_s)) is not None:
         return answer
     try:
         grpc: Any = importlib.import_module("grpc")
     except ImportError:
-        return Answer("not checked: pip install opentelemetry-exporter-otlp-proto-grpc")
-    target = dialled.netloc.rpartition("@")[2]
+        return ReceiverCheck("not checked: pip install opentelemetry-exporter-otlp-proto-grpc")
+    target = address.netloc.rpartition("@")[2]
     credentials = grpc.ssl_channel_credentials()
     channel = (
         grpc.secure_channel(target, credentials) if is_secure else grpc.insecure_channel(target)
@@ -267,13 +271,13 @@ def _check_grpc(destination: destinations.Destination, timeout_s: float) -> Answ
     try:
         grpc.channel_ready_future(channel).result(timeout=timeout_s)
     except grpc.FutureTimeoutError:
-        return _grpc_failure(dialled, is_secure=is_secure, timeout_s=timeout_s)
+        return _grpc_failure(address, is_secure=is_secure, timeout_s=timeout_s)
     finally:
         channel.close()
-    return Answer("the gRPC channel is ready")
+    return ReceiverCheck("the gRPC channel is ready")
 
 
-def _grpc_failure(parts: SplitResult, *, is_secure: bool, timeout_s: float) -> Answer:
+def _grpc_failure(parts: SplitResult, *, is_secure: bool, timeout_s: float) -> ReceiverCheck:
     host, port = parts.hostname or "", _port(parts)
     is_tls = speaks_tls(host, port, timeout_s)
     if is_tls and not is_secure:
@@ -290,6 +294,6 @@ def _grpc_failure(parts: SplitResult, *, is_secure: bool, timeout_s: float) -> A
     return _failure("no gRPC", why)
 
 
-def as_json(answer: Answer) -> Mapping[str, Any]:
-    """Return an answer as JSON can carry it."""
+def as_json(answer: ReceiverCheck) -> Mapping[str, object]:
+    """Return a check as JSON values."""
     return {"answer": answer.text, "status": answer.status, "problem": answer.problem or None}

@@ -14,7 +14,7 @@ from endturn.errors import UsageError
 from endturn.instrumentation import zero_code
 
 SITE: Final = Path(__file__).parents[1] / "site"
-"""Folder of the `sitecustomize` module that Python imports when it starts."""
+"""Folder of the `sitecustomize` module, which Python imports when it starts."""
 
 USAGE: Final = "endturn run [--] COMMAND [ARGUMENT …], or FILE.py, or -m MODULE, or -c CODE"
 
@@ -25,7 +25,7 @@ def run(words: Sequence[str]) -> NoReturn:
     Raises:
         UsageError: No program is named, it cannot be found or started, or the SDK is not installed.
     """
-    command = resolved(words)
+    command = resolve_program(words)
     problems = zero_code.check()
     for sentence in problems.values():
         print(f"endturn: {sentence}", file=sys.stderr)
@@ -43,10 +43,10 @@ def run(words: Sequence[str]) -> NoReturn:
         raise UsageError(f"{command[0]} could not be started: {error.strerror}") from None
 
 
-def resolved(words: Sequence[str]) -> list[str]:
-    """Return the program's path and its arguments.
+def resolve_program(words: Sequence[str]) -> list[str]:
+    """Return the path of the program and its arguments.
 
-    A `.py` file, -m and -c run in the Python that endturn is installed in.
+    A `.py` file, -m and -c run in the Python in which endturn is installed.
 
     Raises:
         UsageError: No program is named, or it cannot be found.
@@ -62,20 +62,20 @@ def resolved(words: Sequence[str]) -> list[str]:
         return [sys.executable, *words]
     if words[0].startswith("-"):
         raise UsageError(f"endturn run has no option {words[0]!r}: {USAGE}")
-    found = shutil.which(words[0])
-    if found is None:
+    path = shutil.which(words[0])
+    if path is None:
         raise UsageError(f"{words[0]!r} is neither a program on the PATH nor the path of a program")
-    return [found, *words[1:]]
+    return [path, *words[1:]]
 
 
 def environment(host: Mapping[str, str], reported: Iterable[str] = ()) -> dict[str, str]:
-    """Return the program's environment.
+    """Return the environment of the program.
 
-    Our folder is before its PYTHONPATH, and a protocol is set if the host sets none.
+    endturn's folder is first in PYTHONPATH, and the OTLP protocol is set unless the host sets one.
 
     Args:
         host: the environment of the command.
-        reported: the keys of problems that need not be reported again.
+        reported: the keys of problems that this command has already printed.
     """
     changed = dict(host)
     site = str(SITE)
@@ -85,6 +85,6 @@ def environment(host: Mapping[str, str], reported: Iterable[str] = ()) -> dict[s
     changed["ENDTURN_RUN"] = "1"
     if fingerprints := ",".join(map(settings.fingerprint, reported)):
         changed[settings.REPORTED] = fingerprints
-    # OpenTelemetry's own default is gRPC, whose exporter is another package.
+    # OpenTelemetry's own default is gRPC, whose exporter is in another package.
     changed.setdefault("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     return changed

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         CAPTURE_WORDS as CAPTURE_WORDS,
         EVENT_WORDS as EVENT_WORDS,
         SEMCONV_WORDS as SEMCONV_WORDS,
-        Kind as Kind,
+        ValueKind as ValueKind,
     )
     from endturn.settings.secrets import (
         address_shown as address_shown,
@@ -73,7 +73,7 @@ else:
                 "warn_once",
             ),
             "keywords": ("KEYWORDS", "Keyword", "check_keywords", "keywords_checked"),
-            "kinds": ("CAPTURE_WORDS", "EVENT_WORDS", "Kind", "SEMCONV_WORDS"),
+            "kinds": ("CAPTURE_WORDS", "EVENT_WORDS", "SEMCONV_WORDS", "ValueKind"),
             "secrets": ("address_shown", "value_shown"),
             "variable": ("SIGNALS", "Variable"),
             "variables": (

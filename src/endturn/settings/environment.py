@@ -1,4 +1,4 @@
-"""The checks of environment variables: a value that cannot be used is reported once."""
+"""Checks of environment variables: each value that cannot be used is reported once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def warn_once(sentence: str, *, key: str | None = None) -> None:
     """Log a warning, unless this process or the `endturn run` that started it has reported it.
 
     Args:
-        key: what is reported once; the sentence by default.
+        key: identifies the problem, which is reported once. Defaults to the sentence.
     """
     key = key or sentence
     if key in _warned:
@@ -70,46 +70,46 @@ def warn_once(sentence: str, *, key: str | None = None) -> None:
 
 
 def mark_reported(keys: Iterable[str]) -> None:
-    """Have this process log none of these problems: a command prints them."""
+    """Mark problems that a command prints, so that this process does not log them again."""
     _warned.update(keys)
 
 
 def fingerprint(sentence: str) -> str:
-    """Return a short name of a problem's sentence."""
+    """Return a short hash of a problem's sentence."""
     return f"{crc32(sentence.encode('utf-8', 'surrogatepass')):08x}"
 
 
-def value_of(variable: Variable[Value], otherwise: Value) -> Value:
-    """Return the value of a variable; `otherwise` if it is unset, or cannot be used.
+def value_of(variable: Variable[Value], default: Value) -> Value:
+    """Return the value of a variable, or `default` if it is unset or cannot be used.
 
     A value that cannot be used is reported once.
     """
     text = os.environ.get(variable.name, "").strip()
     if not text:
-        return otherwise
+        return default
     try:
-        return variable.kind.read(text)
+        return variable.kind.parse(text)
     except (KeyError, ValueError):
         warn_once(problem(variable.name, text))
-        return otherwise
+        return default
 
 
 def problem(name: str, text: str) -> str:
-    """Return a sentence about the text of a variable: what to set, and its effect.
+    """Return a sentence about an invalid value: what to set, and the effect of the value.
 
     Returns:
-        "" if the text can be used.
+        The sentence; "" if the value is valid.
     """
     variable = variable_named(name)
     if variable is None:
         raise UsageError(f"{name!r} is not in the table of variables")
     try:
-        variable.kind.read(text)
+        variable.kind.parse(text)
     except (KeyError, ValueError) as error:
-        shown = "" if variable.is_secret else f"={value_shown(name, text)!r}"
+        quoted_value = "" if variable.is_secret else f"={value_shown(name, text)!r}"
         why = f" ({error})" if variable.is_secret else ""
         return (
-            f"{name}{shown} cannot be used{why}: {variable.kind.remedy}"
+            f"{name}{quoted_value} cannot be used{why}: {variable.kind.remedy}"
             f"{_nearest(text, variable.kind.words)}; {variable.fallback}"
         )
     return ""
@@ -117,24 +117,24 @@ def problem(name: str, text: str) -> str:
 
 @contextmanager
 def unusable_hidden() -> Iterator[None]:
-    """Hide from the SDK, within the block, each variable for whose value it would raise.
+    """Remove, within the block, each variable whose value would make the SDK raise.
 
-    An empty value is hidden, too, unless it has a meaning. The variables are as before at the end.
-    Blocks may be nested.
+    An empty value is removed too, unless it has a meaning. The end of the block restores the
+    variables. Blocks may be nested.
     """
-    hidden: dict[str, str] = {}
+    removed_values: dict[str, str] = {}
     for variable in VARIABLES:
         for name in variable.names:
             text = os.environ.get(name)
-            if text is None or (text.strip() and not variable.has_sdk_raise):
+            if text is None or (text.strip() and not variable.sdk_raises):
                 continue
             if problem(name, text.strip()):
-                hidden[name] = text
+                removed_values[name] = text
                 os.environ.pop(name, None)
     try:
         yield
     finally:
-        for name, text in hidden.items():
+        for name, text in removed_values.items():
             os.environ.setdefault(name, text)
 
 
@@ -148,10 +148,10 @@ def problems(
     environment: Mapping[str, str], sections: Iterable[Section] = ("destination", "recording")
 ) -> list[str]:
     """Return a sentence for each variable whose text cannot be used, and each unknown name."""
-    wanted = tuple(sections)
+    section_names = tuple(sections)
     sentences = []
     for variable in VARIABLES:
-        if variable.section not in wanted:
+        if variable.section not in section_names:
             continue
         for name in variable.names:
             text = environment.get(name, "").strip()
@@ -163,7 +163,7 @@ def problems(
 
 
 def _is_registered_sampler(environment: Mapping[str, str]) -> bool:
-    """Return whether the sampler is a package's, whose argument may be any text."""
+    """Return whether a package registers the sampler; its argument may then be any text."""
     sampler = variable_named(_SAMPLER)
     name = environment.get(_SAMPLER, "").strip()
     if not name or sampler is None or name.lower() in sampler.kind.words:
@@ -181,8 +181,8 @@ def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
             and not name.startswith((_POLICY, *_DEPLOYMENT))
             and not _KUBERNETES.fullmatch(name)
         ):
-            known = [each for each in names() if each.startswith("ENDTURN_")]
-            hint = did_you_mean(name, known, prefix="ENDTURN_")
+            candidates = [other for other in names() if other.startswith("ENDTURN_")]
+            hint = did_you_mean(name, candidates, prefix="ENDTURN_")
             yield f"{name} is not a variable of endturn; {hint}"
 
 

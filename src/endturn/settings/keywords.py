@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from math import inf
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeGuard, TypeVar
 
 from endturn.errors import UsageError, did_you_mean
 from endturn.settings import kinds
@@ -26,7 +26,7 @@ class Keyword:
         functions: the functions that have it.
         label: its type in the documentation's tables, in Markdown.
         remedy: the values that are allowed, as an instruction.
-        accepts: whether a value is allowed.
+        accepts: returns True for an allowed value.
         default: as documented; "" if there is none.
         meaning: one or two sentences of Markdown; of a keyword with a variable, the variable's.
         takes_none: None is accepted, for the default.
@@ -37,7 +37,7 @@ class Keyword:
     functions: tuple[str, ...]
     label: str
     remedy: str
-    accepts: Callable[[Any], bool]
+    accepts: Callable[[object], bool]
     default: str = ""
     meaning: str = ""
     takes_none: bool = True
@@ -48,7 +48,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LINE_END: Final = re.compile(r"[\r\n\x00]")
 
 
-def _is_text(value: object) -> bool:
+def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str)
 
 
@@ -290,7 +290,7 @@ KEYWORDS: Final = (
                 "base_url",
                 "https://host/v1",
                 "the provider's",
-                "the address, up to the format's own path",
+                "the address, without the format's endpoint path",
             ),
             ("format", "openai_chat", "the provider's", "the format of requests and responses"),
             ("dialect", "groq", "the provider's", "the provider's variant of the format"),
@@ -324,29 +324,29 @@ KEYWORDS: Final = (
         meaning="further headers of every request",
     ),
 )
-"""All of them, in the order of docs/configuration.md."""
+"""All keywords, in the order of docs/configuration.md."""
 
 
 def check_keywords(
-    function: str, values: Mapping[str, Any], *, allowed: Iterable[str] | None = None
+    function: str, values: Mapping[str, object], *, allowed: Iterable[str] | None = None
 ) -> None:
     """Check the keywords of a call.
 
     Args:
         function: as the caller writes it.
         values: the keywords and their values.
-        allowed: all keywords of the function; None does not check the names.
+        allowed: all keywords of the function; None skips the check of names.
 
     Raises:
         TypeError: A keyword is not one of `allowed`.
         UsageError: A value cannot be used.
     """
     if allowed is not None:
-        known = list(allowed)
+        names = list(allowed)
         for name in values:
-            if name not in known:
+            if name not in names:
                 raise TypeError(
-                    f"{function}() has no keyword {name!r}; {did_you_mean(name, known)}"
+                    f"{function}() has no keyword {name!r}; {did_you_mean(name, names)}"
                 )
     for keyword in KEYWORDS:
         if function not in keyword.functions or keyword.name not in values:
@@ -355,23 +355,23 @@ def check_keywords(
         if value is None and keyword.takes_none:
             continue
         if not keyword.accepts(value):
-            raise UsageError(f"{keyword.name}{_shown(keyword, value)}: {keyword.remedy}")
+            raise UsageError(f"{keyword.name}{_quoted(keyword, value)}: {keyword.remedy}")
 
 
 _QUOTABLE: Final = (str, int, float, list, tuple, dict, type, type(None))
 
 
-def _shown(keyword: Keyword, value: object) -> str:
-    """Return a value as an error message shows it: by its type, if it may hold a secret."""
+def _quoted(keyword: Keyword, value: object) -> str:
+    """Return a value for an error message: only its type, if it may hold a secret."""
     if keyword.is_secret or not isinstance(value, _QUOTABLE):
         return f" of type {type(value).__name__} cannot be used"
     return f"={value!r}"
 
 
 def keywords_checked(*, unpacked: type | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that has each call check its keywords by the table.
+    """Return a decorator that checks the keywords of each call against the table.
 
-    It is for a function, and for the `__init__` of a class, which is then checked as the class.
+    It is for functions and for `__init__`; of `__init__` the class is looked up and named.
 
     Args:
         unpacked: the TypedDict that the function takes as `**options`. The signature lists its
@@ -404,7 +404,7 @@ def _too_many(function: str, count: int, most: int) -> str:
     return f"{function}() takes {takes}, not {count}: give the others by keyword"
 
 
-def _signature_of(function: Callable[..., Any], unpacked: type | None) -> inspect.Signature:
+def _signature_of(function: Callable[..., object], unpacked: type | None) -> inspect.Signature:
     signature = inspect.signature(function)
     parameters = [
         parameter

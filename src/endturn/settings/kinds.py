@@ -1,4 +1,4 @@
-"""The kinds of values that an environment variable can have: how its text is read."""
+"""Types of environment variables: how the text of each is parsed and checked."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ EVENT_WORDS: Final = ("logs", "spans", "both")
 """Destinations of events."""
 
 CAPTURE_WORDS: Final = ("NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT")
-"""Where message content is recorded, in the words of the GenAI conventions."""
+"""Destinations of message content, as the GenAI conventions name them."""
 
 SEMCONV_WORDS: Final = ("default", "gen_ai_latest_experimental", "gen_ai_latest_experimental/dup")
 """Generations of the conventions' metric names; `/dup` emits both."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Value]):
-    """One kind of value.
+class ValueKind(Generic[Value]):
+    """The type of a variable: how its text is parsed, and how it is documented.
 
     Attributes:
         label: its name in the documentation's tables, in Markdown.
         remedy: the values that are allowed, as an instruction: "use true or false".
-        read: returns the value of a text; raises ValueError or KeyError if it is none.
+        parse: returns the value of a text; raises ValueError or KeyError if it is invalid.
         words: the allowed words, if they can be listed.
     """
 
     label: str
     remedy: str
-    read: Callable[[str], Value]
+    parse: Callable[[str], Value]
     words: tuple[str, ...] = ()
 
 
-def one_of(values: Mapping[str, Value], label: str = "") -> Kind[Value]:
-    """Return a kind with these words, in any case."""
+def one_of(values: Mapping[str, Value], label: str = "") -> ValueKind[Value]:
+    """Return the type of a value that is one of these words, in upper or lower case."""
     by_word = {word.lower(): value for word, value in values.items()}
-    return Kind(
+    return ValueKind(
         label or ", ".join(f"`{word}`" for word in values),
         f"use one of {', '.join(values)}",
         lambda text: by_word[text.lower()],
@@ -50,9 +50,9 @@ def one_of(values: Mapping[str, Value], label: str = "") -> Kind[Value]:
     )
 
 
-def exactly(*words: str) -> Kind[str]:
-    """Return a kind with these words, in this case only: the SDK knows no other."""
-    return Kind(
+def exactly(*words: str) -> ValueKind[str]:
+    """Return the type of a value that is exactly one of these words, as the SDK compares it."""
+    return ValueKind(
         ", ".join(f"`{word}`" for word in words),
         f"use one of {', '.join(words)}",
         lambda text: {word: word for word in words}[text],
@@ -60,7 +60,7 @@ def exactly(*words: str) -> Kind[str]:
     )
 
 
-FLAG: Final[Kind[bool]] = Kind(
+FLAG: Final[ValueKind[bool]] = ValueKind(
     "`true`, `false`",
     "use true or false",
     lambda text: {"true": True, "false": False}[text.lower()],
@@ -68,50 +68,54 @@ FLAG: Final[Kind[bool]] = Kind(
 )
 
 
-def whole_number(unit: str, example: int) -> Kind[int]:
-    """Return the kind of a whole number above 0."""
+def whole_number(unit: str, example: int) -> ValueKind[int]:
+    """Return the type of a whole number above 0."""
 
-    def read(text: str) -> int:
+    def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < 1:
             raise ValueError(text)
         return int(text)
 
-    return Kind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", read)
+    return ValueKind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", parse)
 
 
-def limit(unit: str, example: int) -> Kind[int | None]:
-    """Return the kind of a whole number from 0 on; empty text is no limit."""
+def limit(unit: str, example: int) -> ValueKind[int | None]:
+    """Return the type of a whole number of at least 0; an empty text means no limit."""
 
-    def read(text: str) -> int | None:
+    def parse(text: str) -> int | None:
         value = int(text) if text else None
         if value is not None and value < 0:
             raise ValueError(text)
         return value
 
-    return Kind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", read)
+    return ValueKind(f"number of {unit}", f"use a whole number of {unit}, such as {example}", parse)
 
 
-def number(unit: str, example: str, *, least: float = 0.0, most: float = inf) -> Kind[float]:
-    """Return the kind of a number above 0 (or between two bounds)."""
+def number(unit: str, example: str, *, least: float = 0.0, most: float = inf) -> ValueKind[float]:
+    """Return the type of a number above 0, or between two bounds."""
 
-    def read(text: str) -> float:
+    def parse(text: str) -> float:
         value = float(text)
         if not (least < value < inf if most == inf else least <= value <= most):
             raise ValueError(text)
         return value
 
     bounds = "above 0" if most == inf else f"from {least:g} to {most:g}"
-    return Kind(f"number of {unit}", f"use a number of {unit} {bounds}, such as {example}", read)
+    return ValueKind(
+        f"number of {unit}", f"use a number of {unit} {bounds}, such as {example}", parse
+    )
 
 
 def _any(text: str) -> str:
     return text
 
 
-TEXT: Final[Kind[str]] = Kind("text", "use text", _any)
-ADDRESS: Final[Kind[str]] = Kind("address", "use an address, such as http://127.0.0.1:4318", _any)
-NAMES: Final[Kind[str]] = Kind("names, separated by commas", "use names", _any)
-"""Their allowed values depend on what is installed, or on other variables."""
+TEXT: Final[ValueKind[str]] = ValueKind("text", "use text", _any)
+ADDRESS: Final[ValueKind[str]] = ValueKind(
+    "address", "use an address, such as http://127.0.0.1:4318", _any
+)
+NAMES: Final[ValueKind[str]] = ValueKind("names, separated by commas", "use names", _any)
+"""Names whose allowed values depend on installed packages, or on other variables."""
 
 _HEADER: Final = re.compile(
     r"[ \t]*[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*[ \t]*", re.ASCII
@@ -145,7 +149,7 @@ def headers(text: str) -> list[str]:
     return names
 
 
-HEADERS: Final[Kind[list[str]]] = Kind(
+HEADERS: Final[ValueKind[list[str]]] = ValueKind(
     "`name=value`, separated by commas",
     "use name=value, such as Authorization=Bearer%20TOKEN, separated by commas",
     headers,
@@ -158,7 +162,7 @@ def _attributes(text: str) -> str:
     return text
 
 
-ATTRIBUTES: Final[Kind[str]] = Kind(
+ATTRIBUTES: Final[ValueKind[str]] = ValueKind(
     "`key=value`, separated by commas",
     "use key=value, such as service.namespace=support, separated by commas",
     _attributes,
@@ -171,7 +175,7 @@ def _file(text: str) -> str:
     return text
 
 
-FILE: Final[Kind[str]] = Kind("file", "use the path of a file that exists", _file)
+FILE: Final[ValueKind[str]] = ValueKind("file", "use the path of a file that exists", _file)
 
 
 def _function(text: str) -> str:
@@ -181,11 +185,11 @@ def _function(text: str) -> str:
     return text
 
 
-FUNCTION: Final[Kind[str]] = Kind("`module:function`", "use module:function", _function)
+FUNCTION: Final[ValueKind[str]] = ValueKind("`module:function`", "use module:function", _function)
 
 
 def _semconv(text: str) -> str:
-    """Return the generation that is asked for; other areas have words in the variable too."""
+    """Return the requested generation; the variable may hold words for other areas too."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word.startswith("gen_ai") and word not in SEMCONV_WORDS:
@@ -194,7 +198,7 @@ def _semconv(text: str) -> str:
     return next((word for word in reversed(SEMCONV_WORDS) if word in words), "default")
 
 
-SEMCONV: Final[Kind[str]] = Kind(
+SEMCONV: Final[ValueKind[str]] = ValueKind(
     ", ".join(f"`{word}`" for word in SEMCONV_WORDS),
     f"use one of {', '.join(SEMCONV_WORDS)}",
     _semconv,
@@ -202,32 +206,32 @@ SEMCONV: Final[Kind[str]] = Kind(
 )
 
 
-def registered(group: str, words: tuple[str, ...], package: str) -> Kind[str]:
-    """Return the kind of a name that is built in, or that a package registers with the SDK."""
+def registered(group: str, words: tuple[str, ...], package: str) -> ValueKind[str]:
+    """Return the type of a name that is built in, or that a package registers with the SDK."""
 
-    def read(text: str) -> str:
+    def parse(text: str) -> str:
         name = text.lower()
         if name in words:
             return name
-        from importlib.metadata import entry_points  # imports much, and is rarely needed
+        from importlib.metadata import entry_points  # slow to import, and rarely needed
 
         if not entry_points(group=group, name=text):
             raise ValueError(text)
         return text
 
     listed = f"one of {', '.join(words)}, or " if words else ""
-    return Kind(
+    return ValueKind(
         ", ".join([*(f"`{word}`" for word in words), "a registered name"]),
         f"use {listed}the name that an installed package registers as {package}",
-        read,
+        parse,
         words,
     )
 
 
-def all_registered(group: str, package: str, *words: str) -> Kind[str]:
-    """Return the kind of names, separated by commas, each a word or registered by a package."""
+def all_registered(group: str, package: str, *words: str) -> ValueKind[str]:
+    """Return the type of a list of names, each one of `words` or registered by a package."""
 
-    def read(text: str) -> str:
+    def parse(text: str) -> str:
         from importlib.metadata import entry_points
 
         names = [name.strip() for name in text.split(",")]
@@ -236,8 +240,8 @@ def all_registered(group: str, package: str, *words: str) -> Kind[str]:
                 raise ValueError(name)
         return text
 
-    return Kind(
+    return ValueKind(
         "registered names, separated by commas",
         f"use names that installed packages register as {package}",
-        read,
+        parse,
     )

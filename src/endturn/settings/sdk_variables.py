@@ -1,4 +1,4 @@
-"""The rows of variables that the SDK alone reads: endturn checks them, and no more."""
+"""Variables that only the SDK reads; endturn checks their values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ_BY_SDK: Final[tuple[Variable[object], ...]] = (
         kind=FLAG,
         default="false",
         fallback="it is false",
-        meaning="`true`: over gRPC an address without scheme is sent to without TLS",
+        meaning="`true`: gRPC exports to an address without a scheme do not use TLS",
     ),
     Variable(
         names=("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",),
@@ -44,7 +44,7 @@ READ_BY_SDK: Final[tuple[Variable[object], ...]] = (
         names=("OTEL_METRICS_EXEMPLAR_FILTER",),
         kind=kinds.exactly("trace_based", "always_on", "always_off"),
         default="trace_based",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="the measurements that may become exemplars",
     ),
     Variable(
@@ -64,7 +64,7 @@ READ_BY_SDK: Final[tuple[Variable[object], ...]] = (
         ),
         kind=kinds.limit("attributes", 128),
         default="128",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="attributes that the SDK keeps of a span, an event, a link, a log record",
     ),
     Variable(
@@ -74,35 +74,35 @@ READ_BY_SDK: Final[tuple[Variable[object], ...]] = (
             "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT",
         ),
         kind=kinds.limit("characters", 4096),
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="characters that the SDK keeps of an attribute's value; all, unless it is set",
     ),
     Variable(
         names=("OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT"),
         kind=kinds.limit("events or links", 128),
         default="128",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="events and links that the SDK keeps of a span",
     ),
     Variable(
         names=("OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BLRP_EXPORT_TIMEOUT"),
         kind=kinds.whole_number("milliseconds", 30000),
         default="30000",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="milliseconds for the export of a batch of spans or log records",
     ),
     Variable(
         names=("OTEL_METRIC_EXPORT_TIMEOUT",),
         kind=kinds.number("milliseconds", "30000"),
         default="30000",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="milliseconds for an export of metrics",
     ),
     Variable(
         names=("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS",),
         kind=kinds.all_registered("opentelemetry_resource_detector", "resource detector", "*"),
         fallback="none is used besides the SDK's own",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="registered packages that describe this process, such as its host",
     ),
     Variable(
@@ -110,22 +110,22 @@ READ_BY_SDK: Final[tuple[Variable[object], ...]] = (
         kind=kinds.all_registered("opentelemetry_propagator", "propagator", "none"),
         default="tracecontext,baggage",
         fallback="traces may not continue in other processes",
-        has_sdk_raise=True,
-        meaning="the headers in which other instrumentations pass a trace on",
+        sdk_raises=True,
+        meaning="the header formats in which other instrumentations propagate a trace",
     ),
     Variable(
         names=("OTEL_PYTHON_CONTEXT",),
         kind=kinds.all_registered("opentelemetry_context", "context"),
         default="contextvars_context",
         fallback="it is contextvars_context",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="the registered storage of the current span",
     ),
     *(
         Variable(
             names=(f"OTEL_PYTHON_{kind.upper()}_PROVIDER",),
             kind=kinds.all_registered(f"opentelemetry_{kind}_provider", f"{kind} provider"),
-            has_sdk_raise=True,
+            sdk_raises=True,
             meaning=f"a registered {kind} provider, which is then the host's own",
         )
         for kind in ("tracer", "meter", "logger")

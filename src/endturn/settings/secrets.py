@@ -1,4 +1,4 @@
-"""Values of variables without the secrets that they may hold."""
+"""Redaction of secrets in the values of variables."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from typing import Final
 
 _SEGMENT: Final = 16
-"""Characters of a path segment that is shown: some vendors' paths contain a key."""
+"""The longest path segment that is shown: some vendors' paths contain a key."""
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,15})?://", re.IGNORECASE)
 _AT: Final = re.compile(r"@|%40")
 _END: Final = re.compile(r"[?#;=&,\s\x00-\x1f\x7f]|%(?:3[bdf]|2[36c]|0[ad])", re.IGNORECASE)
-"""The end of what is shown: a query, a fragment or parameters begin here."""
+"""The start of a query, a fragment or parameters: nothing from here on is shown."""
 
 _CREDENTIAL: Final = re.compile(
     r"key|token|secret|passw|passphrase|pwd|auth|credential|signature|cookie|bearer", re.IGNORECASE
@@ -35,8 +35,8 @@ def address_shown(text: str) -> str:
         return f"{prefix}…"
     head = rest[user[-1] if user else 0 : None if end is None else end.start()]
     host, *segments = head.split("/")
-    shown = (part if len(part) <= _SEGMENT else "…" for part in segments)
-    return prefix + "/".join((host, *shown))
+    short_segments = (part if len(part) <= _SEGMENT else "…" for part in segments)
+    return prefix + "/".join((host, *short_segments))
 
 
 def attributes_shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The table of the environment variables that endturn reads, or that it has the SDK read."""
+"""The table of the environment variables that endturn or the OpenTelemetry SDK reads."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from endturn.settings import kinds
-from endturn.settings.kinds import FLAG, Kind
+from endturn.settings.kinds import FLAG, ValueKind
 from endturn.settings.sdk_variables import READ_BY_SDK
 from endturn.settings.variable import SIGNALS, Variable, with_signals
 
 _CAPTURE: Final = {"FALSE": "NO_CONTENT", **{word: word for word in kinds.CAPTURE_WORDS}}
-"""`true` is none of them: it is an older generation's word, for something else."""
+"""`true` is invalid: earlier versions of the conventions used it with another meaning."""
 
 CAPTURE_CONTENT: Final = Variable(
     names=("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",),
-    kind=Kind(
+    kind=ValueKind(
         ", ".join(f"`{word}`" for word in kinds.CAPTURE_WORDS),
         f"use one of {', '.join(kinds.CAPTURE_WORDS)}",
         lambda text: _CAPTURE[text.upper()],
@@ -51,8 +51,8 @@ REDACT: Final = Variable(
     keyword="redact",
     section="recording",
     fallback="it redacts nothing, so no content is recorded",
-    meaning="a function from text to text that is called with each text before it is recorded; in"
-    " the variable its name, `module:function`",
+    meaning="a function from text to text that is called with each text before it is recorded; the"
+    " variable takes its name, `module:function`",
 )
 EVENTS: Final = Variable(
     names=("ENDTURN_EVENTS",),
@@ -201,7 +201,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
     ),
     Variable(
         names=with_signals("OTEL_EXPORTER_OTLP_PROTOCOL"),
-        kind=Kind(
+        kind=ValueKind(
             "`http/protobuf`, `grpc`",
             "use http/protobuf (port 4318) or grpc (port 4317)",
             lambda text: {"http/protobuf": "http/protobuf", "grpc": "grpc"}[text.lower()],
@@ -217,7 +217,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         kind=kinds.number("seconds", "10"),
         default="10",
         fallback="it is 10",
-        has_sdk_raise=True,
+        sdk_raises=True,
         meaning="seconds for one export attempt. The first variable, if set, is also the time that"
         " an ending process waits for its last exports; otherwise it waits 2 seconds",
     ),
@@ -246,13 +246,13 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
     Variable(
         names=(
             "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
-            *(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{each}_CREDENTIAL_PROVIDER" for each in SIGNALS),
+            *(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal}_CREDENTIAL_PROVIDER" for signal in SIGNALS),
         ),
         kind=kinds.registered("opentelemetry_otlp_credential_provider", (), "credential provider"),
         fallback="the signal is not exported",
         meaning="a registered package that makes the HTTP session of an exporter. It is used"
-        " instead of endturn's session, which sends batches again for two minutes, connects anew"
-        " after a fork and counts what is refused",
+        " instead of endturn's session, which retries batches for two minutes, reconnects after a"
+        " fork and counts refused records",
     ),
     Variable(
         names=("OTEL_TRACES_SAMPLER",),
@@ -270,7 +270,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         ),
         default="parentbased_always_on",
         fallback="each trace is sampled",
-        meaning="the SDK's sampler of traces; calls over HTTP are counted all the same",
+        meaning="the SDK's sampler of traces; metrics count calls whether or not they are sampled",
     ),
     Variable(
         names=("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED",),
@@ -322,7 +322,7 @@ VARIABLES: Final[tuple[Variable[object], ...]] = (
         meaning="the TOML file whose table `agent` is [the controller's policy](#the-controller)",
     ),
 )
-"""All of them, in the order of docs/configuration.md."""
+"""All variables, in the order of docs/configuration.md."""
 
 _BY_NAME: Final = {name: variable for variable in VARIABLES for name in variable.names}
 

@@ -1,4 +1,4 @@
-"""The local page: takes OTLP over HTTP, keeps it in DuckDB, shows what became of each turn.
+"""The local page: receives OTLP over HTTP, stores it in DuckDB, shows how each turn ended.
 
 Needs `endturn[ui]`.
 """

@@ -1,4 +1,4 @@
-"""Access rules: a request's host name, its site, and the token for pages open to other machines."""
+"""Access rules: allowed host names and origins, and the token for pages on other addresses."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from endturn.errors import UsageError
 from endturn.ui import otlp
 
 HEALTH: Final = "/healthz"
-"""The path that answers without a token: probes of containers and load balancers have none."""
+"""The path that needs no token, for the probes of containers and load balancers."""
 INGESTION: Final = "/v1/"
+"""Prefix of the paths that receive OTLP."""
 DRAIN_S: Final = 5.0
-"""How long a refused body is still read: many senders read an answer only when they have sent
-everything."""
+"""The time for which the body of a refused request is still read: many senders read the response
+only after they have sent the whole body."""
 _UNAUTHORIZED: Final = (
     "A token is needed here. In a browser, open the address that `endturn ui` printed, or add "
     "?token=TOKEN to this one once; if you came from another site and have done so before, load "
@@ -37,13 +38,13 @@ _UNAUTHORIZED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request has to show.
+    """The conditions under which a request is answered.
 
     Attributes:
-        token: the page's; "" where everybody who reaches it may read it and send to it.
-        only_here: it is served under the names of this machine alone.
-        cookie: the name of the cookie that stands for the token; browsers keep them by host,
-            whatever the port.
+        token: the required token; "" if every request that reaches the page is allowed.
+        only_here: requests must use a loopback name or address of this machine as their host.
+        cookie: the name of the cookie that replaces the token in a browser. It contains the port,
+            because browsers share cookies between the ports of a host.
     """
 
     token: str = ""
@@ -52,30 +53,30 @@ class Access:
 
     @property
     def cookie_value(self) -> str:
-        """What the cookie holds.
+        """The value of the cookie.
 
-        The token cannot be read from it, and it outlives a restart with the same token.
+        It does not reveal the token, and stays valid after a restart with the same token.
         """
         return hmac.new(self.token.encode(), b"the cookie of endturn's page", "sha256").hexdigest()
 
     def has_bearer(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request shows the token as exporters do."""
-        scheme, _, shown = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and _equal(shown.strip(), self.token)
+        """Return True if a request has the token in its `Authorization` header."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and _equal(token.strip(), self.token)
 
     def admits(self, request: Request) -> bool:
-        """Whether a request may be answered.
+        """Return True if a request may be answered.
 
-        A cookie lets it read only: a browser sends it by itself.
+        A cookie permits reading only, because browsers also send it with requests of other sites.
         """
         if not self.token or self.has_bearer(request.headers):
             return True
-        shown = request.cookies.get(self.cookie, "")
-        return request.method in ("GET", "HEAD") and _equal(shown, self.cookie_value)
+        cookie = request.cookies.get(self.cookie, "")
+        return request.method in ("GET", "HEAD") and _equal(cookie, self.cookie_value)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address, as a `Host` header or an option has it, is this machine's own."""
+    """Return True if a host name or address, as in a `Host` header, is loopback."""
     if host.lower() == "localhost":
         return True
     try:
@@ -84,51 +85,53 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def chosen_token(given: str | None, *, is_open: bool) -> str:
-    """Return the token to require.
+def required_token(token: str | None, *, is_open: bool) -> str:
+    """Return the token that requests must have; "" if none is required.
 
-    The given one, or a new one where other machines get in; "" for none.
+    Args:
+        token: the configured token; None generates one if the page is open.
+        is_open: other machines can reach the page.
 
     Raises:
-        UsageError: it is empty, or cannot stand in a header.
+        UsageError: the token is empty, or is not valid in a header.
     """
-    if given is None:
+    if token is None:
         return secrets.token_urlsafe(24) if is_open else ""
-    if not re.fullmatch(r"[!-~]+", given):
+    if not re.fullmatch(r"[!-~]+", token):
         raise UsageError(
             "a token must be ASCII letters, digits and signs, without spaces; without --token one "
             "is generated"
         )
-    return given
+    return token
 
 
-def guarded(app: ASGIApp, access: Access, headers: Mapping[str, str]) -> ASGIApp:
-    """Answer those who may ask, and refuse all others before anything else reads the request.
+def guard(app: ASGIApp, access: Access, headers: Mapping[str, str]) -> ASGIApp:
+    """Wrap an application: refuse a request without access before the application reads it.
 
-    A page elsewhere can make a browser send requests here, under a name of its own that it points
-    to 127.0.0.1.
+    A web page of another site can make a browser send requests to this server, also under a host
+    name that resolves to 127.0.0.1.
 
     Args:
-        headers: what every answer has.
+        headers: added to every response.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        refused = _refused(Request(scope), access)
-        if refused is not None and scope["method"] not in ("GET", "HEAD"):
-            await drained(Request(scope, receive).stream())
+        refusal = _refusal(Request(scope), access)
+        if refusal is not None and scope["method"] not in ("GET", "HEAD"):
+            await drain_body(Request(scope, receive).stream())
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(headers)
             await send(message)
 
-        await (refused or app)(scope, receive, send_guarded)
+        await (refusal or app)(scope, receive, send_guarded)
 
     return answer
 
 
-def _refused(request: Request, access: Access) -> Response | None:
-    """The answer to who may not ask, or has to ask again; None for anybody else."""
+def _refusal(request: Request, access: Access) -> Response | None:
+    """Return the response to a request that is refused or redirected; None to serve it."""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     path, reads = request.scope["path"], request.method in ("GET", "HEAD")
     if access.only_here and not is_loopback(re.sub(r":\d*$", "", host)):
@@ -139,14 +142,16 @@ def _refused(request: Request, access: Access) -> Response | None:
         return None
     query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
     if reads and any(name == "token" and _equal(value, access.token) for name, value in query):
-        return _let_in(path, [(name, value) for name, value in query if name != "token"], access)
+        return _set_cookie(
+            path, [(name, value) for name, value in query if name != "token"], access
+        )
     return None if access.admits(request) else _unauthorized(request)
 
 
-def _let_in(path: str, query: list[tuple[str, str]], access: Access) -> Response:
-    """Set the cookie, and lead to the same address without the token.
+def _set_cookie(path: str, query: list[tuple[str, str]], access: Access) -> Response:
+    """Set the cookie, and redirect to the same address without the token.
 
-    It is in no history, link or screenshot.
+    So the token is in no history, link or screenshot.
     """
     target = "/" + quote(path.lstrip("/\\"))  # never `//`, which is another host
     response = RedirectResponse(
@@ -162,19 +167,16 @@ def _unauthorized(request: Request) -> Response:
         return PlainTextResponse(f"{_UNAUTHORIZED}\n", 401, headers)
     kind = request.headers.get("content-type", "").lower()
     media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
-    return Response(otlp.refusal(kind, _UNAUTHORIZED, 401), 401, headers, media)
+    return Response(otlp.error_body(kind, _UNAUTHORIZED, 401), 401, headers, media)
 
 
-async def drained(body: AsyncIterator[bytes]) -> None:
-    """Read what is left of a refused request's body for a while, and forget it.
-
-    None is left where it has ended.
-    """
+async def drain_body(body: AsyncIterator[bytes]) -> None:
+    """Read and discard the rest of a refused request's body, for at most `DRAIN_S` seconds."""
     with suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(DRAIN_S):
             async for _ in body:
                 pass
 
 
-def _equal(shown: str, wanted: str) -> bool:
-    return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), wanted.encode())
+def _equal(value: str, secret: str) -> bool:
+    return hmac.compare_digest(value.encode("utf-8", "surrogatepass"), secret.encode())

@@ -1,4 +1,4 @@
-"""The headline of the overview: what was truncated, what became of it, and what to change."""
+"""The headline of the overview: how many truncated turns stayed unfinished, and what to change."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from endturn.calls import TurnOutcome
 from endturn.telemetry import ENOUGH_EVENTS, UNFINISHED_TURNS, Count, schema
 from endturn.ui.formatting import count
-from endturn.ui.limits import CutCause, NeededLimit, TruncatedTurns, needed_limit
+from endturn.ui.limits import CutCause, NeededLimit, TruncationGroup, needed_limit
 from endturn.ui.views import View
 
 MOST_CHANGES: Final = 3
-"""Causes that the headline names; the others it counts."""
+"""Causes that the headline names; it only counts the others."""
 MOST_NAME: Final = 40
 """Characters of a model's name in the headline."""
 NOT_CONTINUED: Final = Count(
@@ -24,7 +24,7 @@ NOT_CONTINUED: Final = Count(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RecommendedChange:
     """Unfinished turns of one model with one cause, and what to change.
 
     Attributes:
@@ -48,10 +48,10 @@ class Headline:
         share: Share of truncated turns that ended unfinished; None if none was truncated.
         color: The verdict: `lost` or `good`, or "" without one.
         sentence: What happened, with the numbers.
-        listed: Unfinished turns in the list of turns, of which the numbers come from elsewhere.
+        listed: Unfinished turns that are stored; the other numbers may come from metrics.
         link: The address of that list.
         changes: What to change, most turns first.
-        others: Unfinished turns that no change is about.
+        others: Unfinished turns that `changes` does not cover.
     """
 
     share: float | None
@@ -59,12 +59,12 @@ class Headline:
     sentence: str
     listed: int
     link: str
-    changes: tuple[Change, ...]
+    changes: tuple[RecommendedChange, ...]
     others: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedTurns:
+class TurnCounts:
     """The numbers of turns in a view.
 
     Attributes:
@@ -81,16 +81,16 @@ class EndedTurns:
     waiting: int
 
 
-def headline(ended: EndedTurns, groups: Sequence[TruncatedTurns], view: View) -> Headline:
+def headline(counts: TurnCounts, groups: Sequence[TruncationGroup], view: View) -> Headline:
     """Return the headline of a view.
 
     Args:
-        ended: The numbers of turns.
+        counts: The numbers of turns.
         groups: The truncated turns of the view, by model and cause.
         view: The view, for the addresses.
     """
-    share = ended.unfinished / ended.truncated if ended.truncated else None
-    is_good = share == 0 and not ended.waiting and ended.truncated >= ENOUGH_EVENTS
+    share = counts.unfinished / counts.truncated if counts.truncated else None
+    is_good = share == 0 and not counts.waiting and counts.truncated >= ENOUGH_EVENTS
     unfinished = sorted(
         (group for group in groups if group.unfinished),
         key=lambda group: (-group.unfinished, group.cause is not CutCause.MAX_TOKENS),
@@ -99,7 +99,7 @@ def headline(ended: EndedTurns, groups: Sequence[TruncatedTurns], view: View) ->
     return Headline(
         share=share,
         color="lost" if share else "good" if is_good else "",
-        sentence=_sentence(ended),
+        sentence=_sentence(counts),
         listed=sum(group.unfinished for group in unfinished),
         link=view.link("/turns", state="unfinished"),
         changes=changes,
@@ -107,50 +107,52 @@ def headline(ended: EndedTurns, groups: Sequence[TruncatedTurns], view: View) ->
     )
 
 
-def _sentence(ended: EndedTurns) -> str:
-    truncated, unfinished = count(ended.truncated), count(ended.unfinished)
-    if not ended.truncated:
-        if not ended.turns:
+def _sentence(counts: TurnCounts) -> str:
+    truncated, unfinished = count(counts.truncated), count(counts.unfinished)
+    if not counts.truncated:
+        if not counts.turns:
             return "No turn ended in this time range."
-        if ended.turns == 1:
+        if counts.turns == 1:
             return "The one turn that ended was not truncated."
-        return f"None of the {count(ended.turns)} turns that ended was truncated."
-    if not ended.unfinished:
-        if ended.truncated == 1:
+        return f"None of the {count(counts.turns)} turns that ended was truncated."
+    if not counts.unfinished:
+        if counts.truncated == 1:
             return "The one truncated turn was finished."
         return f"All {truncated} truncated turns were finished."
-    if ended.truncated == 1:
-        fate = "was not continued" if ended.not_continued else "was continued, but not finished"
+    if counts.truncated == 1:
+        fate = "was not continued" if counts.not_continued else "was continued, but not finished"
         return f"The one truncated turn {fate}."
-    verb = "was" if ended.unfinished == 1 else "were"
+    verb = "was" if counts.unfinished == 1 else "were"
     of = f"{unfinished} of {truncated} truncated turns"
-    if ended.not_continued >= ended.unfinished:
+    if counts.not_continued >= counts.unfinished:
         return f"{of} {verb} not continued."
-    if not ended.not_continued:
+    if not counts.not_continued:
         return f"{of} {verb} continued, but not finished."
-    first = count(ended.not_continued)
-    rest = count(ended.unfinished - ended.not_continued)
-    were = "was" if ended.not_continued == 1 else "were"
+    first = count(counts.not_continued)
+    rest = count(counts.unfinished - counts.not_continued)
+    were = "was" if counts.not_continued == 1 else "were"
     return f"{of} stayed unfinished: {first} {were} not continued, {rest} not to the end."
 
 
-def _change(group: TruncatedTurns, groups: Sequence[TruncatedTurns], view: View) -> Change:
-    of = group.of
-    name = of.model or "an unknown model"
-    if len(name) > MOST_NAME:  # the end of an ARN tells models apart
+def _change(
+    group: TruncationGroup, groups: Sequence[TruncationGroup], view: View
+) -> RecommendedChange:
+    model = group.model
+    name = model.model or "an unknown model"
+    if len(name) > MOST_NAME:  # ARNs of models differ at their end
         name = f"…{name[-MOST_NAME:]}"
-    if len(view.known.get("service", ())) > 1 and not view.scope.only.get("service"):
-        name = f"{name} of {of.service}"
-    chosen = {field: value for field, value in of._asdict().items() if value}
-    return Change(
+    if len(view.choices.get("service", ())) > 1 and not view.scope.only.get("service"):
+        name = f"{name} of {model.service}"
+    chosen = {field: value for field, value in model._asdict().items() if value}
+    return RecommendedChange(
         turns=group.unfinished,
         model=name,
-        text=_text(group, needed_limit(each for each in groups if each.of == of)),
+        text=_text(group, needed_limit(other for other in groups if other.model == model)),
         link=view.link("/turns", state="unfinished", **chosen),
     )
 
 
-def _text(group: TruncatedTurns, needed: NeededLimit) -> str:
+def _text(group: TruncationGroup, needed: NeededLimit) -> str:
     match group.cause:
         case CutCause.OTHER_LIMIT:
             return (
@@ -172,7 +174,7 @@ def _text(group: TruncatedTurns, needed: NeededLimit) -> str:
             return f"{at}; {_limit_advice(needed)}"
 
 
-def _limits(group: TruncatedTurns) -> str:
+def _limits(group: TruncationGroup) -> str:
     if group.lowest == group.highest:
         return count(group.lowest)
     return f"{count(group.lowest)} to {count(group.highest)}"

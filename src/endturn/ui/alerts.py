@@ -1,6 +1,6 @@
-"""The page of alerts: the conditions of the Prometheus rules, evaluated on what is stored here.
+"""The page of alerts: the conditions of the Prometheus rules, evaluated on the stored data.
 
-For how long a condition must hold is Prometheus' business; on the page it is true now or not.
+The page evaluates each condition now; only Prometheus applies the time for which it must hold.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from endturn.generate import (
     ALERTS,
@@ -35,12 +35,12 @@ from endturn.telemetry import (
     schema,
 )
 from endturn.ui.formatting import count, share
-from endturn.ui.numbers import OF_WHOM, SERVICE, Labels, Numbers
+from endturn.ui.numbers import FILTER_LABELS, SERVICE, Labels, Numbers
 from endturn.ui.store import Store
 from endturn.ui.views import RANGES, View
 
 SETTINGS: Final = AlertSettings(collector=RuleConfig().collector)
-"""The limits that stand by default."""
+"""The default limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Comparison:
 
     @property
     def is_share(self) -> bool:
-        """True of a share, False of a number."""
+        """True if it compares a share, False if a number."""
         return isinstance(self.condition, ShareAbove)
 
     @property
@@ -84,12 +84,12 @@ class AlertState(StrEnum):
 
     FIRING = "firing"
     FEW = "few"
-    """Every share is above its limit, but of too few turns to tell."""
+    """Every share is above its limit, but there are too few turns to decide."""
     QUIET = "quiet"
     NO_DATA = "no data"
-    """Nothing has arrived that the condition could be about."""
+    """No data that the condition reads has arrived."""
     ELSEWHERE = "elsewhere"
-    """It needs what the page does not receive."""
+    """It reads data that the page does not receive."""
 
 
 STATES: Final = {
@@ -99,7 +99,7 @@ STATES: Final = {
     AlertState.NO_DATA: "no data",
     AlertState.ELSEWHERE: "not applicable",
 }
-"""The states in words, the ones that need attention first."""
+"""The states in words, the most urgent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Terms of which all must be met; an alert fires if one branch is met."""
+    """A conjunction: all its terms must be met. An alert fires if one branch is met."""
 
     terms: tuple[Term, ...]
     lacks_turns: bool = False
@@ -139,8 +139,8 @@ class Case:
 
     Attributes:
         branches: The met ones first.
-        short: The comparison that says most, in a few words.
-        link: The address of the turns that it is about.
+        short: The main comparison, in a few words.
+        link: The address of the list of its turns.
     """
 
     labels: Labels
@@ -157,7 +157,7 @@ class AlertStatus:
     Attributes:
         cases: The label sets that fire, else those with too few turns, else the one that is closest
             to firing.
-        needs: What an alert needs that the page cannot evaluate.
+        needs: The data that the alert reads, if the page does not receive them; else "".
         links: Pages to look at: their names and addresses.
     """
 
@@ -169,8 +169,8 @@ class AlertStatus:
     links: tuple[tuple[str, str], ...]
 
 
-def shown(view: View, store: Store) -> dict[str, Any]:
-    """Return what the page shows: every alert, those that need attention first."""
+def alerts_page(view: View, store: Store) -> dict[str, object]:
+    """Return the template's values: every alert, the most urgent first."""
     numbers = Numbers(store, view.scope)
     statuses = [_status(alert, view, numbers) for alert in ALERTS]
     order = [*AlertState]
@@ -186,9 +186,11 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     }
 
 
-def runbook(view: View, store: Store) -> dict[str, Any] | None:
-    """Return what the page of a runbook shows; None for an alert that does not exist."""
-    alert = next((candidate for candidate in ALERTS if candidate.name == view.given["alert"]), None)
+def runbook_page(view: View, store: Store) -> dict[str, object] | None:
+    """Return the template's values for a runbook; None for an alert that does not exist."""
+    alert = next(
+        (candidate for candidate in ALERTS if candidate.name == view.parameters["alert"]), None
+    )
     if alert is None:
         return None
     numbers = Numbers(store, view.scope)
@@ -247,7 +249,10 @@ def _cases(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[Case, ..
 
 
 def _closeness(groups: Sequence[Sequence[Comparison]], labels: Labels) -> float:
-    """Return the part of the way to firing that the farthest term of the best branch has gone."""
+    """Return how close a label set is to firing: 1 if it fires.
+
+    Of the closest branch, the value of its farthest term as a part of the limit.
+    """
     return max(
         min(comparison.values.get(labels, 0.0) / comparison.limit for comparison in group)
         for group in groups
@@ -284,7 +289,7 @@ def _branch(group: Sequence[Comparison], labels: Labels) -> Branch:
     has_share = any(isinstance(comparison.condition, ShareAbove) for comparison in group)
     return Branch(
         terms,
-        # A number less another one is no number of turns that more traffic would raise.
+        # More traffic does not raise a difference of two numbers.
         lacks_turns=has_share
         and bool(unmet)
         and all(_is_number(comparison.condition) for comparison in unmet),
@@ -305,7 +310,7 @@ SHARES: Final[Mapping[tuple[Count, Count | None], str]] = {
     (_TRUNCATION.count, _TRUNCATION.denominator): "of responses truncated",
     (_REPAIR_FAILURE.count, _REPAIR_FAILURE.denominator): "of tool call repairs failed",
 }
-"""What a share is of, after its percentage."""
+"""The words after the percentage of a share."""
 NUMBERS: Final[Mapping[tuple[Count, Count | None], tuple[str, str]]] = {
     (UNFINISHED_TURNS, None): ("unfinished turn", "unfinished turns"),
     (TRUNCATED_TURNS, UNFINISHED_TURNS): ("finished truncated turn", "finished truncated turns"),
@@ -326,7 +331,7 @@ NUMBERS: Final[Mapping[tuple[Count, Count | None], tuple[str, str]]] = {
         "measurements recorded as other",
     ),
 }
-"""What is counted: one, and several."""
+"""The noun of a number: singular, plural."""
 
 
 def _window(length: timedelta) -> str:
@@ -337,7 +342,7 @@ def _window(length: timedelta) -> str:
 
 
 def _text(comparison: Comparison, before: Sequence[Comparison], labels: Labels) -> str:
-    """Return a comparison as a part of a sentence; what the ones before said is left out."""
+    """Return a comparison as a part of a sentence, without repeating the ones before it."""
     condition, value = comparison.condition, comparison.values.get(labels)
     match condition:
         case ShareAbove(part=part, total=total):
@@ -424,7 +429,7 @@ def _links(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[tuple[st
 
 
 def compare(condition: Condition, numbers: Numbers) -> list[list[Comparison]]:
-    """Return a condition's comparisons at the end of the scope: one group must be met whole.
+    """Return a condition's comparisons at the end of the scope; one whole group must be met.
 
     Empty for a condition that needs more than is stored here.
     """
@@ -435,7 +440,7 @@ def compare(condition: Condition, numbers: Numbers) -> list[list[Comparison]]:
 
 
 def evaluate(groups: Sequence[Sequence[Comparison]]) -> dict[Labels, float]:
-    """Return the label sets for which a condition is true, with the first comparison's value."""
+    """Return the label sets that meet a condition, with the value of the first comparison."""
     true: dict[Labels, float] = {}
     for group in groups:
         met = [comparison.met for comparison in group]
@@ -448,9 +453,12 @@ def _values(condition: ShareAbove | CountAtLeast, numbers: Numbers) -> dict[Labe
     by = tuple(SERVICE if label == JOB else label for label in condition.by)
     match condition:
         case ShareAbove(part=part, total=total):
-            parts = within.number(part, by)
+            counts_of_part = within.number(part, by)
             totals = within.number(total, by)
-            return {labels: parts.get(labels, 0.0) / number for labels, number in totals.items()}
+            return {
+                labels: counts_of_part.get(labels, 0.0) / number
+                for labels, number in totals.items()
+            }
         case CountAtLeast(count=count, without=without):
             counts = within.number(count, by)
             others = within.number(without, by) if without else {}
@@ -469,5 +477,5 @@ def _turns_link(view: View, comparison: Comparison, labels: Labels) -> str:
     state = "unfinished" if count.metric == UNFINISHED_TURNS.metric else ""
     columns = (SERVICE if label == JOB else label for label in condition.by)
     of = dict(zip(columns, labels, strict=True))
-    chosen = {name: of[label] for name, label in OF_WHOM.items() if label in of}
+    chosen = {name: of[label] for name, label in FILTER_LABELS.items() if label in of}
     return view.link("/turns", range=range_, state=state, **chosen)

@@ -1,18 +1,13 @@
-"""The server: OTLP in, pages out.
-
-It says what is served and what an answer may load; the other modules do the rest.
-"""
+"""The HTTP application of the page: its routes, and the headers of its responses."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 from starlette.applications import Starlette
@@ -42,128 +37,132 @@ from endturn.ui import (
     views,
     wrong_requests,
 )
-from endturn.ui.access import HEALTH, Access, drained, guarded
-from endturn.ui.numbers import OF_WHOM
-from endturn.ui.rows import LABELS, data
+from endturn.ui.access import HEALTH, Access, drain_body, guard
+from endturn.ui.exports import FILES, export_file
 from endturn.ui.store import Store, first_line
 from endturn.ui.views import View
 
 _HOST: Final = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?", re.ASCII)
 LIVE_S: Final = 1.0
-"""A page is told of news at most so often."""
-_DATA: Final = data("app.yaml")
-FILES: Final = {
-    f"{table}.{kind}": (of, how)
-    for table, of in _DATA["tables"].items()
-    for kind, how in _DATA["formats"].items()
+"""The shortest time between two notifications of an open page that data have arrived."""
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""What can be had as a file: the table, and how it is written."""
-
-_ALIASES: Final = ", ".join(
-    f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label
-)
+"""Headers of every response: what a page may load, and which sites may embed it."""
 
 
 class Page:
     """The routes over one store.
 
     Args:
-        traces: where a trace's own page is elsewhere, with `{trace_id}` in it: a Grafana or Tempo.
-        access: what a request has to show.
+        address: the address of the page, where exporters send telemetry.
+        access: the conditions under which requests are answered.
+        traces: the URL of a trace in Grafana or Tempo, with the placeholder `{trace_id}`.
     """
 
     def __init__(self, store: Store, *, address: str, access: Access, traces: str = "") -> None:
         self.store, self.address, self.traces, self.access = store, address, traces, access
-        self._room = otlp.Room()
-        self.closing = False  # true ends the connections that wait for news
+        self._body_budget = otlp.BodyBudget()
+        self.closing = False  # True ends the connections of `live`
         self._templates = views.templates()
 
     def routes(self) -> list[Route | Mount]:
-        """What is served."""
+        """Return the routes."""
         return [
             Route("/", self._page("overview", panels.overview)),
             Route("/turns", self._page("turns", turns.turn_list)),
             Route("/turns/{turn_id:path}", self._turn),
             Route("/search", self._search),
             Route("/reasons", self._page("reasons", reasons.reasons_page)),
-            Route("/alerts", self._page("alerts", alerts.shown)),
-            Route("/alerts/{alert}", self._page("runbook", alerts.runbook)),
+            Route("/alerts", self._page("alerts", alerts.alerts_page)),
+            Route("/alerts/{alert}", self._page("runbook", alerts.runbook_page)),
             Route("/export/{name}", self.export),
             Route("/live", self.live),
             Route(HEALTH, self.healthz),
             *(
-                Route(f"/v1/{signal}", self._taking(signal), methods=["POST"])
+                Route(f"/v1/{signal}", self._receiver(signal), methods=["POST"])
                 for signal in otlp.SIGNALS
             ),
-            *(Route(f"/v1/{signal}", self._read, methods=["GET"]) for signal in otlp.SIGNALS),
+            *(
+                Route(f"/v1/{signal}", self._refuse_read, methods=["GET"])
+                for signal in otlp.SIGNALS
+            ),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             Route("/{path:path}", self._page("missing", lambda *_: None)),
-            Route("/{path:path}", self._misdirected, methods=wrong_requests.WRITING_METHODS),
+            Route("/{path:path}", self._refuse_path, methods=wrong_requests.WRITING_METHODS),
         ]
 
     # --- In ---------------------------------------------------------------------------------------
 
-    def _taking(self, signal: str) -> Callable[[Request], Awaitable[Response]]:
+    def _receiver(self, signal: str) -> Callable[[Request], Awaitable[Response]]:
         async def take(request: Request) -> Response:
             kind = request.headers.get("content-type", "").lower()
             media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
             body = request.stream()
             try:
                 encoding = request.headers.get("content-encoding", "").strip().lower()
-                async with self._room.body(body, encoding) as content:
-                    batch = await run_in_threadpool(otlp.read, signal, kind, content)
+                async with self._body_budget.body(body, encoding) as content:
+                    batch = await run_in_threadpool(otlp.parse_request, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)  # the client is gone
             except otlp.BadRequest as error:
-                if error.status != 408:  # what has not come will not come
-                    await drained(body)
+                if error.status != 408:  # after a timeout the rest will not arrive either
+                    await drain_body(body)
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
                 return Response(
-                    otlp.refusal(kind, str(error), error.status), error.status, headers, media
+                    otlp.error_body(kind, str(error), error.status), error.status, headers, media
                 )
-            # a figure that cannot be; or a full disk: 503 has the sender try again
+            # DataError: a value is out of range. Others, such as a full disk, may be retried: 503.
             except duckdb.Error as error:
                 status = 400 if isinstance(error, duckdb.DataError) else 503
-                why = f"this cannot be stored: {first_line(error)}"
-                return Response(otlp.refusal(kind, why, status), status, media_type=media)
-            return Response(otlp.answer(signal, kind, batch), media_type=media)
+                message = f"this cannot be stored: {first_line(error)}"
+                return Response(otlp.error_body(kind, message, status), status, media_type=media)
+            return Response(otlp.response_body(signal, kind, batch), media_type=media)
 
         return take
 
-    async def _misdirected(self, request: Request) -> Response:
+    async def _refuse_path(self, request: Request) -> Response:
         return await wrong_requests.answer_wrong_path(request, self._address(request))
 
-    async def _read(self, request: Request) -> Response:
+    async def _refuse_read(self, request: Request) -> Response:
         return wrong_requests.answer_read(request, self._address(request))
 
     # --- Out --------------------------------------------------------------------------------------
 
     def _page(
-        self, name: str, data: Callable[[View, Store], dict[str, Any] | None]
+        self, name: str, data: Callable[[View, Store], dict[str, object] | None]
     ) -> Callable[[Request], Response]:
         def render(request: Request) -> Response:
-            about = {"seen": self.store.commits, "page": name, "release": __version__}
-            about |= {"address": self._address(request), "secured": bool(self.access.token)}
-            about |= {"is_open": not self.access.only_here}
+            frame = {"commits": self.store.commits, "page": name, "release": __version__}
+            frame |= {"address": self._address(request), "secured": bool(self.access.token)}
+            frame |= {"is_open": not self.access.only_here}
             view = View.of(
                 self.store, dict(request.query_params) | request.path_params, time.time_ns()
             )
-            about |= {"unmatched": search.unmatched(view, self.store)}
-            found = data(view, self.store)
+            frame |= {"unmatched": search.unmatched(view, self.store)}
+            content = data(view, self.store)
             template = self._templates.get_template(
-                f"{name if found is not None else 'missing'}.html"
+                f"{name if content is not None else 'missing'}.html"
             )
-            about |= {"view": view, "traces": self.traces}
-            # a page that names a value like one of these would change the frame around it
-            assert about.keys().isdisjoint(found or ()), about.keys() & (found or {}).keys()
-            text = template.render(about | (found or {}))
-            return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
+            frame |= {"view": view, "traces": self.traces}
+            # values of the page must not replace those of the frame around it
+            assert frame.keys().isdisjoint(content or ()), frame.keys() & (content or {}).keys()
+            text = template.render(frame | (content or {}))
+            return HTMLResponse(
+                text, 404 if content is None else 200, {"Cache-Control": "no-store"}
+            )
 
         return render
 
     def _turn(self, request: Request) -> Response:
-        """The page of a turn; by the id of anything else, such as its trace, a redirect."""
+        """Return the page of a turn; redirect from another id, such as that of its trace."""
         answer = self._page("turn", turn_page.turn_page)(request)
         if answer.status_code == 404 and search.find_turns(
             self.store, request.path_params["turn_id"]
@@ -172,19 +171,19 @@ class Page:
         return answer
 
     def _search(self, request: Request) -> Response:
-        """A redirect to what the search field asks for."""
+        """Redirect to the result of the search field."""
         return self._redirect(request, request.query_params.get("q", ""))
 
     def _redirect(self, request: Request, text: str) -> Response:
-        given = dict(request.query_params) | {"q": text}
-        view = View.of(self.store, given, time.time_ns())
+        parameters = dict(request.query_params) | {"q": text}
+        view = View.of(self.store, parameters, time.time_ns())
         headers = {"Cache-Control": "no-store"}
         return RedirectResponse(search.address_of(view, self.store), 303, headers)
 
     def _address(self, request: Request) -> str:
-        """Where the one who asks sends telemetry.
+        """Return the address to which the client of a request can send telemetry.
 
-        Other machines know this one by the name that they asked for.
+        For other machines that is the host name of their request.
         """
         host = request.headers.get("host", "")
         return (
@@ -194,43 +193,26 @@ class Page:
         )
 
     def export(self, request: Request) -> Response:
-        """A table's rows within a view: CSV for people and spreadsheets, Parquet for programs."""
-        view, name = (
-            View.of(self.store, request.query_params, time.time_ns()),
-            request.path_params["name"],
-        )
+        """Return a table's rows within a view as a file."""
+        name = request.path_params["name"]
         if name not in FILES:
             return PlainTextResponse(f"there are: {', '.join(FILES)}\n", 404)
-        found, (options, media) = FILES[name]
-        where, parameters = view.where(found["at"])
-        if not name.startswith("numbers"):
-            turns_of, more = search.turns_of(view, self.store)
-            where += turns_of
-            parameters |= more
-        query = found["query"].replace("@labels@", ", ".join(LABELS)).replace("@aliases@", _ALIASES)
-        query = f"{query} WHERE {where} ORDER BY {found['at']}"
-        if name.endswith(".csv"):
-            described = self.store.read(f"DESCRIBE {query}", parameters)
-            query = (
-                f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM "
-                f"({query})"
-            )
+        view = View.of(self.store, request.query_params, time.time_ns())
+        _, format_ = FILES[name]
         headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, name)
-            self.store.read(f"COPY ({query}) TO '{file}' ({options})", parameters)
-            return Response(file.read_bytes(), media_type=media, headers=headers)
+        content = export_file(name, view, self.store)
+        return Response(content, media_type=format_.media_type, headers=headers)
 
     async def live(self, request: Request) -> Response:
-        """Server-sent events: what has come so far, whenever more has come."""
+        """Send a server-sent event with the number of commits whenever data have arrived."""
 
         async def news() -> AsyncIterator[str]:
-            told = 0
+            last_commits = 0
             yield "retry: 2000\n\n"
             while not self.closing and not await request.is_disconnected():
-                if told != self.store.commits:
-                    told = self.store.commits
-                    yield f"data: {told}\n\n"
+                if last_commits != self.store.commits:
+                    last_commits = self.store.commits
+                    yield f"data: {last_commits}\n\n"
                 await asyncio.sleep(LIVE_S)
 
         return StreamingResponse(
@@ -238,37 +220,24 @@ class Page:
         )
 
     async def healthz(self, request: Request) -> Response:
-        """Who serves here; another `endturn ui` asks when the port is busy.
+        """Identify the server, for probes and for another `endturn ui` that finds the port in use.
 
-        Who shows no token learns no more.
+        The version and the pid require the token.
         """
         more = {"version": __version__, "pid": os.getpid()} if self.access.admits(request) else {}
         return JSONResponse({"service": "endturn"} | more)
 
 
 def application(page: Page) -> ASGIApp:
-    """The application as a server runs it."""
-    app = Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable})
-    return guarded(app, page.access, _DATA["headers"])
+    """Return the ASGI application of a page, with its access rules."""
+    app = Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable_store})
+    return guard(app, page.access, _HEADERS)
 
 
-def _unreadable(_: Request, error: Exception) -> Response:
-    why = f"What is stored cannot be read now: {first_line(error)}"
+def _unreadable_store(_: Request, error: Exception) -> Response:
+    problem = f"The stored data cannot be read now: {first_line(error)}"
     advice = (
         "If this stays so, its --file is damaged: stop the page, then restore a copy of the file "
         "or move it away."
     )
-    return PlainTextResponse(f"{why}\n{advice}\n", 503, {"Retry-After": "5"})
-
-
-def _inert(column: str, kind: str) -> str:
-    """A column as a spreadsheet may open it.
-
-    A text that would be a formula there begins with an apostrophe.
-    """
-    if kind != "VARCHAR":
-        return f'"{column}"'
-    return (
-        rf"""regexp_replace("{column}", '^([-=+@\t\r\n＝＋－＠])', """
-        rf"""chr(39) || '\1') AS "{column}" """
-    )
+    return PlainTextResponse(f"{problem}\n{advice}\n", 503, {"Retry-After": "5"})

@@ -16,34 +16,33 @@ TEXT: Final = 16 * 1024
 CONTENT: Final = 512 * 1024
 """The longest value of an attribute that holds messages."""
 SEARCHED: Final = 1000
-"""The characters that are searched of a question, and of each end of an answer."""
+"""The number of characters that are searched of a question, and of each end of an answer."""
 ROW: Final = 2 * CONTENT
-"""The most that all attributes of one span or event have together."""
+"""The largest total length of the attributes of one span or event."""
 ATTRIBUTES: Final = 256
-"""The most attributes of one span or event; an SDK of OpenTelemetry keeps 128 by default."""
+"""The most attributes of one span or event; OpenTelemetry SDKs keep 128 by default."""
 LINKS: Final = 128
 """The most links of a span."""
 BUCKETS: Final = 256
 """The most buckets of a histogram."""
 NUMBER: Final = 1 << 53
-"""Beyond the largest whole number that a column takes; sums of a million of them fit in 128
-bits."""
+"""Exclusive upper bound of stored integers; sums of a million of them fit in 128 bits."""
 VALUE: Final = 1e18
-"""Beyond the largest value of a metric point, so that no sum of stored points is infinite."""
+"""Exclusive upper bound of a metric point's value, so that no sum of stored points is infinite."""
 TIME_NS: Final = 7_258_118_400 * 1_000_000_000
-"""The year 2200. Nanoseconds fit into a column until 2262; the rest is for what pages add to
-times."""
+"""Exclusive upper bound of times: the year 2200. Columns hold nanoseconds until 2262, which leaves
+room for the times that pages add."""
 
 _CONTENT_KEYS: Final = frozenset(content_names.NAMES)
 _OWN: Final = ("endturn.", "gen_ai.")
-"""Attributes that the pages read; they are kept before others."""
+"""Prefixes of attributes that the pages read; they take precedence over others."""
 
 
 def word(text: str) -> str:
     """Return a word of at most `WORD` characters.
 
-    A longer one keeps its beginning and gets a digest of the whole: two that differ stay different,
-    as ids of turns and labels of series have to.
+    A longer one is cut and gets a digest of the full text, so that different words stay different,
+    which ids of turns and labels of series require.
     """
     if len(text) <= WORD:
         return text
@@ -56,37 +55,34 @@ def word_or_none(value: object) -> str | None:
     return None if value is None else word(str(value))
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Return a text of at most `most` characters; a longer one ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def number_or_none(value: object) -> int | None:
-    """Return a count that a column takes.
-
-    None for anything else, negative and absurd numbers included.
-    """
+    """Return a count that can be stored; None for any other value."""
     return value if type(value) is int and 0 <= value < NUMBER else None
 
 
-def attributes(found: Mapping[str, Any]) -> str:
-    """Return attributes as JSON within the limits. What does not fit is shortened, or left out."""
-    kept: dict[str, Any] = {}
+def attributes_json(values: Mapping[str, Any]) -> str:
+    """Return attributes as JSON within the limits; longer values are shortened or left out."""
+    bounded: dict[str, Any] = {}
     room = ROW
-    for key in sorted(found, key=lambda name: not name.startswith(_OWN))[:ATTRIBUTES]:
-        value = _value(found[key], CONTENT if key in _CONTENT_KEYS else TEXT)
+    for key in sorted(values, key=lambda name: not name.startswith(_OWN))[:ATTRIBUTES]:
+        value = _value(values[key], CONTENT if key in _CONTENT_KEYS else TEXT)
         room -= len(key) + (len(value) if isinstance(value, str) else len(_json(value)))
         if room < 0:
             break
-        kept[word(key)] = value
-    return _json(kept)
+        bounded[word(key)] = value
+    return _json(bounded)
 
 
 def _value(value: Any, most: int) -> Any:
     if isinstance(value, str):
-        return shortened(value, most)
+        return shorten(value, most)
     if isinstance(value, list | dict) and len(text := _json(value)) > most:
-        return shortened(text, most)
+        return shorten(text, most)
     return value
 
 
@@ -94,10 +90,10 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def parsed(text: object) -> Any:
-    """Return JSON that somebody sent and that is stored as text.
+def parse_json(text: object) -> Any:
+    """Parse JSON that was received and is stored as text.
 
-    None for what is none, or is nested too deeply.
+    Returns None for invalid JSON, and for JSON that is nested too deeply.
     """
     try:
         return json.loads(text) if isinstance(text, str) else None
@@ -106,5 +102,5 @@ def parsed(text: object) -> Any:
 
 
 def finite(values: Iterable[float | None]) -> list[float | None]:
-    """Return numbers as JSON can write them: None in place of an infinite one and of NaN."""
+    """Return numbers as JSON can represent them: None replaces infinity and NaN."""
     return [None if value is None or value - value != 0 else value for value in values]

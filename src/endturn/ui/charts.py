@@ -8,7 +8,7 @@ selection of a time range. The same chart gives the same text, byte for byte.
 
     chart = Chart(
         id="waits", title="Turn duration", kind="line", unit="seconds", start_ns=…, step_ns=…,
-        series=(Series(name="plain, p50", colour="tool", values=(1.2, None, 3.4), dashed=True),),
+        series=(ChartSeries(name="plain, p50", colour="tool", values=(1.2, None, 3.4)),),
     )
     charts.figure(chart, height=220)
 
@@ -33,22 +33,22 @@ MOST_STEPS: Final = 1_000
 MOST_SERIES: Final = 64
 """The most series of a chart."""
 MOST_IN_SENTENCE: Final = 4
-"""How many series the sentence of a chart describes; it names the number of the others."""
+"""The most series that the sentence of a chart describes; it counts the others."""
 TICK_DISTANCE: Final = 42
 """The least distance of two gridlines, in pixels."""
-BAR: Final = 0.82
+BAR_WIDTH: Final = 0.82
 """The width of a bar, in steps."""
 
 Values = Sequence[float | None]
-"""One number for each step. None: there is no value."""
+"""One number for each step; None for a step without a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """One line, or one layer of the bars.
 
     Attributes:
-        name: as the legend has it; any text.
+        name: its text in the legend; any text.
         colour: a colour variable of the style sheet, without its dashes: `lost`, `tool`.
         values: in the chart's unit; finite, not negative.
         dashed: draw the line dashed.
@@ -66,12 +66,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecided:
-    """A range in which the values are not yet decided: hatched, from the lowest to the highest.
+    """A range of values that are not final yet; it is hatched.
 
     Attributes:
-        name: as the legend has it.
-        lowest: for each step the lowest value that is possible; None where the value is decided.
-        highest: for each step the highest one.
+        name: its text in the legend.
+        lowest: for each step the lowest possible value; None if the value is final.
+        highest: for each step the highest possible value.
     """
 
     name: str
@@ -81,17 +81,17 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What a chart shows.
+    """The contents of a chart.
 
     Attributes:
         id: unique on its page: letters, digits and hyphens.
-        title: the heading of the chart, for its sentence.
+        title: the heading of the chart, used in its sentence.
         kind: lines through the end of each step, or stacked bars over each step.
         unit: of the values: a count, a share in parts of one, or a duration in seconds.
         start_ns: the beginning of the first step; Unix time.
         step_ns: the length of a step.
         series: from the lowest layer to the highest.
-        undecided: what is hatched in a chart of lines.
+        undecided: the hatched range of a chart of lines.
 
     Raises:
         ValueError: series without steps or of different lengths, or more steps or series than a
@@ -104,7 +104,7 @@ class Chart:
     unit: Unit
     start_ns: int
     step_ns: int
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     undecided: Undecided | None = None
 
     def __post_init__(self) -> None:
@@ -148,9 +148,9 @@ def figure(
     """Return a chart as HTML: `<figure>` with the drawing, the legend and the table of values.
 
     Args:
-        chart: what it shows.
+        chart: its contents.
         height: of the plot without the labels of its time axis, in pixels.
-        empty: what stands in the place of a chart without series.
+        empty: the text that replaces a chart without series.
     """
     if not chart.series:
         return Markup(
@@ -191,16 +191,16 @@ def svg(chart: Chart, *, height: int = 220) -> Markup:
 def sentence(chart: Chart) -> str:
     """Return a chart in words: its title, its time range, and the values of each series."""
     start, end = (_utc(at) for at in (chart.start_ns, chart.end_ns))
-    described = [_described(series, chart) for series in chart.series[:MOST_IN_SENTENCE]]
+    descriptions = [_describe(series, chart) for series in chart.series[:MOST_IN_SENTENCE]]
     if len(chart.series) > MOST_IN_SENTENCE:
         number = len(chart.series) - MOST_IN_SENTENCE
-        described.append(f"and {number} other series")
+        descriptions.append(f"and {number} other series")
     if chart.undecided is not None:
-        described.append(f"{chart.undecided.name}: hatched")
-    return f"{chart.title}, {start} to {end} UTC: {'; '.join(described)}."
+        descriptions.append(f"{chart.undecided.name}: hatched")
+    return f"{chart.title}, {start} to {end} UTC: {'; '.join(descriptions)}."
 
 
-def _described(series: Series, chart: Chart) -> str:
+def _describe(series: ChartSeries, chart: Chart) -> str:
     values = [value for value in series.values if value is not None]
     if not values:
         return f"{series.name} without a value"
@@ -248,12 +248,12 @@ def _gridlines(ticks: Sequence[Tick], height: int) -> list[Markup]:
 
 
 def _time_axis(chart: Chart, height: int) -> list[Markup]:
-    """Draw the labels of the time axis; every other one only where there is room."""
+    """Draw the labels of the time axis; narrow screens hide every other one."""
     length = chart.end_ns - chart.start_ns
     labels = []
     for number, tick in enumerate(axes.time_ticks(chart.start_ns, chart.end_ns)):
         part = (tick.at_ns - chart.start_ns) / length
-        if 0.02 <= part <= 0.95:  # others would stand beside the plot
+        if 0.02 <= part <= 0.95:  # others would overlap the edges of the plot
             labels.append(
                 Markup('<text class="axis{}" x="{}%" y="{}" text-anchor="middle" data-at="{}"'
                        ' data-precision="{}">{}</text>').format(
@@ -272,10 +272,10 @@ def _bars(chart: Chart, top: float) -> Iterable[Markup]:
         for step, value in enumerate(series.values):
             if value:
                 foot, below[step] = below[step], below[step] + value
-                left, right = step + (1 - BAR) / 2, step + (1 + BAR) / 2
+                start, end = step + (1 - BAR_WIDTH) / 2, step + (1 + BAR_WIDTH) / 2
                 path.append(
-                    f"M{_number(left)} {_height(foot, top)}V{_height(below[step], top)}"
-                    f"H{_number(right)}V{_height(foot, top)}z"
+                    f"M{_number(start)} {_height(foot, top)}V{_height(below[step], top)}"
+                    f"H{_number(end)}V{_height(foot, top)}z"
                 )
         if path:
             yield Markup('<path class="f-{}" d="{}"/>').format(series.colour, "".join(path))
@@ -328,7 +328,7 @@ def _bounds(undecided: Undecided, top: float) -> Iterable[Markup]:
 
 
 def _runs(values: Values) -> Iterable[list[tuple[int, float]]]:
-    """Return the points of a line, (end of the step, value), apart where a value is missing."""
+    """Yield the points of each unbroken part of a line: (end of the step, value)."""
     run: list[tuple[int, float]] = []
     for end, value in enumerate([*values, None], 1):
         if value is not None:
@@ -343,7 +343,7 @@ def _path(points: Sequence[tuple[int, float]], top: float) -> str:
 
 
 def _height(value: float, top: float) -> str:
-    """Return where a value is on an axis from 100 at zero to 0 at the top."""
+    """Return the position of a value on an axis from 100 at zero to 0 at the top."""
     return _number(100 * (1 - value / top))
 
 
@@ -352,7 +352,7 @@ def _number(value: float) -> str:
     return f"{round(value, 2) + 0:g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
-# --- What stands beside the drawing ---------------------------------------------------------------
+# --- Legend and table -----------------------------------------------------------------------------
 
 
 def _legend(chart: Chart) -> Markup:
@@ -370,7 +370,7 @@ def _legend(chart: Chart) -> Markup:
 
 
 def _table(chart: Chart) -> Markup:
-    """Return the values by step; the caption tells how many empty steps are left out."""
+    """Return the table of values by step; the caption counts the empty steps that are left out."""
     names = [series.name for series in chart.series]
     columns = [_cells(chart, series.values) for series in chart.series]
     if chart.undecided is not None:

@@ -1,4 +1,4 @@
-"""Names of attributes and events that carry messages where a host records content."""
+"""Names of attributes and events that carry messages if a host records content."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ INPUT: Final = (
     "langfuse.observation.input", "gcp.vertex.agent.llm_request", "mlflow.spanInputs",
     "input.value",
 )  # fmt: skip
-"""Attributes with the messages of a request; the first that can be read counts."""
+"""Attributes with the messages of a request; the first that can be read is used."""
 OUTPUT: Final = (
     schema.OUTPUT_MESSAGES.key, "gen_ai.completion", "ai.response.text", "response_data",
     "langfuse.observation.output", "gcp.vertex.agent.llm_response", "mlflow.spanOutputs",
     "output.value",
 )  # fmt: skip
-"""The same of a response."""
+"""Attributes with the messages of a response; the first that can be read is used."""
 NUMBERED_INPUT: Final = ("llm.input_messages.", "gen_ai.prompt.", "llm.prompts.")
-"""How names begin that have the number of a message: `gen_ai.prompt.0.content`."""
+"""Prefixes of attribute names that contain the index of a message: `gen_ai.prompt.0.content`."""
 NUMBERED_OUTPUT: Final = ("llm.output_messages.", "gen_ai.completion.", "llm.completions.")
 TOOL_CALLS: Final = "ai.response.toolCalls"
 EVENT_LIST: Final = "events"

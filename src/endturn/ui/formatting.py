@@ -1,6 +1,6 @@
 """Counts, shares and durations as people read them: on pages, charts, reports.
 
-Scripts have no formatter of their own; they show what the server wrote. A formatted count or
+The page's script has no formatters; it shows the texts that the server wrote. A formatted count or
 duration differs from its value by 0.5 % at most.
 """
 
@@ -14,7 +14,7 @@ ABSENT: Final = "–"
 THIN_SPACE: Final = "\u202f"
 """Separates groups of three digits."""
 _LARGE: Final = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
-"""Units of counts, as Grafana's `short` has them: Mil, Bil, Tri."""
+"""Units of counts, the same sizes as in Grafana's unit `short`."""
 _HUGE: Final = 1e18
 _SMALL: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 """Units of durations below a minute, in seconds."""
@@ -22,9 +22,11 @@ _LONG: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 """Units of longer durations, in seconds."""
 _RESOLUTIONS: Final = ((100 * 86_400, 86_400), (100 * 3_600, 3_600), (86_400, 600), (7_200, 60),
                        (3_600, 10), (0, 1))  # fmt: skip
-"""What a duration is rounded to from a length on, both in seconds: half of it is 0.5 % at most."""
+"""Pairs of a shortest duration and the unit to which it is rounded, both in seconds.
+
+The rounding error is at most 0.5 %."""
 _ENDLESS: Final = 1e6 * 86_400
-"""A duration from which on days are written as a power of ten."""
+"""The shortest duration whose days are written as a power of ten."""
 
 
 def count(value: float | None) -> str:
@@ -77,10 +79,10 @@ def duration(seconds: float | None) -> str:
         minutes, rest = divmod(seconds, 60)
         return f"{minutes:.0f} min" + (f" {rest:.3g} s" if round(rest, 1) else "")
     resolution = next(step for least, step in _RESOLUTIONS if seconds >= least)
-    left = round(seconds / resolution) * resolution
+    remainder = round(seconds / resolution) * resolution
     parts = []
     for size, unit in _LONG:
-        number, left = divmod(left, size)
+        number, remainder = divmod(remainder, size)
         if number:
             parts.append(f"{_grouped(number)} {unit}")
     return " ".join(parts)

@@ -1,6 +1,6 @@
 """Limits on output tokens: which ones requests set, and which ones would have been enough.
 
-Everything is read from spans and turns, so it is exact, and is known without metrics too.
+Everything is read from spans and turns, so it is exact and needs no metrics.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class CutCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatedTurns:
+class TruncationGroup:
     """The truncated turns of one model with one cause, by their first truncated call.
 
     Attributes:
         unfinished: Turns that ended unfinished.
         lowest, highest: The limits of the truncated calls; None if no span has one.
-        whole_answers: Truncated answers that were finished, of which every piece has its tokens.
+        whole_answers: Truncated answers that were finished and have the tokens of every piece.
         longest_whole: Tokens of the longest of them that is longer than the limit that cut it, all
-            pieces together; None without any. An answer that was asked for anew may be shorter.
+            pieces together; None without any. An answer that was requested again may be shorter.
         longest_open: Tokens of the longest truncated answer that was not finished.
     """
 
-    of: Model
+    model: Model
     cause: CutCause
     unfinished: int
     lowest: int | None
@@ -153,12 +153,12 @@ def room_for(tokens: int) -> int:
     return max(LEAST_LIMIT, 1 << (tokens - 1).bit_length())
 
 
-def needed_limit(groups: Iterable[TruncatedTurns]) -> NeededLimit:
+def needed_limit(groups: Iterable[TruncationGroup]) -> NeededLimit:
     """Return the limit that one model's truncated answers needed.
 
     Only truncated answers that were finished say how long an answer is. No limit is known to be
-    enough if an unfinished one is already as long as the longest of them, or if they were asked for
-    anew and came shorter than the limit that had cut them.
+    enough if an unfinished one is already as long as the longest of them, or if they were
+    requested again and came shorter than the limit that had cut them.
     """
     groups = list(groups)
     if not groups:
@@ -205,23 +205,23 @@ def needed_limit(groups: Iterable[TruncatedTurns]) -> NeededLimit:
 
 
 def _words(values: Iterable[str]) -> str:
-    """Return words of the schema, never a user's, as an SQL list."""
+    """Return values of the schema, never user input, as an SQL list."""
     return ", ".join(f"'{value}'" for value in sorted(map(str, values)))
 
 
 _TRUNCATED_TURNS: Final = f"""
-WITH cut AS MATERIALIZED (
+WITH truncated_turns AS MATERIALIZED (
     SELECT
         rowid AS turn, turn_id, state, service,
         coalesce(provider, '') AS provider, coalesce(model, '') AS model
     FROM turns WHERE {{where}} AND truncated AND state IN ('finished', 'unfinished')
 ),
-asked AS (
+requests AS (
     SELECT
         turn,
         try_cast(attributes ->> '$."{schema.CONTINUATION_INDEX.key}"' AS BIGINT) AS continuation,
         any_value(attributes ->> '$."{schema.STRATEGY.key}"') AS strategy
-    FROM events JOIN cut USING (turn_id)
+    FROM events JOIN truncated_turns USING (turn_id)
     WHERE name = '{schema.CONTINUATION_ATTEMPT.name}'
     GROUP BY ALL
 ),
@@ -232,7 +232,8 @@ pieces AS (
         coalesce(continuation, 0) = 0 AS is_first,
         count_if(coalesce(continuation, 0) = 0) OVER in_order AS answer,
         lead(strategy) OVER in_order AS next_strategy
-    FROM spans JOIN cut USING (turn_id) LEFT JOIN asked USING (turn, continuation)
+    FROM spans JOIN truncated_turns USING (turn_id)
+        LEFT JOIN requests USING (turn, continuation)
     WHERE spans.start_ns >= $start AND (spans.truncated OR continuation >= 1)
         AND operation IN ({_words(MODEL_CALLS)})
     WINDOW in_order AS (PARTITION BY turn ORDER BY start_ns, continuation NULLS FIRST)
@@ -278,7 +279,7 @@ SELECT
     sum(whole_answers)::BIGINT AS whole_answers,
     max(longest_whole)::BIGINT AS longest_whole,
     max(longest_open)::BIGINT AS longest_open
-FROM cut JOIN by_turn USING (turn)
+FROM truncated_turns JOIN by_turn USING (turn)
 GROUP BY ALL
 ORDER BY unfinished DESC, service, provider, model, cause
 """
@@ -295,13 +296,13 @@ GROUP BY ALL
 _CAUSES: Final = frozenset(CutCause)
 
 
-def truncated_turns(view: View, store: Store) -> Sequence[TruncatedTurns]:
+def truncated_turns(view: View, store: Store) -> Sequence[TruncationGroup]:
     """Return the truncated turns that ended, by model and cause, most unfinished first."""
     where, parameters = view.where()
-    rows = store.read(_TRUNCATED_TURNS.format(where=where), parameters)
+    rows = store.read_tuples(_TRUNCATED_TURNS.format(where=where), parameters)
     return [
-        TruncatedTurns(
-            of=Model(service, provider, model),
+        TruncationGroup(
+            model=Model(service, provider, model),
             cause=CutCause(cause) if cause in _CAUSES else CutCause.MAX_TOKENS,
             unfinished=unfinished,
             lowest=lowest,
@@ -324,7 +325,7 @@ def requested_limits(view: View, store: Store) -> dict[Model, RequestedLimit]:
         Model(service, provider, model): RequestedLimit(
             latest=latest, lowest=lowest, highest=highest, calls=calls, limited_calls=limited
         )
-        for service, provider, model, latest, lowest, highest, calls, limited in store.read(
+        for service, provider, model, latest, lowest, highest, calls, limited in store.read_tuples(
             _REQUESTED_LIMITS.format(where=where), parameters
         )
     }

@@ -1,9 +1,9 @@
-"""The indicators as SQL over what metric points added.
+"""The indicators as SQL over the increments of metric points.
 
-The same numbers as Prometheus gives for the queries of `generate/queries.py`.
+The numbers equal those of Prometheus for the queries of `generate/queries.py`.
 
-An increment stands at the time of the export that brought it. So a count over a time range is exact
-to one export interval at each edge, as `queries.events_in` is.
+An increment has the time of its export. So a count over a time range is exact to one export
+interval at each edge, as `queries.events_in` is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from duckdb import DuckDBPyConnection
 
 from endturn.telemetry import INDICATORS, Condition, Count, Indicator, Metric, schema
-from endturn.ui.rows import LABELS, WHERE
+from endturn.ui.rows import LABELS, PLACE_COLUMNS
 from endturn.ui.store import Store
 
 SERVICE: Final = "service"
@@ -27,27 +27,27 @@ BY_MODEL: Final = {
     "provider": schema.PROVIDER.label,
     "model": schema.REQUEST_MODEL.label,
 }
-OF_WHOM: Final = BY_MODEL | {name: label for name, (label, _) in WHERE.items()}
-"""The labels by which a view is restricted, by the words of its address."""
+FILTER_LABELS: Final = BY_MODEL | {name: label for name, (label, _) in PLACE_COLUMNS.items()}
+"""The labels that restrict a view, by the query parameters of its address."""
 STEP: Final = "step"
 MOST: Final = 1e300
-"""The largest number: sums of some thousand of them are finite, and so can be written as JSON."""
+"""The largest number: sums of some thousand are finite, so JSON can represent them."""
 Label = str
-"""`service`, an attribute as a label, or `step`."""
+"""`service`, the label of an attribute, or `step`."""
 Labels = tuple[Any, ...]
 
 _LABELS: Final = frozenset({SERVICE, *LABELS})
-_SAID: Final = {
+_NAME_LABELS: Final = {
     new.name: {key.label: value for key, value in says.items()}
     for later in schema.SUCCESSORS.values()
     for new, says in later
 }
-"""What the later generation of the conventions says by a metric's name instead of by a label."""
+"""Label values that later conventions express by the name of a metric, by that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is looked at: a time range, and of whom: the words of `OF_WHOM` that are restricted."""
+    """The data that a page reads: a time range, and values of `FILTER_LABELS` that restrict it."""
 
     start_ns: int
     end_ns: int
@@ -55,10 +55,10 @@ class Scope:
 
 
 class Numbers:
-    """Numbers of one store within one scope, all of the moment at which the first is asked for.
+    """Numbers of one store within one scope, all from one snapshot: that of the first number.
 
     Args:
-        step_ns: how long the steps are that `steps` tells apart; 0 is the whole range.
+        step_ns: the length of the steps of `steps`; 0 is the whole range.
     """
 
     def __init__(self, store: Store, scope: Scope, step_ns: int = 0) -> None:
@@ -66,21 +66,23 @@ class Numbers:
         self.step_ns = step_ns or scope.end_ns - scope.start_ns
         self.number_of_steps = max(1, math.ceil((scope.end_ns - scope.start_ns) / self.step_ns))
         self._last: dict[int, Numbers] = {}
-        self._whose = " AND ".join(f"{OF_WHOM[name]} = ${name}" for name in scope.only) or "true"
+        self._whose = (
+            " AND ".join(f"{FILTER_LABELS[name]} = ${name}" for name in scope.only) or "true"
+        )
 
     def last(self, seconds: int) -> Numbers:
-        """The same, of the last seconds only."""
+        """Return the numbers of the last seconds of the scope."""
         start = self.scope.end_ns - seconds * 1_000_000_000
         return self._last.setdefault(
             seconds, Numbers(self.store, replace(self.scope, start_ns=start))
         )
 
     def number(self, count: Count, by: Sequence[Label] = ()) -> dict[Labels, float]:
-        """How many there were, by labels; of a histogram how many values.
+        """Count by labels; of a histogram, count its values.
 
-        Without a row where there were none.
+        Label sets without any are left out.
         """
-        label_values = _SAID.get(count.metric.name, {})
+        label_values = _NAME_LABELS.get(count.metric.name, {})
         columns = [
             f"'{label_values[label]}'" if label in label_values else _column(label) for label in by
         ]
@@ -90,21 +92,20 @@ class Numbers:
             *(f"NOT {_condition(condition)}" for condition in count.never),
         ]
         query = f"SELECT {', '.join([*columns, 'sum(added)'])} FROM added JOIN series USING (id)"
-        rows = self._added.execute(
+        rows = self._increments.execute(
             f"{query} WHERE {' AND '.join(where)} GROUP BY ALL", [count.metric.name]
         ).fetchall()
-        # The limit is for files that an earlier version wrote: one value in them may be near the
-        # end of the range.
+        # Files of earlier versions may contain values near the largest float.
         return {tuple(labels): min(added, MOST) for *labels, added in rows if added}
 
     def total(self, count: Count) -> float:
-        """How many there were in all."""
+        """Count without labels."""
         return self.number(count).get((), 0.0)
 
     def share(self, indicator: Indicator, by: Sequence[Label] = ()) -> dict[Labels, float]:
-        """A part of a whole, by labels.
+        """Return a share by labels.
 
-        Zero where nothing bad happened, without a row where nothing happened.
+        Label sets whose denominator is 0 are left out.
         """
         assert indicator.denominator is not None
         part, wholes = self.number(indicator.count, by), self.number(indicator.denominator, by)
@@ -113,9 +114,9 @@ class Numbers:
         }
 
     def value(self, name: str) -> float | None:
-        """An indicator by its name: a count, None without metrics.
+        """Return an indicator by its name.
 
-        Or a share that is None where nothing happened.
+        A count is None without metrics, a share if its denominator is 0.
         """
         indicator = INDICATORS[name]
         if indicator.denominator is None:
@@ -124,28 +125,28 @@ class Numbers:
 
     @cached_property
     def measured(self) -> bool:
-        """Whether any metric has come of those who are looked at, at whatever time."""
+        """True if any metric of the scope's services and models has arrived, at any time."""
         query = f"SELECT 1 FROM increments JOIN series ON id = series WHERE {self._whose} LIMIT 1"
-        return bool(self.store.read(query, self.scope.only))
+        return bool(self.store.read_tuples(query, self.scope.only))
 
     def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
-        """How many there were in each step of the range, by labels, zeros included."""
+        """Count in each step of the range, by labels, zeros included."""
         steps: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * self.number_of_steps)
         for (*labels, step), added in self.number(count, (*by, STEP)).items():
             steps[tuple(labels)][step] = added
         return dict(steps)
 
     def buckets(self, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, dict[float, float]]:
-        """How many values fell into each bucket, by its upper bound.
+        """Count the values in each bucket of a histogram, by its upper bound.
 
-        Of the later generation's metric too.
+        The metric of later conventions is counted too.
         """
         names = [metric, *(new for new, _ in schema.SUCCESSORS.get(metric, ()))]
         bounds = (
             "SELECT DISTINCT unnest(bounds) FROM series WHERE list_contains($1, metric) ORDER BY 1"
         )
         empty = dict.fromkeys(
-            (bound for (bound,) in self.store.read(bounds, [[m.name for m in names]])), 0.0
+            (bound for (bound,) in self.store.read_tuples(bounds, [[m.name for m in names]])), 0.0
         )
         counts_of: dict[Labels, dict[float, float]] = defaultdict(lambda: dict(empty))
         for metric_or_successor in names:
@@ -153,25 +154,23 @@ class Numbers:
                 Count(metric_or_successor), (*by, "le")
             ).items():
                 counts = counts_of[tuple(labels)]
-                counts[le] = counts.get(le, 0.0) + added  # the bounds may have been others then
+                counts[le] = counts.get(le, 0.0) + added  # bounds may have changed over time
         return dict(counts_of)
 
     def quantiles(self, q: float, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, float]:
-        """A quantile by labels, interpolated within its bucket."""
+        """Return a quantile by labels, interpolated within its bucket."""
         return {labels: quantile(q, counts) for labels, counts in self.buckets(metric, by).items()}
 
     @cached_property
-    def _added(self) -> DuckDBPyConnection:
-        """What was added within the scope, by series, bucket and step.
+    def _increments(self) -> DuckDBPyConnection:
+        """A connection with the temporary table `added`: increments by series, bucket and step.
 
-        One pass over what is stored, for every number.
-
-        Without the labels, which would take most of the time. The table is this connection's own,
-        and goes with it.
+        One pass over the stored increments serves every number. The table has no labels, because
+        joining them here would take most of the time. It ends with its connection.
         """
         scope = self.scope
-        own = self.store.connection()
-        own.execute(
+        connection = self.store.connection()
+        connection.execute(
             f"CREATE TEMP TABLE added AS SELECT series AS id, le, ((at_ns - $start - 1) // "
             f"$step)::INT AS {STEP},"
             " sum(added) AS added"
@@ -179,12 +178,12 @@ class Numbers:
             f" AND series IN (SELECT id FROM series WHERE {self._whose}) GROUP BY ALL",
             {"start": scope.start_ns, "end": scope.end_ns, "step": self.step_ns, **scope.only},
         )
-        return own
+        return connection
 
 
 def _condition(condition: Condition) -> str:
     attribute, values = condition
-    # words of the schema, never a user's
+    # values of the schema, never user input
     quoted = ", ".join(f"'{value}'" for value in sorted(values))
     return f"({_column(attribute.label)} IN ({quoted}))"
 
@@ -194,12 +193,12 @@ def _column(label: Label) -> str:
 
 
 def quantile(q: float, counts: Mapping[float, float]) -> float:
-    """A quantile of buckets, as Prometheus' histogram_quantile has it.
+    """Return a quantile of buckets, computed as Prometheus' histogram_quantile does.
 
-    Linear within a bucket, the last bound at most.
+    It is linear within a bucket, and at most the last finite bound.
 
     Args:
-        counts: how many values fell into each bucket, by its upper bound, empty ones included.
+        counts: the number of values in each bucket, by its upper bound, empty ones included.
     """
     rank = q * sum(counts.values())
     below = lower = 0.0
@@ -212,7 +211,7 @@ def quantile(q: float, counts: Mapping[float, float]) -> float:
 
 
 def step_of(range_ns: int, most: int = 120) -> int:
-    """A round length for the steps of a chart, so that there are at most so many."""
+    """Return a round length in nanoseconds that divides a range into at most `most` steps."""
     seconds = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
     fits = (step for step in seconds if range_ns <= step * most * 1_000_000_000)
     return next(fits, 86400 * math.ceil(range_ns / (most * 86400 * 10**9))) * 1_000_000_000

@@ -1,4 +1,4 @@
-"""OTLP, protobuf and JSON, gzipped or not, to rows: the bodies of requests, and files of them."""
+"""Reads OTLP (protobuf or JSON, also gzipped) into rows, from HTTP requests and from files."""
 
 from __future__ import annotations
 
@@ -35,31 +35,30 @@ from endturn.scan.sources import otlp as otlp_lines
 from endturn.telemetry import schema
 from endturn.ui import bounds
 from endturn.ui.bounds import word
-from endturn.ui.rows import LABELS, METRICS, WHERE, Batch, Contents, Point, Row, SeriesKey
+from endturn.ui.rows import LABELS, METRICS, PLACE_COLUMNS, Batch, Contents, Point, Row, SeriesKey
 from endturn.ui.span_rows import (
     add_event,
     add_span,
     attributes_of,
+    column_value,
     event_name,
     is_too_late,
-    typed,
 )
 from endturn.ui.store import Store
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 MOST_BYTES: Final = 20 * 1024 * 1024
-"""The longest body, before and after it is unpacked: what a Collector takes by default."""
+"""The longest body in bytes, compressed and decompressed: the default limit of a Collector."""
 MOST_AT_ONCE: Final = 2 * MOST_BYTES
-"""The longest that all bodies may be together that are being read, or not yet written."""
+"""The largest total size of bodies that are being read or are not yet written."""
 MOST_ROWS: Final = 100_000
-"""How many spans, log records and points one request may hold: a row takes far more memory than its
-bytes."""
+"""The most spans, log records and points of one request: a row needs far more memory than its bytes
+in the body."""
 BODY_S: Final = 10.0
-"""How long a body may take to come: what exporters wait for an answer if nobody tells them
-otherwise."""
-MOST_WHY: Final = 1000
-"""The longest reason of a refusal, in characters: what is wrong with a body may be quoted in it."""
+"""The time in which a body must arrive: the default timeout of exporters."""
+MOST_MESSAGE: Final = 1000
+"""The longest error message, in characters: it may quote a part of the body."""
 SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] = {
     "traces": (
         traces.ExportTraceServiceRequest,
@@ -73,45 +72,45 @@ SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] =
         "rejected_data_points",
     ),
 }
-"""The request, the answer, and how the answer counts what it left out, by the last word of the
-path."""
+"""By the last segment of the path: the request, the response, and the field of the response that
+counts rejected records."""
 _GROUPS: Final = {
     "traces": ("spans", "spans"),
     "logs": ("logs", "log_records"),
     "metrics": ("metrics", "metrics"),
 }
-"""What a request's resources and scopes hold, by signal."""
+"""By signal: the suffix of a request's and a resource's fields, and the field of a scope."""
 _IDS: Final = frozenset(
     {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"}
 )
 
 
 class BadRequest(Exception):
-    """A body that is refused as a whole: the HTTP status, and what is wrong with it."""
+    """Raised for a body that is refused entirely: the HTTP status, and a message."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
-class Room:
-    """The memory for bodies, all together.
+class BodyBudget:
+    """A limit on the total size of the bodies that are in memory.
 
-    Senders that come at once wait for one another instead of filling it.
+    A request beyond the limit is refused with 503, so that its exporter retries it.
     """
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
-        self._left = most
+        self._remaining = most
 
     @asynccontextmanager
     async def body(
         self, chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES
     ) -> AsyncIterator[bytes]:
-        """The whole body, unpacked; it takes up room until the block ends.
+        """Read a body and decompress it; it counts against the budget until the block ends.
 
         Raises:
-            BadRequest: as soon as it is too long, too late, or not what it says it is, or no room
-                is left for it.
+            BadRequest: the body is too long, arrives too late or is not in its declared encoding,
+                or the budget is used up.
         """
         content = bytearray()
         late = asyncio.timeout(BODY_S)
@@ -119,33 +118,33 @@ class Room:
             with suppress(TimeoutError):
                 async with late:
                     async for part in _unpacked(chunks, encoding, most):
-                        if len(part) > self._left:
+                        if len(part) > self._remaining:
                             raise BadRequest(
                                 503, "too many bodies at once: send this again in a moment"
                             )
-                        self._left -= len(part)
+                        self._remaining -= len(part)
                         content += part
             if late.expired():
                 raise BadRequest(408, f"the body did not arrive within {BODY_S:g} seconds")
             yield bytes(content)
         finally:
-            self._left += len(content)
+            self._remaining += len(content)
 
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
     if encoding not in ("", "identity", "gzip"):
         raise BadRequest(415, f"Content-Encoding {encoding!r} is not supported: send gzip, or none")
     unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-    came = length = 0
+    received = length = 0
     async for chunk in chunks:
-        came += len(chunk)
+        received += len(chunk)
         try:
-            # One byte more than is allowed is enough to know that it is too long.
+            # One byte beyond the limit is enough to detect a body that is too long.
             part = chunk if unpack is None else unpack.decompress(chunk, most + 1 - length)
         except zlib.error as error:
             raise BadRequest(400, f"the body is not gzip, as its header says: {error}") from None
         length += len(part)
-        if max(came, length) > most:
+        if max(received, length) > most:
             raise BadRequest(413, f"the body is longer than {most} bytes: export smaller batches")
         yield part
     if unpack is not None and (unpack.unused_data or not unpack.eof):
@@ -154,8 +153,14 @@ async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> A
         )
 
 
-def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST_ROWS) -> Batch:
-    """The rows of one export request; raises BadRequest for what is none, or has too many."""
+def parse_request(
+    signal: str, content_type: str, content: bytes, most_rows: float = MOST_ROWS
+) -> Batch:
+    """Return the rows of one export request.
+
+    Raises:
+        BadRequest: the content is not such a request, or has too many rows.
+    """
     request = SIGNALS[signal][0]()
     kind = content_type.partition(";")[0].strip().lower()
     try:
@@ -175,19 +180,19 @@ def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST
     return _batch(signal, request, most_rows)
 
 
-def answer(signal: str, content_type: str, batch: Batch) -> bytes:
-    """What the sender is told: all is well, or how much was left out, and why."""
+def response_body(signal: str, content_type: str, batch: Batch) -> bytes:
+    """Return the body of a successful response, with the number of rejected records and why."""
     response = SIGNALS[signal][1]()
     if batch.rejected:
         setattr(response.partial_success, SIGNALS[signal][2], batch.rejected)
-        response.partial_success.error_message = batch.why
+        response.partial_success.error_message = batch.error_message
     return _encoded(response, content_type)
 
 
-def refusal(content_type: str, why: str, status: int) -> bytes:
-    """The body of an answer that is an error."""
+def error_body(content_type: str, message: str, status: int) -> bytes:
+    """Return the body of an error response: a `google.rpc.Status`."""
     code = {401: UNAUTHENTICATED, 503: UNAVAILABLE}.get(status, INVALID_ARGUMENT)
-    return _encoded(Status(code=code, message=bounds.shortened(why, MOST_WHY)), content_type)
+    return _encoded(Status(code=code, message=bounds.shorten(message, MOST_MESSAGE)), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
@@ -201,21 +206,28 @@ def _encoded(message: Message, content_type: str) -> bytes:
 def _batch(signal: str, request: Any, most: float) -> Batch:
     batch = Batch()
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
-        about = attributes_of(resource.resource.attributes)
-        instance = word(str(about.get(schema.INSTANCE, "")))
-        where = {column: typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
-        named = about.get("service.namespace"), about.get("service.name") or "unknown_service"
-        service = word("/".join(str(name) for name in named if name))  # as Prometheus names the job
-        who: Row = {"service": service, **where}
+        attributes = attributes_of(resource.resource.attributes)
+        instance = word(str(attributes.get(schema.INSTANCE, "")))
+        where = {
+            column: column_value(attributes.get(key), "string")
+            for column, (_, key) in PLACE_COLUMNS.items()
+        }
+        name_parts = (
+            attributes.get("service.namespace"),
+            attributes.get("service.name") or "unknown_service",
+        )
+        # the value of Prometheus' label `job`
+        service = word("/".join(str(name) for name in name_parts if name))
+        resource_columns: Row = {"service": service, **where}
         for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
-            for each in getattr(scope, _GROUPS[signal][1]):
+            for record in getattr(scope, _GROUPS[signal][1]):
                 match signal:
                     case "traces":
-                        add_span(batch, each, who, scope.scope.name)
-                    case "logs" if event_name(each):
-                        add_event(batch, each, who)
-                    case "metrics" if each.name in METRICS:
-                        _add_points(batch, each, who, instance)
+                        add_span(batch, record, resource_columns, scope.scope.name)
+                    case "logs" if event_name(record):
+                        add_event(batch, record, resource_columns)
+                    case "metrics" if record.name in METRICS:
+                        _add_points(batch, record, resource_columns, instance)
                 if batch.size > most:
                     raise BadRequest(
                         413,
@@ -228,18 +240,18 @@ def _batch(signal: str, request: Any, most: float) -> Batch:
 # --- Metrics --------------------------------------------------------------------------------------
 
 
-def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
+def _add_points(batch: Batch, metric: Any, resource_columns: Row, instance: str) -> None:
     kind = metric.WhichOneof("data")
     expected = {"counter": "sum", "histogram": "histogram"}[METRICS[metric.name].instrument]
     if kind != expected:
         count = len(getattr(metric, kind).data_points) if kind else 1
-        wanted = expected if expected == "sum" else "histogram with explicit bounds"
-        batch.reject(count, f"{metric.name} is a {wanted}, not {kind or 'without data'}")
+        expected_kind = expected if expected == "sum" else "histogram with explicit bounds"
+        batch.reject(count, f"{metric.name} is a {expected_kind}, not {kind or 'without data'}")
         return
     data = getattr(metric, kind)
     delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
     # OTLP: "no recorded value"
-    for point in (each for each in data.data_points if not each.flags & 1):
+    for point in (point for point in data.data_points if not point.flags & 1):
         if kind == "sum":
             values: tuple[float, ...] = (
                 float(getattr(point, point.WhichOneof("value") or "as_int")),
@@ -257,16 +269,19 @@ def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
             why = f"it counts up from 0, is less than {bounds.VALUE:g}, and never falls"
             batch.reject(1, f"{metric.name} has a value, or a time, that cannot be: {why}")
             continue
-        # Processes that do not say which they are differ by when they began to count.
+        # Processes without service.instance.id are told apart by their start times.
         process = instance or ("" if delta else str(started_ns))
         series = SeriesKey(
-            metric.name, who["service"], process, _labels(attributes_of(point.attributes), who)
+            metric.name,
+            resource_columns["service"],
+            process,
+            _labels(attributes_of(point.attributes), resource_columns),
         )
         batch.points.append(Point(series, started_ns, at_ns, delta, values, limits))
 
 
 def _wrong_buckets(counts: Sequence[float], limits: Sequence[float]) -> str:
-    """Say what is wrong with a histogram's buckets; "" where nothing is.
+    """Return the problem with a histogram's buckets; "" if there is none.
 
     Args:
         limits: the upper bound of each bucket, the last one infinite.
@@ -280,20 +295,21 @@ def _wrong_buckets(counts: Sequence[float], limits: Sequence[float]) -> str:
     return ""
 
 
-def _labels(attributes: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
-    said = {key.replace(".", "_"): word(str(value)) for key, value in attributes.items()}
-    said |= {label: who[column] for column, (label, _) in WHERE.items() if who[column]}
+def _labels(attributes: Mapping[str, Any], resource_columns: Row) -> tuple[str | None, ...]:
+    values = {key.replace(".", "_"): word(str(value)) for key, value in attributes.items()}
+    values |= {
+        label: resource_columns[column]
+        for column, (label, _) in PLACE_COLUMNS.items()
+        if resource_columns[column]
+    }
     return tuple(
-        said[label].lower() if said.get(label) in ("True", "False") else said.get(label)
+        values[label].lower() if values.get(label) in ("True", "False") else values.get(label)
         for label in LABELS
     )
 
 
 def _with_base64(members: dict[str, Any]) -> dict[str, Any]:
-    """Convert the ids of an OTLP JSON object from hexadecimal to base64.
-
-    Protobuf's JSON has bytes in base64.
-    """
+    """Convert ids from hexadecimal, as in OTLP JSON, to base64, as in protobuf's JSON."""
     ids = {name: members[name] for name in _IDS & members.keys() if isinstance(members[name], str)}
     return members | {
         name: base64.b64encode(bytes.fromhex(value)).decode() for name, value in ids.items()
@@ -307,9 +323,9 @@ def load(store: Store, path: Path) -> Contents:
     """Read a file into the store, and return how much it contains.
 
     Raises:
-        UsageError: it contains no OTLP JSON.
+        UsageError: the file contains no OTLP JSON, or cannot be read.
     """
-    # All of it is read before any is written, so that none is stored by half.
+    # The whole file is parsed before any of it is written, so that no file is stored in part.
     counts = [(len(batch.spans), len(batch.events), len(batch.points)) for batch in _batches(path)]
     total = Batch(from_file=True)
     for batch in _batches(path):
@@ -331,7 +347,7 @@ def _batches(path: Path) -> Iterator[Batch]:
                     " is not OTLP JSON"
                 )
             content = json.dumps(request).encode()
-            yield from (read(signal, JSON, content, math.inf) for signal in signals)
+            yield from (parse_request(signal, JSON, content, math.inf) for signal in signals)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     except BadRequest as error:
@@ -339,7 +355,7 @@ def _batches(path: Path) -> Iterator[Batch]:
 
 
 def _requests(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each request with its number; a file that is damaged anywhere is refused."""
+    """Yield each request with its number; a damaged file is refused."""
     with path.open("rb") as stream:
         file = ScannedFile(stream, str(path), path)
         number = 0

@@ -1,45 +1,43 @@
-"""The overview: which indicators it shows, how each is drawn, and their numbers."""
+"""The overview: its indicators, charts and tables, and their numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from endturn.telemetry import INDICATORS, Indicator, schema
-from endturn.ui.advice import NOT_CONTINUED, EndedTurns, headline
+from endturn.telemetry import INDICATORS, Indicator, Metric, schema
+from endturn.ui.advice import NOT_CONTINUED, TurnCounts, headline
 from endturn.ui.bounds import finite
-from endturn.ui.charts import Chart, Series
+from endturn.ui.charts import Chart, ChartSeries
 from endturn.ui.formatting import count, share
 from endturn.ui.limits import (
     NO_TURN_ENDED,
     NOTHING_TRUNCATED,
     Model,
     RequestedLimit,
-    TruncatedTurns,
+    TruncationGroup,
     needed_limit,
     requested_limits,
     truncated_turns,
 )
 from endturn.ui.numbers import BY_MODEL, STEP, Label, Numbers, quantile, step_of
 from endturn.ui.remarks import remarks
-from endturn.ui.rows import METRICS, data
+from endturn.ui.rows import Row
 from endturn.ui.span_counts import span_counts
 from endturn.ui.store import Store
 from endturn.ui.trend import trend
 from endturn.ui.views import COLOURS, View, colour, words
 
-PANELS: Final[dict[str, Any]] = data("panels.yaml")
 MOST_SERIES: Final = 24
-"""How many words a chart tells apart; the others are one."""
+"""The most values of a label that a chart distinguishes; the others are summed."""
 MOST_BUCKETS: Final = 40
-"""How many bounds a histogram shows as they came; where there are more, those of the panel are
-shown."""
+"""The most buckets that a histogram shows unchanged; more are merged into those of the panel."""
 
 
-def overview(view: View, store: Store) -> dict[str, Any]:
-    """Everything that the overview's template shows."""
+def overview(view: View, store: Store) -> dict[str, object]:
+    """Return everything that the overview's template shows."""
     numbers = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     where, parameters = view.where()
     values = {name: numbers.value(name) for name in INDICATORS}
@@ -50,11 +48,11 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         total, table = span_counts(view, store)
         values |= total
         not_continued = total["not_continued"]
-    waiting = store.read(
+    waiting = store.read_tuples(
         f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters
     )[0][0]
     groups = truncated_turns(view, store)
-    ended = EndedTurns(
+    turn_counts = TurnCounts(
         turns=values["turns"],
         truncated=max(values["truncated_turns"] or 0, values["unfinished"] or 0),
         unfinished=values["unfinished"] or 0,
@@ -62,18 +60,18 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         waiting=waiting,
     )
     return {
-        "anything": numbers.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
+        "anything": numbers.measured or bool(store.read_tuples("SELECT 1 FROM turns LIMIT 1")),
         "measured": numbers.measured,
         "waiting": waiting,
-        "headline": headline(ended, groups, view),
+        "headline": headline(turn_counts, groups, view),
         "values": values,
-        "stats": [_stat(values, **stat) for stat in PANELS["stats"]],
+        "stats": [_stat(name, title, values[name]) for name, title in STATS],
         "remarks": remarks(numbers),
         "bars": BARS,
         "durations_title": DURATIONS_TITLE,
         "indicators": INDICATORS,
         "level": level,
-        "histograms": [_histogram(numbers, each) for each in PANELS["histograms"]],
+        "histograms": [_histogram(numbers, panel) for panel in HISTOGRAMS],
         "medians": numbers.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
         "table": with_limits(table, groups, requested_limits(view, store)),
         "charts": charts(view, store, numbers),
@@ -81,16 +79,16 @@ def overview(view: View, store: Store) -> dict[str, Any]:
 
 
 def with_limits(
-    rows: Sequence[dict[str, Any]],
-    groups: Sequence[TruncatedTurns],
+    rows: Sequence[Row],
+    groups: Sequence[TruncationGroup],
     requested: Mapping[Model, RequestedLimit],
-) -> list[dict[str, Any]]:
-    """Add to each row of the table the limit of its requests, and the one that would do."""
-    by_model: dict[Model, list[TruncatedTurns]] = {}
+) -> list[Row]:
+    """Add to each row the limit of its requests, and the limit that would have been enough."""
+    by_model: dict[Model, list[TruncationGroup]] = {}
     for group in groups:
-        by_model.setdefault(group.of, []).append(group)
+        by_model.setdefault(group.model, []).append(group)
 
-    def limits(row: Mapping[str, Any]) -> dict[str, Any]:
+    def limits(row: Row) -> Row:
         of = Model(row["service"], row["provider"] or "", row["model"] or "")
         needed = needed_limit(by_model.get(of, ()))
         if needed is NOTHING_TRUNCATED and row["truncation"]:
@@ -101,26 +99,49 @@ def with_limits(
 
 
 def level(indicator: Indicator, value: float | None) -> str:
-    """How bad a value is, by the indicator's thresholds."""
+    """Return the severity of a value by the indicator's thresholds: `act`, `look` or ""."""
     limits = indicator.thresholds
     if limits is None or value is None or value < limits.look:
         return ""
     return "act" if value >= limits.act else "look"
 
 
-def _stat(values: Mapping[str, float | None], of: str, title: str = "") -> dict[str, Any]:
-    indicator, value = INDICATORS[of], values[of]
-    about = {"indicator": indicator, "title": title or indicator.title}
-    return about | {"level": level(indicator, value), "shown": shown(indicator, value)}
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """One number of the overview: an indicator, its title, its severity, and its value as text."""
+
+    indicator: Indicator
+    title: str
+    level: str
+    value_text: str
 
 
-def shown(indicator: Indicator, value: float | None) -> str:
-    """An indicator's value, as people read it."""
+STATS: Final = (
+    ("truncation", ""),
+    ("turns", ""),
+    ("continuations", ""),
+    ("continuation_tokens", "Tokens spent on continuing"),
+)
+"""The numbers beside the headline: the name of an indicator, and a title in place of its own."""
+
+
+def _stat(name: str, title: str, value: float | None) -> Stat:
+    indicator = INDICATORS[name]
+    return Stat(
+        indicator=indicator,
+        title=title or indicator.title,
+        level=level(indicator, value),
+        value_text=format_value(indicator, value),
+    )
+
+
+def format_value(indicator: Indicator, value: float | None) -> str:
+    """Format an indicator's value."""
     return count(value) if indicator.denominator is None else share(value)
 
 
-def models(numbers: Numbers) -> list[dict[str, Any]]:
-    """Services and models, the one with most unfinished turns first."""
+def models(numbers: Numbers) -> list[Row]:
+    """Return a row for each service and model, most unfinished turns first."""
     by = tuple(BY_MODEL.values())
     counts = {
         name: numbers.number(INDICATORS[name].count, by)
@@ -148,15 +169,15 @@ class BarChart:
     """Stacked bars over time.
 
     Attributes:
-        id: of the chart.
+        id: the id of the chart.
         title: its heading.
-        of: the name of an indicator that is counted.
-        by: the label of a metric whose values are the layers.
+        indicator: the name of the counted indicator.
+        by: the label whose values are the layers.
     """
 
     id: str
     title: str
-    of: str
+    indicator: str
     by: Label
 
 
@@ -165,7 +186,7 @@ class DurationLine:
     """A quantile of the duration of turns.
 
     Attributes:
-        continued: of the turns that were continued, or of the others.
+        continued: True for continued turns, False for the others.
         quantile: from 0 to 1.
     """
 
@@ -189,7 +210,7 @@ DURATION_LINES: Final = (
     DurationLine(continued=False, quantile=0.95),
 )
 DURATION_STEPS: Final = 4
-"""How many steps of the range are one of the durations': a quantile of one turn says little."""
+"""Steps of the range per step of the durations: a quantile of a few turns is not meaningful."""
 
 
 def charts(view: View, store: Store, numbers: Numbers) -> dict[str, Chart]:
@@ -199,7 +220,7 @@ def charts(view: View, store: Store, numbers: Numbers) -> dict[str, Chart]:
 
 
 def _bars(numbers: Numbers, bar_chart: BarChart) -> Chart:
-    steps = numbers.steps(INDICATORS[bar_chart.of].count, (bar_chart.by,))
+    steps = numbers.steps(INDICATORS[bar_chart.indicator].count, (bar_chart.by,))
     order = [*COLOURS]
 
     def rank(name: str) -> int:
@@ -207,7 +228,7 @@ def _bars(numbers: Numbers, bar_chart: BarChart) -> Chart:
 
     names = sorted((name for (name,) in steps), key=rank)
     rest: list[float] = []
-    if len(names) > MOST_SERIES:  # anybody may send any word
+    if len(names) > MOST_SERIES:  # senders may use any word
         names.sort(key=lambda name: -sum(steps[name,]))
         rest = [
             sum(values)
@@ -215,10 +236,11 @@ def _bars(numbers: Numbers, bar_chart: BarChart) -> Chart:
         ]
         names = sorted(names[:MOST_SERIES], key=rank)
     series = [
-        Series(name=words(name), colour=colour(name), values=finite(steps[name,])) for name in names
+        ChartSeries(name=words(name), colour=colour(name), values=finite(steps[name,]))
+        for name in names
     ]
     if rest:
-        series.append(Series(name="others", colour="unknown", values=finite(rest)))
+        series.append(ChartSeries(name="others", colour="unknown", values=finite(rest)))
     return Chart(
         id=bar_chart.id,
         title=bar_chart.title,
@@ -231,7 +253,7 @@ def _bars(numbers: Numbers, bar_chart: BarChart) -> Chart:
 
 
 def _durations(numbers: Numbers) -> Chart:
-    """Return the chart of the durations of turns, empty if none ended."""
+    """Return the chart of turn durations; it is empty if no turn ended."""
     buckets = numbers.buckets(
         schema.TURN_DURATION, (schema.CONTINUED.label, f"{STEP} // {DURATION_STEPS}")
     )
@@ -247,7 +269,7 @@ def _durations(numbers: Numbers) -> Chart:
         )
 
     lines = (
-        Series(
+        ChartSeries(
             name=f"{'continued' if line.continued else 'plain'}, p{line.quantile * 100:.0f}",
             colour="cut" if line.continued else "tool",
             values=values(line),
@@ -267,30 +289,109 @@ def _durations(numbers: Numbers) -> Chart:
     )
 
 
-def _histogram(numbers: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:
-    counts = numbers.buckets(METRICS[histogram["of"]]).get((), {})
+# --- Histograms -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramPanel:
+    """The declaration of a histogram.
+
+    Attributes:
+        id: of the panel.
+        metric: the metric whose buckets it shows.
+        title: its heading.
+        question: the sentence below its heading.
+        buckets: the label and the colour of each bucket, by its upper bound.
+    """
+
+    id: str
+    metric: Metric
+    title: str
+    question: str
+    buckets: Mapping[float, tuple[str, str]]
+
+
+HISTOGRAMS: Final = (
+    HistogramPanel(
+        id="attempts",
+        metric=schema.TURN_CONTINUATIONS,
+        title="Continuations per truncated turn",
+        question="How many continuations does a truncated turn take?",
+        buckets={
+            0: ("none", "lost"),
+            1: ("1", "good"),
+            2: ("2", "good"),
+            3: ("3", "cut"),
+            4: ("4", "cut"),
+            5: ("5", "cut"),
+            8: ("6–8", "window"),
+            13: ("9–13", "window"),
+            math.inf: ("over 13", "window"),
+        },
+    ),
+    HistogramPanel(
+        id="budget",
+        metric=schema.BUDGET_USED,
+        title="Budget used",
+        question="How close to max_tokens do answers come, before any is cut?",
+        buckets={
+            0.1: ("0–10%", "tool"),
+            0.25: ("10–25%", "tool"),
+            0.5: ("25–50%", "tool"),
+            0.75: ("50–75%", "tool"),
+            0.9: ("75–90%", "tool"),
+            0.95: ("90–95%", "paused"),
+            0.99: ("95–99%", "cut"),
+            0.999: ("99–99.9%", "cut"),
+            1: ("all of it", "lost"),
+            math.inf: ("over", "lost"),
+        },
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramRow:
+    """One bucket of a histogram.
+
+    Attributes:
+        share: its count as a part of all.
+        length: its count as a part of the largest bucket's.
+    """
+
+    label: str
+    colour: str
+    count: float
+    share: float
+    length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A histogram with its counts; rows end at the last bucket that is not empty."""
+
+    panel: HistogramPanel
+    total: float
+    rows: Sequence[HistogramRow]
+
+
+def _histogram(numbers: Numbers, panel: HistogramPanel) -> Histogram:
+    counts = numbers.buckets(panel.metric).get((), {})
     if len(counts) > MOST_BUCKETS:
-        counts = _coarser(counts, sorted(histogram["buckets"]))
+        counts = _coarser(counts, sorted(panel.buckets))
     total, highest = sum(counts.values()), max(counts.values(), default=0)
-    rows = [
-        {
-            "label": label,
-            "colour": hue,
-            "count": number,
-            "part": number / total,
-            "length": number / highest,
-        }
-        for bound, number in sorted(counts.items())
-        for label, hue in (histogram["buckets"].get(bound, (f"{bound:g}", "tool")),)
-    ]
-    while rows and not rows[-1]["count"]:
+    rows: list[HistogramRow] = []
+    for bound, number in sorted(counts.items()) if total else ():
+        label, hue = panel.buckets.get(bound, (f"{bound:g}", "tool"))
+        rows.append(HistogramRow(label, hue, number, number / total, number / highest))
+    while rows and not rows[-1].count:
         rows.pop()
-    return {"panel": histogram, "whole": total, "rows": rows}
+    return Histogram(panel, total, rows)
 
 
 def _coarser(counts: Mapping[float, float], bounds: Sequence[float]) -> dict[float, float]:
-    """The counts of buckets in fewer ones: each in the first whose upper bound is not lower."""
+    """Merge buckets into fewer ones: each into the first whose upper bound is not lower."""
     coarse = dict.fromkeys(bounds, 0.0)
     for bound, number in counts.items():
-        coarse[next((each for each in bounds if bound <= each), math.inf)] += number
+        coarse[next((upper for upper in bounds if bound <= upper), math.inf)] += number
     return coarse

@@ -1,4 +1,4 @@
-"""Past sessions on the local page, and as a report in HTML."""
+"""Past sessions on the local page, and in an HTML report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from endturn.errors import UsageError
 from endturn.scan import CHANGED, EndedTurn, Evidence, PastCall, Summary, question_of, text_of
 from endturn.telemetry import schema
 from endturn.ui import server, views
-from endturn.ui.bounds import WORD, attributes, shortened, word, word_or_none
+from endturn.ui.bounds import WORD, attributes_json, shorten, word, word_or_none
 from endturn.ui.recorded_messages import TEXT, Part, RecordedCall, RecordedMessage
 from endturn.ui.report import style
 from endturn.ui.rows import Batch, Row
@@ -31,7 +31,7 @@ class HtmlReport:
     """Writes the figures of a scan as one HTML file.
 
     Attributes:
-        with_content: of each truncated answer that is listed, the file has what it says.
+        with_content: include the text of each listed truncated answer.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class HtmlReport:
         """Write the file.
 
         Raises:
-            UsageError: it cannot be written, or is one of the files that were read.
+            UsageError: it cannot be written, or is one of the input files.
         """
         if any(
             result.source and _is_same_file(self.path, result.name) for result in summary.results
@@ -51,7 +51,7 @@ class HtmlReport:
         answers = _listed_answers(summary, figures) if self.with_content else {}
         page = template.render(figures, style=style(), answers=answers)
         try:
-            # the name of a file may hold bytes that are no text
+            # the name of a file may contain bytes that are not text
             self.path.write_text(page, encoding="utf-8", errors="replace")
         except OSError as error:
             raise UsageError(
@@ -60,7 +60,7 @@ class HtmlReport:
 
 
 def _listed_answers(summary: Summary, figures: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """Return what the listed answers say, by the ids of their turns and calls."""
+    """Return the text of the listed answers, by the ids of their turns and calls."""
     rows = [*figures["ran_cut_tool_calls"], *figures["not_continued"]]
     listed_calls = {(row["turn"], row["call"]) for row in rows}
     return {
@@ -83,7 +83,7 @@ class LocalPage:
     """Serves the turns of a scan on a local page until Ctrl-C.
 
     Attributes:
-        with_content: the page of a turn shows what its answers say, read again from its file.
+        with_content: the page of a turn shows the text of its answers, read again from its file.
     """
 
     with_content: bool = True
@@ -92,8 +92,8 @@ class LocalPage:
         """Serve the page."""
         with closing(Store()) as store, suppress(KeyboardInterrupt):
             fill(store, summary.turns, with_content=self.with_content)
-            listening = server.listen("127.0.0.1", 0)
-            with server.serving(store, listening) as address:
+            listener = server.listen("127.0.0.1", 0)
+            with server.serving(store, listener) as address:
                 print(
                     f"The past turns are at {address}/turns?range=all  (Ctrl-C ends it)", flush=True
                 )
@@ -102,10 +102,10 @@ class LocalPage:
 
 
 def fill(store: Store, turns: Sequence[EndedTurn], *, with_content: bool = True) -> None:
-    """Write the turns of a scan to a store, without what their messages say.
+    """Write the turns of a scan to a store, without the content of their messages.
 
     Args:
-        with_content: have the store read messages from their files when they are asked for.
+        with_content: let the store read messages from their files when a page shows them.
     """
     store.past_messages = _Files(turns if with_content else ())
     for start in range(0, len(turns), AT_ONCE):
@@ -117,7 +117,7 @@ def fill(store: Store, turns: Sequence[EndedTurn], *, with_content: bool = True)
 
 
 class _Files:
-    """Reads messages again from the files of past sessions; keeps none."""
+    """Reads messages again from the files of past sessions, and stores none."""
 
     def __init__(self, turns: Sequence[EndedTurn]) -> None:
         self._turns = {word(ended.past.id): ended for ended in turns}
@@ -126,7 +126,7 @@ class _Files:
         }
 
     def call_messages(self, span_id: str) -> RecordedCall:
-        """Return the user's message before a turn's first call, and what the call answered."""
+        """Return the answer of a call, and the user's message if it is the first of its turn."""
         ended, call = self._calls.get(span_id, (None, None))
         if ended is None or call is None:
             return RecordedCall()
@@ -138,14 +138,14 @@ class _Files:
             and place
             and text_of(ended.past, ended.past.calls[place - 1]) == CHANGED
         ):
-            answer = ""  # the page joins the answers of a turn: once is enough
+            answer = ""  # the page joins the answers of a turn; the notice appears once
         return RecordedCall(_message("user", question), _message("assistant", answer))
 
     def question(self, turn_id: str) -> str:
-        """Return the beginning of what the user asked for, in one line; "" as above."""
+        """Return the beginning of the user's message as one line; "" if it cannot be read."""
         ended = self._turns.get(turn_id)
         text = "" if ended is None else question_of(ended.past, is_quick=True)
-        return shortened(" ".join(text.split()), WORD)
+        return shorten(" ".join(text.split()), WORD)
 
 
 def _message(role: str, text: str) -> tuple[RecordedMessage, ...]:
@@ -167,7 +167,7 @@ def _common(ended: EndedTurn) -> Row:
         "service": word(ended.turn.agent or ended.past.source),
         "environment": None,
         "cluster": word_or_none(ended.past.project or None),
-        # calls that no message of a user began are no turn
+        # calls without a preceding user message are not a turn
         "turn_id": word(ended.past.id) if ended.past.has_user_message else None,
     }
 
@@ -189,14 +189,14 @@ def _spans(ended: EndedTurn) -> Iterator[Row]:
         schema.CONVERSATION.key: ended.past.session, schema.TRUNCATED.key: turn.truncated,
         schema.CONTINUED.key: turn.continued, schema.CONTINUATIONS.key: turn.continuations,
         schema.TURN_REPAIRS.key: turn.repairs,
-        # the name of a file may hold bytes that are no text
+        # the name of a file may contain bytes that are not text
         "log.file.path": ended.past.path.encode("utf-8", "replace").decode(),
     }  # fmt: skip
     yield _EMPTY | _common(ended) | {
         "span_id": root, "name": f"invoke_agent {turn.agent}", "scope": schema.SCOPE,
         "operation": "invoke_agent", "agent": word_or_none(turn.agent), "start_ns": start,
         "end_ns": max([start, *times]), "outcome": over.outcome.value, "complete": over.complete,
-        "links": "[]", "attributes": attributes(attributes_of_turn),
+        "links": "[]", "attributes": attributes_json(attributes_of_turn),
     }  # fmt: skip
 
 
@@ -220,12 +220,12 @@ def _call_span(ended: EndedTurn, record: CallEnded, call: PastCall) -> Row:
         "error": word_or_none(call.error), "links": json.dumps(links),
         "conversation": word_or_none(ended.past.session or None),
         "response_id": word_or_none(response.id or None),
-        "attributes": attributes({schema.RESPONSE_ID.key: response.id} if response.id else {}),
+        "attributes": attributes_json({schema.RESPONSE_ID.key: response.id} if response.id else {}),
     }  # fmt: skip
 
 
 def _events(ended: EndedTurn) -> Iterator[Row]:
-    """Yield an event for each continuation: the page shows by what it was asked for."""
+    """Yield an event for each continuation, from which the page shows the strategy."""
     for record in ended.records:
         if not isinstance(record, CallEnded) or record.started.continuation is None:
             continue
@@ -238,7 +238,7 @@ def _events(ended: EndedTurn) -> Iterator[Row]:
             "at_ns": record.started.started_ns, "span_id": None, "severity": "info", "body": "",
             "name": schema.CONTINUATION_ATTEMPT.name, "provider": None, "outcome": None,
             "model": word_or_none(record.started.request.model or None),
-            "attributes": attributes(attributes_of_continuation),
+            "attributes": attributes_json(attributes_of_continuation),
         }  # fmt: skip
 
 
@@ -247,4 +247,4 @@ _EMPTY: Final[Row] = dict.fromkeys((
     "truncated", "max_tokens", "input_tokens", "output_tokens", "outcome", "complete", "error",
     "conversation", "response_id",
 ))  # fmt: skip
-"""The columns of a span that one of another kind leaves empty."""
+"""Columns that only some kinds of spans have, each None."""

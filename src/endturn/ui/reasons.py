@@ -1,10 +1,10 @@
-"""The page of stop reasons: the vocabulary, and what of it has been seen."""
+"""The page of stop reasons: the table of known values, and how often each was received."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from endturn.frameworks import MEANING, RESUMES, Entry, is_of, table
 from endturn.ui.store import Store
@@ -12,20 +12,19 @@ from endturn.ui.views import View
 from endturn.vocabulary import PROVIDERS, StopReason
 
 MOST_WORDS: Final = 30
-"""How many of our words the page counts: anybody may send others."""
+"""The most normalised reasons that the page counts: senders may use other words."""
 MOST_OPEN: Final = 60
-"""How many values that match a text are shown at once; more stand behind a click for each API."""
+"""The most matches that are shown unfolded; more are folded by API."""
 
 
-def reasons_page(view: View, store: Store) -> dict[str, Any]:
-    """Return what the template of stop reasons shows.
+def reasons_page(view: View, store: Store) -> dict[str, object]:
+    """Return the values of the template.
 
-    The values that calls of the view ended with come first; the others stand behind them, by API.
-    A text filters both.
+    The values with calls in the view come first, then the others by API. A text filters both.
     """
     where, parameters = view.where()
     columns = "provider, operation, lower(raw), reason, count(*)"
-    endings = store.read(
+    endings = store.read_tuples(
         f"SELECT {columns} FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL", parameters
     )
     mix, unknown, calls_of = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
@@ -36,28 +35,28 @@ def reasons_page(view: View, store: Store) -> dict[str, Any]:
             calls_of[entry.api.name, entry.raw] += calls
         elif raw is not None and (reason == StopReason.UNKNOWN or raw not in _raw_reasons()):
             unknown[raw] += calls
-    text = view.given.get("q", "").strip().lower()[:100]
+    text = view.parameters.get("q", "").strip().lower()[:100]
     rows = [
         (entry, calls_of[entry.api.name, entry.raw])
         for entry in table()
         if text in f"{entry.api.name} {entry.raw} {entry.normalized}".lower()
     ]
-    seen = sorted((row for row in rows if row[1]), key=lambda row: -row[1])
+    rows_with_calls = sorted((row for row in rows if row[1]), key=lambda row: -row[1])
     others: dict[str, list[Entry]] = defaultdict(list)
     for entry, calls in rows:
         if not calls:
             others[entry.api.name].append(entry)
     return {
-        "rows": seen, "others": dict(others), "matches": len(rows), "all": len(table()),
-        "resume_of": _resume_of, "unknown": unknown, "q": view.given.get("q", "")[:100],
-        "is_unfolded": bool(text) and len(rows) - len(seen) <= MOST_OPEN,
+        "rows": rows_with_calls, "others": dict(others), "matches": len(rows), "all": len(table()),
+        "resume_of": _resume_of, "unknown": unknown, "q": view.parameters.get("q", "")[:100],
+        "is_unfolded": bool(text) and len(rows) - len(rows_with_calls) <= MOST_OPEN,
         "mix": dict(mix.most_common(MOST_WORDS)), "more_words": len(mix) - MOST_WORDS,
         "meaning": MEANING,
     }  # fmt: skip
 
 
 def _resume_of(entry: Entry) -> str:
-    """Return how an answer with a stop reason is taken up again; "" for one that is complete."""
+    """Return how to resume an answer with a stop reason; "" for one that is complete."""
     if entry.normalized in (StopReason.END_TURN, StopReason.TOOL_CALL):
         return ""
     return RESUMES[entry.row.resume]
@@ -65,7 +64,7 @@ def _resume_of(entry: Entry) -> str:
 
 @cache
 def _entries() -> dict[tuple[str | None, str], list[Entry]]:
-    """Return the table by a value in lower case and our word for it."""
+    """Return the table by native value in lower case and normalised reason."""
     entries: dict[tuple[str | None, str], list[Entry]] = defaultdict(list)
     for entry in table():
         entries[entry.raw.lower(), entry.normalized].append(entry)
@@ -74,14 +73,14 @@ def _entries() -> dict[tuple[str | None, str], list[Entry]]:
 
 @cache
 def _raw_reasons() -> frozenset[str]:
-    """Return all values of the table, in lower case."""
+    """Return all native values of the table, in lower case."""
     return frozenset(entry.raw.lower() for entry in table())
 
 
 def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -> Entry | None:
-    """Return the table entry of the stop reason that a call ended with.
+    """Return the table entry of a call's stop reason.
 
-    Where several APIs of its provider have that value, the entry is of the most likely one.
+    If several APIs of its provider have that value, the entry is that of the most likely API.
     """
     fits = _entries().get((raw, reason), [])
     usual = PROVIDERS[provider].format if provider and provider in PROVIDERS else ""
@@ -89,6 +88,6 @@ def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -
     end = ".completions" if operation == "text_completion" else ".chat"
     return min(
         own,
-        key=lambda each: (not each.api.name.endswith(end), usual not in dict(each.formats)),
+        key=lambda entry: (not entry.api.name.endswith(end), usual not in dict(entry.formats)),
         default=None,
     )

@@ -1,8 +1,8 @@
-"""Messages that spans and events carry where a host records content, in any spelling.
+"""Reads messages from spans and events of any known instrumentation.
 
 OpenTelemetry's conventions (now and before 1.37), OpenInference, OpenLLMetry, Vercel's AI SDK,
-Logfire, Langfuse, Google's ADK and MLflow: whatever names the attributes have, the result is a list
-of messages, each with a role and parts. Values that have no known shape are not shown.
+Logfire, Langfuse, Google's ADK and MLflow: from each, the result is a list of messages, each with a
+role and parts. Values of an unknown shape are left out.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, Final
 
 from endturn.telemetry import schema
 from endturn.ui import content_names as names
-from endturn.ui.bounds import parsed
+from endturn.ui.bounds import parse_json
 
 TEXT: Final = "text"
 REASONING: Final = "reasoning"
 TOOL_CALL: Final = "tool call"
 TOOL_RESULT: Final = "tool result"
 _DEPTH: Final = 8
-"""Levels of lists and objects in which messages are looked for."""
+"""The most nested levels of lists and objects that are searched for messages."""
 MOST_MESSAGES: Final = 2000
-"""Messages that are read of one attribute."""
+"""The most messages that are read from one attribute."""
 
 _ROLE_EVENT: Final = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _WRAPPERS: Final = frozenset({"message", "message_content", "tool_call"})
-"""Levels of OpenInference's names that repeat what the level above is."""
+"""Levels of OpenInference's attribute names that repeat the level above."""
 _LISTS: Final = ("messages", "contents", "choices", "candidates", "output", "input", "prompt")
 """Members of a request's or a response's JSON that hold its messages, in this order."""
 _ROLES: Final = {"model": "assistant", "ai": "assistant", "human": "user", "function": "tool"}
@@ -50,8 +50,8 @@ class Part:
     """A part of a message.
 
     Attributes:
-        kind: TEXT, REASONING, TOOL_CALL, TOOL_RESULT, or what else it is: "image, image/png".
-        text: what it says; "" of images and the like.
+        kind: TEXT, REASONING, TOOL_CALL, TOOL_RESULT, or another description: "image, image/png".
+        text: its text; "" for images and other media.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class RecordedMessage:
     """A message of a conversation, or one choice of a response.
 
     Attributes:
-        finish_reason: of a choice, in the words in which it was recorded.
+        finish_reason: the finish reason of a choice, as recorded.
     """
 
     role: str
@@ -71,18 +71,18 @@ class RecordedMessage:
     finish_reason: str = ""
 
     def text(self, kind: str = TEXT) -> str:
-        """The text of the parts of a kind."""
+        """Return the text of the parts of a kind."""
         return "".join(part.text for part in self.parts if part.kind == kind)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """What is recorded of the messages of one call.
+    """The recorded messages of one call.
 
     Attributes:
         input: the messages of the request; output: the choices of the response.
-        is_unreadable: messages are recorded, in a form that is not known here.
-        is_shortened: whoever recorded them left some of it out.
+        is_unreadable: messages are recorded in an unknown form.
+        is_shortened: the instrumentation recorded only a part of them.
     """
 
     input: tuple[RecordedMessage, ...] = ()
@@ -92,7 +92,7 @@ class RecordedCall:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message can be shown."""
+        """True if there is no message to show."""
         return not self.input and not self.output
 
 
@@ -106,7 +106,7 @@ class ContentEvent:
 
 
 def has_content(attributes: Mapping[str, Any]) -> bool:
-    """Whether any attribute may hold messages; reads no value."""
+    """Return True if an attribute may contain messages, by the names of the attributes."""
     numbered = (*names.NUMBERED_INPUT, *names.NUMBERED_OUTPUT)
     return any(name in attributes for name in names.NAMES) or any(
         name.startswith(numbered) for name in attributes
@@ -132,7 +132,7 @@ def read_call(attributes: Mapping[str, Any], events: Iterable[ContentEvent] = ()
 
 
 def question_of(call: RecordedCall) -> RecordedMessage | None:
-    """Return the last message of the user; results of tools in the user's name are none."""
+    """Return the last message of the user, not counting tool results in the user's role."""
     for message in reversed(call.input):
         kinds = {part.kind for part in message.parts}
         if message.role == "user" and kinds - {TOOL_RESULT}:
@@ -151,7 +151,7 @@ def _of_attributes(attributes: Mapping[str, Any]) -> RecordedCall:
     if calls:
         parts = chain.from_iterable(message.parts for message in (*outputs, *calls))
         outputs = [RecordedMessage("assistant", tuple(parts))]
-    event_list = parsed(attributes.get(names.EVENT_LIST))
+    event_list = parse_json(attributes.get(names.EVENT_LIST))
     if isinstance(event_list, list) and not inputs and not outputs:
         for item in event_list[:MOST_MESSAGES]:
             if isinstance(item, dict):
@@ -169,7 +169,7 @@ def _of_attributes(attributes: Mapping[str, Any]) -> RecordedCall:
 def _first(
     attributes: Mapping[str, Any], plain: Sequence[str], prefixes: Sequence[str], role: str
 ) -> tuple[list[RecordedMessage], bool]:
-    """Return the messages of the first attribute that has any, and if one cannot be read."""
+    """Return the messages of the first attribute that has any, and True if one is unreadable."""
     is_odd = False
     standard, *others = plain
     for name in (standard, *prefixes, *others):
@@ -187,7 +187,7 @@ def _first(
 def _of_numbered(
     attributes: Mapping[str, Any], prefix: str, role: str
 ) -> Iterator[RecordedMessage]:
-    """Yield the messages that are spread over attributes: `gen_ai.prompt.0.content`."""
+    """Yield messages from attributes with indexed names: `gen_ai.prompt.0.content`."""
     trees: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
         number, _, rest = name.removeprefix(prefix).partition(".")
@@ -198,7 +198,7 @@ def _of_numbered(
         content = members.pop("contents", None) or members.get("content")
         # a list of parts is JSON here
         if isinstance(content, str) and content.startswith("[{"):
-            parts = parsed(content)
+            parts = parse_json(content)
             is_parts = isinstance(parts, list) and all(
                 isinstance(part, dict) and "type" in part for part in parts
             )
@@ -221,7 +221,7 @@ def _plant(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _as_list(value: Any) -> Any:
-    """Return a tree as it was before its levels became names; numbered members are a list."""
+    """Convert objects with numeric names into lists, at all levels of a tree."""
     if not isinstance(value, dict):
         return value
     members = {name: _as_list(inner) for name, inner in value.items()}
@@ -235,7 +235,7 @@ def _of_event(event: ContentEvent) -> RecordedCall:
         return _of_attributes(event.attributes)
     if event.name.startswith("gen_ai.content."):
         return _of_attributes(event.attributes)
-    body = parsed(event.body) if isinstance(event.body, str) else event.body
+    body = parse_json(event.body) if isinstance(event.body, str) else event.body
     body = body if isinstance(body, dict) else {"content": event.body or None}
     attributes = {name: _json(value) for name, value in event.attributes.items()}
     nested = attributes.get(names.EVENT_CONTENT)
@@ -254,9 +254,9 @@ def _without_none(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
-    """Return a text that is a JSON object or list as that; anything else as it is."""
+    """Parse a text that is a JSON object or list; return any other value unchanged."""
     if isinstance(value, str) and value[:1] in ("{", "["):
-        tree = parsed(value)
+        tree = parse_json(value)
         return value if tree is None else tree
     return value
 
@@ -265,17 +265,17 @@ def _json(value: Any) -> Any:
 
 
 def messages_of(value: Any, role: str, depth: int = 0) -> list[RecordedMessage]:
-    """Return the messages of a value in whatever shape; [] where it has none that is known.
+    """Return the messages of a value of any known shape; [] for an unknown one.
 
     Args:
-        role: of a message that does not say it.
+        role: the role of messages that have none.
     """
     if depth > _DEPTH or value is None:
         return []
     if isinstance(value, str):
         tree = _json(value)
         if isinstance(tree, str):
-            # JSON that is broken or nested too deeply is no text
+            # JSON that is invalid or nested too deeply is not shown as text
             is_text = bool(tree) and tree[:1] not in ("{", "[")
             return [RecordedMessage(role, (Part(TEXT, tree),))] if is_text else []
         return messages_of(tree, role, depth + 1)
@@ -289,7 +289,7 @@ def messages_of(value: Any, role: str, depth: int = 0) -> list[RecordedMessage]:
 def _of_list(values: Sequence[Any], role: str, depth: int) -> list[RecordedMessage]:
     messages: list[RecordedMessage] = []
     loose: dict[str, list[Part]] = {}
-    """Parts that stand beside messages, as items of OpenAI's Responses do, by their role."""
+    """Parts outside of messages, such as items of OpenAI's Responses, by their role."""
 
     def join_loose() -> None:
         messages.extend(
@@ -316,7 +316,7 @@ def _of_list(values: Sequence[Any], role: str, depth: int) -> list[RecordedMessa
 
 
 def _is_part(raw: Mapping[str, Any]) -> bool:
-    """Whether an object is a part, not a message: parts have types of their own, and no role."""
+    """Return True if an object is a part, not a message: it has a type of a part and no role."""
     if "role" in raw or "parts" in raw or isinstance(raw.get("message"), dict):
         return False
     kind = raw.get("type")
@@ -344,7 +344,7 @@ def _joined(messages: Sequence[RecordedMessage]) -> RecordedMessage:
 
 
 def _message(raw: Mapping[str, Any], role: str, depth: int) -> RecordedMessage | None:
-    """Return a message; None for an object that has no part of one."""
+    """Return a message; None for an object without any part."""
     inner = raw.get("message")
     if isinstance(inner, dict):
         message = _message(inner, role, depth + 1) if depth < _DEPTH else None
@@ -420,7 +420,7 @@ def _call_part(raw: Mapping[str, Any]) -> Part:
 
 
 def _medium(raw: Mapping[str, Any], kind: str) -> Part | None:
-    """Name an image, a sound, a file or anything else that is no text; its data are not shown."""
+    """Describe an image, audio, file or other medium; its data are not shown."""
     about = raw.get("modality") or kind.removesuffix("_url").removeprefix("input_")
     if not about:
         about = next((key for key in ("inlineData", "inline_data", "fileData", "image", "audio",
@@ -436,7 +436,7 @@ def _medium(raw: Mapping[str, Any], kind: str) -> Part | None:
 
 
 def _as_text(value: Any) -> str:
-    """Return a value as text: JSON where it is none, the texts of parts where it is a list."""
+    """Return a value as text: the joined texts of a list of parts, or JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(

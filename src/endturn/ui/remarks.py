@@ -1,4 +1,4 @@
-"""Sentences about the rarer numbers of the overview, each shown where its number is not zero."""
+"""Sentences about the less frequent numbers of the overview, each shown if it is not zero."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from endturn.ui.numbers import Numbers
 from endturn.ui.views import words
 
 MOST_KINDS: Final = 3
-"""Kinds that a sentence names; the others it counts."""
+"""Kinds that a sentence names; it only counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +45,20 @@ def remarks(numbers: Numbers) -> list[Remark]:
     ]
 
 
-def _by(numbers: Numbers, counted: Count, attribute: Attribute) -> dict[str, float]:
+def _by(numbers: Numbers, metric_count: Count, attribute: Attribute) -> dict[str, float]:
     """Return a count by one attribute, largest first."""
-    values = numbers.number(counted, (attribute.label,))
+    values = numbers.number(metric_count, (attribute.label,))
     ordered = sorted(values.items(), key=lambda item: (-item[1], str(item[0])))
     return {str(label): value for (label,), value in ordered}
 
 
 def _kinds(kinds: dict[str, float]) -> str:
     """Return numbers by kind, as in `2 truncated, 1 unknown tool`."""
-    named = [f"{count(value)} {words(kind) or 'unknown'}" for kind, value in kinds.items()]
-    if len(named) > MOST_KINDS:
+    texts = [f"{count(value)} {words(kind) or 'unknown'}" for kind, value in kinds.items()]
+    if len(texts) > MOST_KINDS:
         others = sum([*kinds.values()][MOST_KINDS:])
-        named = [*named[:MOST_KINDS], f"{count(others)} others"]
-    return ", ".join(named)
+        texts = [*texts[:MOST_KINDS], f"{count(others)} others"]
+    return ", ".join(texts)
 
 
 def _were(value: float) -> str:
@@ -95,18 +95,18 @@ def _blocked(value: float, numbers: Numbers) -> str:
 
 def _repairs(_: float, numbers: Numbers) -> str:
     results = _by(numbers, INDICATORS["repairs"].count, schema.REPAIR_RESULT)
-    succeeded, failed = results.get("succeeded", 0.0), results.get("failed", 0.0)
-    skipped = results.get("not_attempted", 0.0)
+    successes, failures = results.get("succeeded", 0.0), results.get("failed", 0.0)
+    skips = results.get("not_attempted", 0.0)
     parts = []
-    if asked := succeeded + failed:
-        came = count(succeeded) if succeeded else "none"
+    if attempts := successes + failures:
+        came = count(successes) if successes else "none"
         parts.append(
-            f"{plural(round(asked), 'truncated tool call')} {_were(asked)} asked for again; "
+            f"{plural(round(attempts), 'truncated tool call')} {_were(attempts)} asked for again; "
             f"{came} came whole"
         )
-    if skipped:
-        calls = count(skipped) if parts else plural(round(skipped), "truncated tool call")
-        parts.append(f"{calls} {_were(skipped)} not asked for again")
+    if skips:
+        calls = count(skips) if parts else plural(round(skips), "truncated tool call")
+        parts.append(f"{calls} {_were(skips)} not asked for again")
     return f"{'; '.join(parts)}." if parts else "Their results are unknown."
 
 

@@ -1,4 +1,4 @@
-"""`endturn report`: what is stored, as a page to send to others, and whether a build may pass."""
+"""`endturn report`: prints a report about stored telemetry, and checks the --fail-on conditions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
@@ -23,15 +24,15 @@ from endturn.ui import otlp, panels, views
 from endturn.ui.axes import NS
 from endturn.ui.formatting import count
 from endturn.ui.limits import NeededLimit
-from endturn.ui.report_figures import ROWS, Figures, Input, figures
-from endturn.ui.rows import Contents, data
-from endturn.ui.store import Store, opened, unreadable
+from endturn.ui.report_figures import ROWS, Figures, ReportInput, figures
+from endturn.ui.rows import Contents, read_file
+from endturn.ui.store import Store, open_database, unreadable_error
 
 HEAD: Final = [
     "unfinished_share", "turns", "truncated_turns", "unfinished", "responses", "truncation",
     "continuations",
 ]  # fmt: skip
-"""The indicators that each report shows; the others are shown where they are not zero."""
+"""The indicators that every report shows; it shows others only if they are not zero."""
 ORDER: Final = (
     "Unfinished: a response was truncated and nothing completed it. First the turns that spent "
     "the most output tokens, then those that took longest."
@@ -39,7 +40,7 @@ ORDER: Final = (
 _MONTHS: Final = (
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 )  # fmt: skip
-"""In English whatever the locale."""
+"""Month names in English, independent of the locale."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -47,8 +48,7 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
     """Print the report.
 
     Returns:
-        The exit status: 1 where a condition is met, 3 where there are conditions but no metrics to
-        look at, else 0.
+        The exit status: 1 if a condition is met, 3 if there are conditions but no metrics, else 0.
 
     Raises:
         UsageError: a condition or a file cannot be read, or there is nothing to report on.
@@ -62,15 +62,15 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
         raise UsageError(f"--file {str(file)!r} does not exist")
     with TemporaryDirectory() as folder, closing(_open_copy(file, Path(folder))) as store:
         try:
-            files = [] if file is None else [Input(_name(file), _contents(store))]
-            files += [Input(_name(path), otlp.load(store, path)) for path in inputs]
+            files = [] if file is None else [ReportInput(_name(file), _contents(store))]
+            files += [ReportInput(_name(path), otlp.load(store, path)) for path in inputs]
             report = figures(store, files, conditions, all_turns=format_ == "json")
         except duckdb.Error as error:
-            raise unreadable(file, error) from None
+            raise unreadable_error(file, error) from None
     if isinstance(sys.stdout, io.TextIOWrapper):  # a locale that lacks ✓ must not fail a build
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     print(render(report, format_))
-    if any(limit["met"] for limit in report.limits):
+    if any(limit.met for limit in report.limits):
         return 1
     return 3 if conditions and not report.measured else 0
 
@@ -88,7 +88,8 @@ def _open_copy(file: Path | None, folder: Path) -> Store:
 
 def _copy(file: Path, folder: Path) -> Path:
     """Copy a database: the other inputs are read into the copy, never into the file itself."""
-    with closing(opened(file, read_only=True)):  # nobody writes meanwhile
+    # while it is open, no other process writes to it
+    with closing(open_database(file, read_only=True)):
         for path in (file, file.with_name(f"{file.name}.wal")):
             if path.exists():
                 shutil.copy(path, folder)
@@ -96,13 +97,13 @@ def _copy(file: Path, folder: Path) -> Path:
 
 
 def _name(path: Path) -> str:
-    """Return the name of a file, which may hold bytes that are no text."""
+    """Return the name of a file as text; it may contain bytes that are not text."""
     return str(path).encode("utf-8", "replace").decode()
 
 
 def _contents(store: Store) -> Contents:
     spans, events, points = (
-        store.read(f"SELECT count(*) FROM {table}")[0][0]
+        store.read_tuples(f"SELECT count(*) FROM {table}")[0][0]
         for table in ("spans", "events", "(SELECT DISTINCT series, at_ns FROM increments)")
     )
     return Contents(spans, events, points)
@@ -120,7 +121,8 @@ def render(report: Figures, format_: str) -> str:
         version=__version__,
         indicators=INDICATORS,
         texts={
-            name: panels.shown(INDICATORS[name], value) for name, value in report.values.items()
+            name: panels.format_value(INDICATORS[name], value)
+            for name, value in report.values.items()
         },
         level=panels.level,
         period=period,
@@ -135,13 +137,22 @@ def render(report: Figures, format_: str) -> str:
     )
 
 
-def _reasons(report: Figures) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class ReasonRow:
+    """One row of the table of stop reasons: a reason, its responses, and their share."""
+
+    name: str
+    number: float
+    share: float
+
+
+def _reasons(report: Figures) -> list[ReasonRow]:
     """Return responses by stop reason with their shares; beyond `ROWS` the rest is one row."""
-    whole = sum(report.reasons.values())
+    total = sum(report.reasons.values())
     numbers = list(report.reasons.items())
     if rest := numbers[ROWS:]:
         numbers[ROWS:] = [(f"{len(rest)} other reasons", sum(number for _, number in rest))]
-    return [{"name": name, "number": number, "share": number / whole} for name, number in numbers]
+    return [ReasonRow(name, number, number / total) for name, number in numbers]
 
 
 def _list_title(report: Figures) -> str:
@@ -165,8 +176,8 @@ def _missing(report: Figures) -> str:
 
 
 def style() -> str:
-    """Return the style sheet of a page that is a single file."""
-    return f"{data('static/page.css')}\n{data('static/report.css')}"
+    """Return the style sheet of a report, which is a single file."""
+    return f"{read_file('static/page.css')}\n{read_file('static/report.css')}"
 
 
 def period(start_ns: int, end_ns: int) -> str:
@@ -183,14 +194,14 @@ def moment(ns: int) -> str:
 
 
 def needed_text(limit: NeededLimit) -> str:
-    """Return the limit that would have been enough, or a word that says why none is known."""
+    """Return the limit that would have been enough, or the reason why none is known."""
     if limit.tokens is not None:
         return count(limit.tokens)
     return limit.word if limit.above is None else f"above {count(limit.above)}"
 
 
 def markdown_code(name: str | None) -> str:
-    """Format a name as code in a table: nothing in it is markup, a link or a mention."""
+    """Format a name as code in a Markdown table, so that no part of it acts as markup."""
     if not name:
         return "–"
     text = _CONTROL.sub(" ", name)
@@ -200,5 +211,5 @@ def markdown_code(name: str | None) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Escape a sentence: each character stands for itself."""
+    """Escape a sentence for Markdown."""
     return re.sub(r"([\\|`<>*_\[\]~$&@#])", r"\\\1", _CONTROL.sub(" ", text))

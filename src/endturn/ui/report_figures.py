@@ -1,19 +1,19 @@
-"""The figures of a report: what is stored, read once, for every format that it is written in."""
+"""The figures of a report, independent of its format."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 from endturn._version import __version__
 from endturn.telemetry import INDICATORS, FailCondition, schema
 from endturn.ui import panels, turn_page
-from endturn.ui.advice import NOT_CONTINUED, EndedTurns, Headline, headline
+from endturn.ui.advice import NOT_CONTINUED, Headline, TurnCounts, headline
 from endturn.ui.axes import NS
 from endturn.ui.charts import Chart
-from endturn.ui.endings import Ending
+from endturn.ui.endings import TurnEnding
 from endturn.ui.formatting import count, plural
 from endturn.ui.limits import NeededLimit, RequestedLimit, requested_limits, truncated_turns
 from endturn.ui.numbers import Numbers, step_of
@@ -48,11 +48,11 @@ def _quoted(words: Iterable[str]) -> str:
 
 
 _CALLS: Final = f"operation IN ({_quoted(MODEL_CALLS)}) AND reason IS NOT NULL"
-_CUT: Final = f"reason IN ({_quoted(sorted(TRUNCATED))})"
+_IS_TRUNCATED: Final = f"reason IN ({_quoted(sorted(TRUNCATED))})"
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class ReportInput:
     """A file that a report is about, and what it contains."""
 
     name: str
@@ -60,28 +60,39 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionResult:
+    """A condition of `--fail-on`: the indicator, its value, and True in `met` if it exceeds."""
+
+    text: str
+    indicator: str
+    limit: float
+    value: float | None
+    met: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Everything that a report says.
+    """The figures of a report.
 
     Attributes:
-        period: when the first and the last record were made, in nanoseconds; None without records.
+        period: the times of the first and the last record, in nanoseconds; None without records.
         measured: there are metrics. Without them `values` and `models` are counted from spans, and
             no condition is evaluated.
         values: each indicator by its name; None where nothing happened.
         reasons: responses by stop reason, the most frequent first.
-        models: a row for each service and model, the one with most unfinished turns first; with
-            the limit of its requests and the one that would do.
-        headline: what became of truncated turns, and what to change.
+        models: a row for each service and model, most unfinished turns first, with the limit of
+            its requests and the limit that would have been enough.
+        headline: how many truncated turns stayed unfinished, and what to change.
         unfinished: turns that ended unfinished, the worst first: those that spent the most output
             tokens, then those that took longest.
         unfinished_total: how many of them there are.
         endings: for the first of `unfinished`, why it ended and what to change.
         waiting: turns that have not ended.
         trend: the headline over time.
-        limits: a row for each condition of `--fail-on`.
+        limits: the result of each condition of `--fail-on`.
     """
 
-    inputs: Sequence[Input]
+    inputs: Sequence[ReportInput]
     period: tuple[int, int] | None
     measured: bool
     values: Mapping[str, float | None]
@@ -90,19 +101,19 @@ class Figures:
     headline: Headline
     unfinished: Sequence[Row]
     unfinished_total: int
-    endings: Sequence[Ending]
+    endings: Sequence[TurnEnding]
     waiting: int
     trend: Chart
-    limits: Sequence[Mapping[str, Any]]
+    limits: Sequence[ConditionResult]
 
     @property
     def level(self) -> str:
-        """How bad the headline is: `act`, `look` or nothing."""
+        """The severity of the headline: `act`, `look` or ""."""
         return panels.level(INDICATORS["unfinished_share"], self.values["unfinished_share"])
 
     @property
     def verdict(self) -> str:
-        """The report in a sentence."""
+        """A sentence that summarises the report."""
         number = {name: value or 0.0 for name, value in self.values.items()}
         if any(number[name] for name in ("turns", "truncated_turns", "unfinished")):
             return self.headline.sentence
@@ -116,15 +127,15 @@ class Figures:
 
     @property
     def most(self) -> str:
-        """The service and model that most of the unfinished turns are of, if metrics alone know."""
+        """The service and model with most unfinished turns, if only metrics name them; else ""."""
         rows = [row for row in self.models if row["unfinished"]]
         if self.headline.changes or not rows or not rows[0]["model"]:
             return ""
         number = "All of them" if len(rows) == 1 else f"{count(rows[0]['unfinished'])} of them"
         return f"{number}: {rows[0]['model']} of {rows[0]['service']}."
 
-    def as_json(self) -> dict[str, Any]:
-        """The figures for programs: numbers unrounded, no list shortened."""
+    def as_json(self) -> dict[str, object]:
+        """Return the figures for programs: unrounded numbers, complete lists."""
         return {
             "version": __version__,
             "files": [
@@ -141,7 +152,7 @@ class Figures:
             else dict(zip(("start", "end"), map(clock, self.period), strict=True)),
             "measured": self.measured,
             "verdict": self.verdict,
-            "limits": list(self.limits),
+            "limits": [asdict(result) for result in self.limits],
             "values": dict(self.values),
             "reasons": dict(self.reasons),
             "models": [_model_as_json(row) for row in self.models],
@@ -158,7 +169,11 @@ class Figures:
 
 
 def figures(
-    store: Store, inputs: Sequence[Input], conditions: Sequence[FailCondition], *, all_turns: bool
+    store: Store,
+    inputs: Sequence[ReportInput],
+    conditions: Sequence[FailCondition],
+    *,
+    all_turns: bool,
 ) -> Figures:
     """Read the figures of everything that is stored.
 
@@ -168,42 +183,42 @@ def figures(
     view = View.of(store, {"range": "all"}, time.time_ns())
     numbers = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     where, parameters = view.where()
-    ((total, waiting),) = store.read(
+    ((total, waiting),) = store.read_tuples(
         "SELECT count(*) FILTER (state = 'unfinished'), count(*) FILTER (state = 'open')"
         f" FROM turns WHERE {where}", parameters
     )  # fmt: skip
     worst = f"{_UNFINISHED.format(where=where)} {_ORDER}"
     unfinished = store.read_rows(worst if all_turns else f"{worst} LIMIT {WORST}", parameters)
-    ((first, last),) = store.read(_PERIOD)
+    ((first, last),) = store.read_tuples(_PERIOD)
     measured = numbers.measured
-    counted = _measured(numbers) if measured else _unmeasured(view, store)
+    counts = _measured(numbers) if measured else _unmeasured(view, store)
     groups = truncated_turns(view, store)
-    ended = EndedTurns(
-        turns=counted.values["turns"],
-        truncated=max(counted.values["truncated_turns"] or 0, counted.values["unfinished"] or 0),
-        unfinished=counted.values["unfinished"] or 0,
-        not_continued=counted.not_continued,
+    turn_counts = TurnCounts(
+        turns=counts.values["turns"],
+        truncated=max(counts.values["truncated_turns"] or 0, counts.values["unfinished"] or 0),
+        unfinished=counts.values["unfinished"] or 0,
+        not_continued=counts.not_continued,
         waiting=waiting,
     )
     return Figures(
         inputs=inputs,
         period=None if first is None else (first, last),
         measured=measured,
-        values=counted.values,
+        values=counts.values,
         reasons=_reasons(numbers) if measured else _reasons_of_spans(store, where, parameters),
-        models=panels.with_limits(counted.models, groups, requested_limits(view, store)),
-        headline=headline(ended, groups, view),
+        models=panels.with_limits(counts.models, groups, requested_limits(view, store)),
+        headline=headline(turn_counts, groups, view),
         unfinished=unfinished,
         unfinished_total=total,
         endings=[] if all_turns else [_ending(view, store, row["turn_id"]) for row in unfinished],
         waiting=waiting,
         trend=trend(view, store, numbers),
-        limits=[_result(condition, counted.values if measured else {}) for condition in conditions],
+        limits=[_result(condition, counts.values if measured else {}) for condition in conditions],
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counts:
     """The indicators, a row for each model, and the turns in which nothing asked for the rest."""
 
     values: Mapping[str, float | None]
@@ -211,17 +226,17 @@ class _Counted:
     not_continued: float
 
 
-def _measured(numbers: Numbers) -> _Counted:
-    """Count what metric points added."""
+def _measured(numbers: Numbers) -> _Counts:
+    """Count from metrics."""
     values = {name: numbers.value(name) for name in INDICATORS}
-    return _Counted(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
+    return _Counts(values, panels.models(numbers), numbers.total(NOT_CONTINUED))
 
 
-def _unmeasured(view: View, store: Store) -> _Counted:
-    """Count from spans and turns what metrics would have said."""
+def _unmeasured(view: View, store: Store) -> _Counts:
+    """Count from spans and turns, in place of missing metrics."""
     total, rows = span_counts(view, store)
     values = dict.fromkeys(INDICATORS) | total
-    return _Counted({name: values[name] for name in INDICATORS}, rows, total["not_continued"])
+    return _Counts({name: values[name] for name in INDICATORS}, rows, total["not_continued"])
 
 
 def _reasons(numbers: Numbers) -> dict[str, float]:
@@ -229,8 +244,10 @@ def _reasons(numbers: Numbers) -> dict[str, float]:
     return dict(sorted(((name, number) for (name,), number in rows.items()), key=_most_first))
 
 
-def _reasons_of_spans(store: Store, where: str, parameters: Mapping[str, Any]) -> dict[str, float]:
-    rows = store.read(
+def _reasons_of_spans(
+    store: Store, where: str, parameters: Mapping[str, object]
+) -> dict[str, float]:
+    rows = store.read_tuples(
         f"SELECT reason, count(*) FROM spans WHERE {_CALLS} AND {where} GROUP BY reason", parameters
     )
     return dict(sorted(rows, key=_most_first))
@@ -240,11 +257,12 @@ def _most_first(row: tuple[str, float]) -> tuple[float, str]:
     return -row[1], row[0]
 
 
-def _ending(view: View, store: Store, turn_id: str) -> Ending:
-    """Return why a turn ended and what to change, as its own page says it."""
-    page = turn_page.turn_page(replace(view, given={"turn_id": turn_id}), store)
+def _ending(view: View, store: Store, turn_id: str) -> TurnEnding:
+    """Return the texts about the end of a turn, as on its page."""
+    page = turn_page.turn_page(replace(view, parameters={"turn_id": turn_id}), store)
     assert page is not None
-    ending: Ending = page["ending"]
+    ending = page["ending"]
+    assert isinstance(ending, TurnEnding)
     return ending
 
 
@@ -259,12 +277,12 @@ def _model_as_json(row: Row) -> Row:
     }
 
 
-def _result(condition: FailCondition, values: Mapping[str, float | None]) -> dict[str, Any]:
+def _result(condition: FailCondition, values: Mapping[str, float | None]) -> ConditionResult:
     value = values.get(condition.name)
-    return {
-        "text": condition.text,
-        "indicator": condition.name,
-        "limit": condition.limit,
-        "value": value,
-        "met": condition.is_met(value),
-    }
+    return ConditionResult(
+        text=condition.text,
+        indicator=condition.name,
+        limit=condition.limit,
+        value=value,
+        met=condition.is_met(value),
+    )

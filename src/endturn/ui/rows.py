@@ -1,6 +1,6 @@
-"""What is kept of telemetry.
+"""The records that the store takes: rows of spans and events, and points of metrics.
 
-Rows of spans and events (their columns are in tables.sql), and points of metrics.
+The columns of the rows are in tables.sql.
 """
 
 from __future__ import annotations
@@ -9,34 +9,29 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
-import yaml
-
 from endturn.telemetry import schema
 
 
-def data(name: str, package: str = __package__) -> Any:
-    """A data file of a package: YAML parsed, anything else as text."""
-    text = files(package).joinpath(name).read_text(encoding="utf-8")
-    if not name.endswith(".yaml"):
-        return text
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both safe)
+def read_file(name: str) -> str:
+    """Read a file of this package, such as SQL or a style sheet."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
 """The operations that are calls to a model."""
 
-WHERE: Final = {
+PLACE_COLUMNS: Final = {
     "environment": ("deployment_environment_name", "deployment.environment.name"),
     "cluster": ("cluster", "k8s.cluster.name"),
 }
-"""Where a service runs: the column of spans, events and turns, the label of series, the resource's
-attribute."""
+"""Attributes of the place where a service runs: by the column of spans, events and turns, the label
+of series and the resource attribute."""
 LABELS: Final = (
     *sorted({attribute.label for metric in schema.METRICS for attribute in metric.attributes}),
-    *(label for label, _ in WHERE.values()),
+    *(label for label, _ in PLACE_COLUMNS.values()),
 )
-"""What tells series apart, beside service and instance: where it runs, and each attribute of a
-declared metric."""
+"""Labels of series besides service and instance: each attribute of a declared metric, and where the
+service runs."""
 
 METRICS: Final = {metric.name: metric for metric in schema.METRICS}
 
@@ -55,13 +50,13 @@ class SeriesKey:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one export says of a series.
+    """The values of a series at one export.
 
     Attributes:
-        started_ns: since when it has counted; 0 where that is not said.
-        delta: it counted from nothing since the export before, instead of since `started_ns`.
-        values: a counter's value; of a histogram the sum, then how many fell into each bucket.
-        bounds: a histogram's bucket bounds, the last one infinite.
+        started_ns: the start time of the count; 0 if unknown.
+        delta: the values count since the previous export, instead of since `started_ns`.
+        values: the value of a counter; of a histogram the sum, then the count of each bucket.
+        bounds: the upper bounds of a histogram's buckets, the last one infinite.
     """
 
     series: SeriesKey
@@ -74,28 +69,28 @@ class Point:
 
 @dataclass(slots=True)
 class Batch:
-    """What one request holds, and how much of it was refused, with the reason."""
+    """The records of one request, the number of rejected ones, and why they were rejected."""
 
     spans: list[Row] = field(default_factory=list)
     events: list[Row] = field(default_factory=list)
     texts: list[Row] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     rejected: int = 0
-    why: str = ""
+    error_message: str = ""
     from_file: bool = False
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.spans) + len(self.events) + len(self.points)
 
-    def reject(self, count: int, why: str) -> None:
-        """Leave out some of the request."""
+    def reject(self, count: int, error_message: str) -> None:
+        """Count rejected records; the first reason is kept."""
         self.rejected += count
-        self.why = self.why or why
+        self.error_message = self.error_message or error_message
 
     def add(self, other: Batch) -> None:
-        """Take another's rows too."""
+        """Append the rows of another batch."""
         self.spans += other.spans
         self.events += other.events
         self.texts += other.texts
@@ -104,7 +99,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """How many records of each kind a file contains."""
+    """The number of records of each kind in a file."""
 
     spans: int
     events: int

@@ -1,9 +1,8 @@
-"""The overview's numbers from spans and turns, for services that send no metrics."""
+"""The overview's numbers counted from spans and turns, for services that send no metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from endturn.ui.rows import MODEL_CALLS, Row
 from endturn.ui.store import Store
@@ -40,10 +39,10 @@ _QUERY: Final = f"""
 
 
 def span_counts(view: View, store: Store) -> tuple[Row, list[Row]]:
-    """Return the overview's indicators in all, and by service and model.
+    """Return the overview's indicators in total, and by service and model.
 
-    Responses and truncated ones are counted from calls, the rest from the turns that ended; shares
-    are None where nothing happened.
+    Responses are counted from calls, everything else from turns that ended. A share is None if its
+    denominator is 0.
     """
     where, parameters = view.where()
     rows = store.read_rows(_QUERY.format(where=where), parameters)
@@ -56,12 +55,12 @@ def span_counts(view: View, store: Store) -> tuple[Row, list[Row]]:
     return total | _shares(total), table
 
 
-def _shares(counts: Mapping[str, Any]) -> Row:
+def _shares(counts: Row) -> Row:
     return {
         "truncation": _share(counts, "truncated_responses", "answers"),
         "unfinished_share": _share(counts, "unfinished", "truncated_turns"),
     }
 
 
-def _share(counts: Mapping[str, Any], part: str, of: str) -> float | None:
+def _share(counts: Row, part: str, of: str) -> float | None:
     return counts[part] / counts[of] if counts[of] else None

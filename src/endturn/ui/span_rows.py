@@ -1,4 +1,4 @@
-"""Rows of spans and log events, from their protobuf messages."""
+"""Converts protobuf messages of spans and log events into rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from endturn.telemetry import OperationKind, schema, span_conventions as conventions
 from endturn.ui import bounds, content_names
@@ -22,7 +24,7 @@ from endturn.ui.recorded_messages import (
     question_of,
     read_call as read_messages,
 )
-from endturn.ui.rows import MODEL_CALLS, WHERE, Batch, Row
+from endturn.ui.rows import MODEL_CALLS, PLACE_COLUMNS, Batch, Row
 
 _COLUMNS: Final = {
     "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL,
@@ -33,7 +35,7 @@ _COLUMNS: Final = {
     "outcome": schema.OUTCOME, "complete": schema.COMPLETE, "error": schema.ERROR_TYPE,
     "conversation": schema.CONVERSATION, "response_id": schema.RESPONSE_ID,
 }  # fmt: skip
-"""The attribute that a column holds."""
+"""The attribute of each column."""
 _EVENT_COLUMNS: Final = ("provider", "model", "turn_id", "outcome")
 
 
@@ -47,13 +49,13 @@ def _value(value: AnyValue) -> Any:
         case None:
             return None
         case "array_value":
-            return [_value(each) for each in value.array_value.values]
+            return [_value(item) for item in value.array_value.values]
         case "kvlist_value":
             return attributes_of(value.kvlist_value.values)
         case "bytes_value":
             return base64.b64encode(value.bytes_value).decode()
         case "double_value" if not math.isfinite(value.double_value):
-            return None  # JSON has no word for it
+            return None  # JSON cannot represent it
         case kind:
             return getattr(value, kind)
 
@@ -61,11 +63,11 @@ def _value(value: AnyValue) -> Any:
 # --- Spans ----------------------------------------------------------------------------------------
 
 
-def add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
-    """Add the rows of a span, and of what is recorded of its messages.
+def add_span(batch: Batch, span: Span, resource_columns: Row, scope: str) -> None:
+    """Add the rows of a span and of its recorded messages.
 
     Args:
-        who: the columns of its resource; scope: the name of the instrumentation that made it.
+        resource_columns: the columns of its resource; scope: the name of its instrumentation scope.
     """
     times = (
         span.start_time_unix_nano or span.end_time_unix_nano or time.time_ns(),
@@ -77,19 +79,19 @@ def add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
         )
         return
     attributes = attributes_of(span.attributes)
-    failed = span.status.code == span.status.STATUS_CODE_ERROR
-    row = who | _columns(attributes) | {
+    has_failed = span.status.code == span.status.STATUS_CODE_ERROR
+    row = resource_columns | _columns(attributes) | {
         "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(),
         "parent_id": _id(span.parent_span_id, 8), "name": word(span.name), "scope": word(scope),
         "start_ns": times[0], "end_ns": max(times),
         "links": json.dumps([
             id_ for link in span.links[: bounds.LINKS] if (id_ := _id(link.span_id, 8))
         ]),
-        "attributes": bounds.attributes(attributes),
+        "attributes": bounds.attributes_json(attributes),
     }  # fmt: skip
     if row["reason"] is None:
         row |= _of_others(span, attributes, scope)
-    row["error"] = row["error"] or (word(span.status.message or "error") if failed else None)
+    row["error"] = row["error"] or (word(span.status.message or "error") if has_failed else None)
     batch.spans.append(row)
     if row["operation"] in MODEL_CALLS:
         _add_texts(batch, row, row["start_ns"], read_messages(attributes))
@@ -98,21 +100,21 @@ def add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
             _add_content_event(batch, event, row)
 
 
-def _add_content_event(batch: Batch, event: Any, span: Row) -> None:
-    """Add an event of a span that carries messages; other events of spans are not kept."""
+def _add_content_event(batch: Batch, event: Span.Event, span: Row) -> None:
+    """Add an event of a span that carries messages; other span events are not stored."""
     attributes = attributes_of(event.attributes)
     at_ns = event.time_unix_nano or span["start_ns"]
-    where = {column: span[column] for column in ("service", *WHERE, "trace_id", "span_id")}
+    where = {column: span[column] for column in ("service", *PLACE_COLUMNS, "trace_id", "span_id")}
     batch.events.append(where | dict.fromkeys(_EVENT_COLUMNS) | {
         "at_ns": at_ns, "name": event.name, "severity": "info", "body": "",
-        "attributes": bounds.attributes(attributes),
+        "attributes": bounds.attributes_json(attributes),
     })  # fmt: skip
     events = [ContentEvent(event.name, None, attributes)]
     _add_texts(batch, span, at_ns, read_messages({}, events))
 
 
 def _add_texts(batch: Batch, row: Row, at_ns: int, call: RecordedCall) -> None:
-    """Add what the list shows of a call's messages, and what is searched in them."""
+    """Add the row of a call's messages: the question for the list, and the searchable text."""
     if call.is_empty or row["span_id"] is None:
         return
     question = question_of(call)
@@ -122,27 +124,27 @@ def _add_texts(batch: Batch, row: Row, at_ns: int, call: RecordedCall) -> None:
         for message in call.output
     )
     beginning, rest = answers[: bounds.SEARCHED], answers[bounds.SEARCHED :]
-    searched = (text[: bounds.SEARCHED], beginning, rest[-bounds.SEARCHED :])
+    parts = (text[: bounds.SEARCHED], beginning, rest[-bounds.SEARCHED :])
     batch.texts.append({
         "at_ns": at_ns, "span_id": row["span_id"], "turn_id": row["turn_id"],
-        "question": bounds.shortened(text, bounds.WORD) or None,
-        "words": "\n".join(searched).lower(),
+        "question": bounds.shorten(text, bounds.WORD) or None,
+        "words": "\n".join(parts).lower(),
     })  # fmt: skip
 
 
 def _columns(attributes: Mapping[str, Any]) -> Row:
     return {
-        column: typed(attributes.get(attribute.key), attribute.type)
+        column: column_value(attributes.get(attribute.key), attribute.type)
         for column, attribute in _COLUMNS.items()
     }
 
 
-def _of_others(span: Any, attributes: Mapping[str, Any], scope: str) -> Row:
-    """What the columns of a call hold that another instrumentation tells of, in its own words.
+def _of_others(span: Span, attributes: Mapping[str, Any], scope: str) -> Row:
+    """Return the columns of a call that another instrumentation recorded; {} for other spans.
 
-    Each is a turn.
+    Each such call counts as a turn.
     """
-    seen = conventions.exported_span(
+    exported = conventions.exported_span(
         span.name,
         attributes,
         scope=scope,
@@ -150,19 +152,19 @@ def _of_others(span: Any, attributes: Mapping[str, Any], scope: str) -> Row:
         description=span.status.message,
         events=[attributes_of(event.attributes) for event in span.events],
     )
-    kind = conventions.kind_of(seen)
-    if kind is OperationKind.CALL and conventions.is_handed_over(seen):
-        return {"operation": None}  # a span of its own tells of its end
+    kind = conventions.kind_of(exported)
+    if kind is OperationKind.CALL and conventions.is_handed_over(exported):
+        return {"operation": None}  # a separate span records its end
     if kind not in (OperationKind.CALL, OperationKind.STREAM_END):
         return {}
-    request, endpoint = conventions.request_of(seen), conventions.endpoint_of(seen)
-    row = _columns(conventions.facts_of(seen))
+    request, endpoint = conventions.request_of(exported), conventions.endpoint_of(exported)
+    row = _columns(conventions.facts_of(exported))
     response, _ = conventions.result_of(
-        seen, provider=endpoint.provider, maximum=request.max_tokens
+        exported, provider=endpoint.provider, maximum=request.max_tokens
     )
     stop = response.stop
-    said = {"operation": endpoint.operation, "provider": endpoint.provider, "model": request.model}
-    row |= {name: word_or_none(value or None) for name, value in said.items()}
+    names = {"operation": endpoint.operation, "provider": endpoint.provider, "model": request.model}
+    row |= {name: word_or_none(value or None) for name, value in names.items()}
     row |= {"reason": stop.reason.value, "raw": word_or_none(stop.raw), "truncated": stop.truncated}
     return row | {"turn_id": span.span_id.hex()}
 
@@ -170,12 +172,12 @@ def _of_others(span: Any, attributes: Mapping[str, Any], scope: str) -> Row:
 # --- Events ---------------------------------------------------------------------------------------
 
 
-def event_name(record: Any) -> str:
-    """The name of an event; some exporters still write it as an attribute."""
+def event_name(record: LogRecord) -> str:
+    """Return the name of an event; some exporters still write it as an attribute."""
     return word(str(record.event_name or attributes_of(record.attributes).get("event.name") or ""))
 
 
-def add_event(batch: Batch, record: Any, who: Row) -> None:
+def add_event(batch: Batch, record: LogRecord, resource_columns: Row) -> None:
     """Add the rows of a log record that has an event name."""
     at_ns = record.time_unix_nano or record.observed_time_unix_nano
     if is_too_late(at_ns):
@@ -184,18 +186,19 @@ def add_event(batch: Batch, record: Any, who: Row) -> None:
     attributes, name = attributes_of(record.attributes), event_name(record)
     body = _value(record.body)
     columns = {
-        column: typed(attributes.get(_COLUMNS[column].key), "string") for column in _EVENT_COLUMNS
+        column: column_value(attributes.get(_COLUMNS[column].key), "string")
+        for column in _EVENT_COLUMNS
     }
     is_content = name in content_names.EVENTS
-    row = who | columns | {
+    row = resource_columns | columns | {
         "at_ns": at_ns,
         "trace_id": _id(record.trace_id, 16), "span_id": _id(record.span_id, 8),
         "name": name, "severity": word((record.severity_text or "info").lower()),
-        "body": bounds.shortened(
+        "body": bounds.shorten(
             body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
             bounds.CONTENT if is_content else bounds.TEXT,
         ),
-        "attributes": bounds.attributes(attributes),
+        "attributes": bounds.attributes_json(attributes),
     }  # fmt: skip
     batch.events.append(row)
     if is_content:
@@ -205,11 +208,8 @@ def add_event(batch: Batch, record: Any, who: Row) -> None:
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def typed(value: Any, kind: schema.Type) -> Any:
-    """An attribute's value as its column has it.
-
-    None for one of another type, which anybody may send.
-    """
+def column_value(value: object, kind: schema.Type) -> str | int | bool | None:
+    """Return the value of a column from an attribute; None for a value of another type."""
     if kind == "string":
         return word_or_none(value)
     if kind == "int":
@@ -218,13 +218,10 @@ def typed(value: Any, kind: schema.Type) -> Any:
 
 
 def _id(id_: bytes, length: int) -> str | None:
-    """An id in hexadecimal.
-
-    None for an absent one, and for one of another length, which identifies nothing.
-    """
+    """Return an id in hexadecimal; None if it is absent or has another length."""
     return id_.hex() if len(id_) == length else None
 
 
 def is_too_late(*times_ns: int) -> bool:
-    """Whether a time is past what is stored."""
+    """Return True if a time is beyond the range that can be stored."""
     return max(times_ns) >= bounds.TIME_NS

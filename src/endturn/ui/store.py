@@ -1,6 +1,6 @@
-"""What has arrived, in DuckDB.
+"""The store of received telemetry, in DuckDB.
 
-One writer commits a batch in one transaction, readers see whole batches.
+One writer thread commits each batch in one transaction, so readers see only complete batches.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.ui import bounds
 from endturn.ui.recorded_messages import RecordedCall
-from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
+from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, read_file
 
 VERSION: Final = 4
-"""Of the tables; a file of another version is refused, except the one before, which is altered."""
+"""The version of the tables. A file of the previous version is migrated, any other is refused."""
 DAY_NS: Final = 24 * 3_600_000_000_000
 SWEEP_S: Final = 30.0
 LINGER_NS: Final = 30_000_000_000
-"""How long a cut answer waits to be continued where nothing will say how its turn ended."""
+"""The time after which a truncated turn counts as not continued, if no record of its end can
+arrive."""
 ABANDONED_NS: Final = 20 * LINGER_NS
-"""The same, where something should: the events of its process do not come."""
+"""The same time if a record of its end should come, but has not arrived."""
 _LOG: Final = logging.getLogger(__name__)
 AGED: Final = {
     "spans": "start_ns",
@@ -43,26 +44,26 @@ AGED: Final = {
     "increments": "at_ns",
     "series": "at_ns",
 }
-"""What says how old a row is."""
+"""The time column of each table, by which old rows are deleted."""
 _CASES: Final = " ".join(
     f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items()
 )
-_WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
+_COMPLETE_OUTCOMES: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
 _REPAIRS: Final = f"""least(greatest(
     try_cast(attributes ->> '$."{schema.TURN_REPAIRS.key}"' AS BIGINT), 0), {bounds.NUMBER})"""
 _TURNS: Final = (
-    data("turns.sql")
+    read_file("turns.sql")
     .replace("@outcomes@", _CASES)
-    .replace("@complete@", _WHOLE)
+    .replace("@complete@", _COMPLETE_OUTCOMES)
     .replace("@repairs@", _REPAIRS)
     .replace("@index@", schema.CONTINUATION_INDEX.key)
     .replace("@strategy@", schema.STRATEGY.key)
 )
 _LABELS: Final = ", ".join(f"{label} VARCHAR" for label in LABELS)
-_TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
-_TEXTS: Final = next(
-    statement for statement in _TABLES.split(";") if "CREATE TABLE texts" in statement
+_TABLES: Final = (
+    read_file("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 )
+_TEXTS: Final = _TABLES[_TABLES.index("CREATE TABLE texts") :].partition(";")[0]
 _FROM_VERSION_3: Final = f"""
 ALTER TABLE spans ADD COLUMN conversation VARCHAR;
 ALTER TABLE spans ADD COLUMN response_id VARCHAR;
@@ -70,51 +71,52 @@ UPDATE spans SET conversation = attributes ->> '$."{schema.CONVERSATION.key}"',
     response_id = attributes ->> '$."{schema.RESPONSE_ID.key}"';
 {_TEXTS};
 UPDATE meta SET version = {VERSION}"""
-"""Statements that give a file of version 3 the columns and the table that it lacks."""
+"""Statements that migrate a file of version 3."""
 
 
-Known = tuple[int, Point]
-"""A series' number, and what its last export said."""
+SeriesState = tuple[int, Point]
+"""The id of a series, and its last point."""
 
 
 class PastMessages(Protocol):
     """Reads messages again from the files that past calls are in."""
 
     def call_messages(self, span_id: str) -> RecordedCall:
-        """Return the messages of a call, as far as its file has them."""
+        """Return the messages of a call, as far as its file still has them."""
 
     def question(self, turn_id: str) -> str:
-        """Return what the user asked for in a turn; "" where its file does not have it."""
+        """Return the user's message of a turn; "" if its file does not have it."""
 
 
 class Store:
-    """Everything that is kept.
+    """Spans, events, texts, turns and metrics in one DuckDB database.
 
     Args:
-        path: the DuckDB file; None keeps all in memory.
-        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest
-            goes; 0 is no limit.
+        path: the DuckDB file; None stores everything in memory.
+        keep_ns: the age above which rows are deleted; 0 is no limit.
+        most_bytes: the size, on disk or in memory, above which the oldest rows are deleted; 0 is no
+            limit.
 
     Raises:
-        UsageError: the file is open in another process, which the message names, is no file of
-            ours, or is damaged.
+        UsageError: another process, which the message names, has the file open; or it is not a
+            file of this version of endturn, or is damaged.
     """
 
     def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
-        # Reads the messages of calls that are in files of their own; None where there are none.
+        # Reads messages of past sessions from their files; None if the store has no past sessions.
         self.past_messages: PastMessages | None = None
-        self._db = opened(path)
-        self._known: dict[SeriesKey, Known]
-        # Whoever shows what is stored sees by it that more has come; no two processes count the
-        # same numbers.
+        self._db = open_database(path)
+        self._series: dict[SeriesKey, SeriesState]
+        # A counter by which open pages notice new data. It starts at the current time, so that two
+        # processes never count through the same numbers.
         self.commits = time.time_ns()
         try:
             self._begin()
         except duckdb.Error as error:
             with suppress(duckdb.Error):
                 self._db.close()
-            raise unreadable(path, error) from None
+            raise unreadable_error(path, error) from None
         self._waiting: SimpleQueue[tuple[Batch, Future[None]] | None] = SimpleQueue()
         self._swept = time.monotonic()
         self._writer = threading.Thread(
@@ -123,7 +125,7 @@ class Store:
         self._writer.start()
 
     def submit(self, batch: Batch) -> Future[None]:
-        """Have a batch written; done when it is on the disk, whole."""
+        """Queue a batch for writing; the future is done once it is committed."""
         written: Future[None] = Future()
         self._waiting.put((batch, written))
         return written
@@ -133,30 +135,30 @@ class Store:
         self.submit(batch).result()
 
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A connection for reads, and for temporary tables of its own.
+        """Return a connection for reads and for temporary tables.
 
-        It ends with its last reference.
+        It is closed when its last reference is gone.
         """
         return self._db.cursor()
 
-    def read(
-        self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    def read_tuples(
+        self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> list[tuple[Any, ...]]:
-        """The rows of a query. Any thread may ask, while the writer writes."""
-        with self._db.cursor() as own:
-            return own.execute(query, parameters).fetchall()
+        """Return the rows of a query as tuples. Any thread may read while the writer writes."""
+        with self._db.cursor() as cursor:
+            return cursor.execute(query, parameters).fetchall()
 
     def read_rows(
-        self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+        self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> list[Row]:
-        """The same, each row as a dictionary."""
-        with self._db.cursor() as own:
-            own.execute(query, parameters)
-            names = [column[0] for column in own.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
+        """Return the rows of a query as dictionaries."""
+        with self._db.cursor() as cursor:
+            cursor.execute(query, parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def close(self) -> None:
-        """Write what waits, and let go of the file."""
+        """Write the queued batches, and close the file."""
         self._waiting.put(None)
         self._writer.join()
         try:
@@ -167,11 +169,11 @@ class Store:
     # --- Tables -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        columns = self.read(
+        columns = self.read_tuples(
             "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
         )
         is_own = ("meta", "version") in columns
-        version = self.read("SELECT version FROM meta")[0][0] if is_own else None
+        version = self.read_tuples("SELECT version FROM meta")[0][0] if is_own else None
         if version == 3:
             with self._transaction():
                 for statement in _FROM_VERSION_3.split(";\n"):
@@ -186,14 +188,14 @@ class Store:
             self._db.execute(f"CREATE TABLE turns AS {_TURNS}", {"ids": []})
         self._columns = {
             table: dict(
-                self.read(
+                self.read_tuples(
                     "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1",
                     [table],
                 )
             )
             for table in ("spans", "events", "texts", "series", "increments")
         }
-        self._known = {}
+        self._series = {}
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(
                 row["metric"],
@@ -209,16 +211,16 @@ class Store:
                 tuple(row["last"]),
                 tuple(row["bounds"]),
             )
-            self._known[key] = row["id"], last
+            self._series[key] = row["id"], last
         self._numbers = itertools.count(
-            1 + max((number for number, _ in self._known.values()), default=0)
+            1 + max((number for number, _ in self._series.values()), default=0)
         )
 
     # --- Writing ----------------------------------------------------------------------------------
 
     def _write_all(self) -> None:
         while True:
-            with suppress(Empty):  # what is old is forgotten though nothing comes
+            with suppress(Empty):  # without new data, old data are still deleted
                 request = self._waiting.get(timeout=SWEEP_S)
                 if request is None:
                     return
@@ -227,14 +229,14 @@ class Store:
                 self._swept = time.monotonic()
                 try:
                     self._sweep(time.time_ns())
-                # a full disk: what comes is still written where there is room
+                # such as on a full disk: later batches may still fit
                 except Exception as error:
                     _LOG.warning("old data cannot be deleted now: %s", error)
                     self._recover(error)
 
     def _settle(self, batch: Batch, written: Future[None]) -> None:
         if not written.set_running_or_notify_cancel():
-            # whoever does not wait any more has not heard that it arrived, and sends it again
+            # the request was cancelled before a response, so its exporter sends the batch again
             return
         try:
             self._commit(batch)
@@ -246,18 +248,18 @@ class Store:
             written.set_result(None)
 
     def _recover(self, error: Exception) -> None:
-        """Reopen the file after an error that ends DuckDB, such as a full disk at a checkpoint."""
+        """Reopen the file after an error that closes it, such as a full disk at a checkpoint."""
         if isinstance(error, (duckdb.FatalException, duckdb.ConnectionException)):
             _LOG.warning(
                 "opening %s again: %s", self._path or "an empty store, since memory is lost", error
             )
-            with suppress(duckdb.Error, UsageError):  # as long as that fails, so does what comes
+            with suppress(duckdb.Error, UsageError):  # until it succeeds, later writes fail too
                 self._db.close()
-                self._db = opened(self._path)
+                self._db = open_database(self._path)
                 self._begin()
 
     def _commit(self, batch: Batch) -> None:
-        """All of a batch, or nothing of it."""
+        """Write a batch in one transaction."""
         series, increments = self._increments(batch.points, batch.from_file)
         with self._transaction():
             turns = self._add(batch)
@@ -272,9 +274,9 @@ class Store:
                     "DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns]
                 )
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
-                # of files no more comes
+                # turns from files get no further records
                 self._end_cut_turns(time.time_ns() + ABANDONED_NS * batch.from_file)
-        self._known |= series
+        self._series |= series
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -283,26 +285,26 @@ class Store:
             yield
             self._db.commit()
         except BaseException:
-            with suppress(duckdb.TransactionException):  # a commit that failed has ended it already
+            with suppress(duckdb.TransactionException):  # a failed commit has already ended it
                 self._db.rollback()
             raise
 
     def _add(self, batch: Batch) -> list[str]:
-        """Add spans and events that are not there yet, and return the turns that they are of.
+        """Add spans and events that are not stored yet, and return the ids of their turns.
 
-        An exporter sends a batch again when it did not hear that it arrived.
+        An exporter sends a batch again if it received no response.
         """
-        for table, rows, same in (
+        for table, rows, identity in (
             ("spans", batch.spans, ("start_ns", "span_id", "trace_id")),
             ("events", batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
             ("texts", batch.texts, ("at_ns", "span_id", "words")),
         ):
             if rows:
                 equal = " AND ".join(
-                    f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in same
+                    f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in identity
                 )
-                since = min(row[same[0]] for row in rows)
-                old = f"FROM {table} old WHERE old.{same[0]} >= {since} AND {equal}"
+                since = min(row[identity[0]] for row in rows)
+                old = f"FROM {table} old WHERE old.{identity[0]} >= {since} AND {equal}"
                 self._insert(table, rows, f"WHERE NOT EXISTS ({old})")
         return sorted({row["turn_id"] for row in (*batch.spans, *batch.events) if row["turn_id"]})
 
@@ -310,23 +312,26 @@ class Store:
         if rows:
             columns = self._columns[table]
             lists = [[row[column] for row in rows] for column in columns]
-            typed = enumerate(columns.items(), 1)
-            made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
+            columns_by_number = enumerate(columns.items(), 1)
+            selection = ", ".join(
+                f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in columns_by_number
+            )
             self._db.execute(
-                f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists
+                f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {selection}) new {where}",
+                lists,
             )
 
     def _increments(
         self, points: Iterable[Point], from_file: bool
-    ) -> tuple[dict[SeriesKey, Known], list[Row]]:
-        """What points add to what is known of their series, and the series as they stand then."""
-        changed: dict[SeriesKey, Known] = {}
+    ) -> tuple[dict[SeriesKey, SeriesState], list[Row]]:
+        """Return the new state of each series that points change, and the rows of increments."""
+        changed: dict[SeriesKey, SeriesState] = {}
         rows: list[Row] = []
         repeated: set[tuple[int, int]] = set()
         for point in points:
             number, last = (
                 changed.get(point.series)
-                or self._known.get(point.series)
+                or self._series.get(point.series)
                 or (next(self._numbers), None)
             )
             if last is None or point.at_ns > last.at_ns:
@@ -336,12 +341,12 @@ class Store:
                 or (number, point.at_ns) in repeated
                 or self._holds(number, point.at_ns)
             ):
-                continue  # sent again, or in what a later export has counted
+                continue  # sent again, or already counted by a later export
             repeated.add((number, point.at_ns))
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
                 for le, value in zip(
-                    (None, *point.bounds), _added(point, last, from_file), strict=False
+                    (None, *point.bounds), _increments_of(point, last, from_file), strict=False
                 )
                 if value
             ]
@@ -349,7 +354,7 @@ class Store:
 
     def _holds(self, series: int, at_ns: int) -> bool:
         return bool(
-            self.read(
+            self.read_tuples(
                 "SELECT 1 FROM increments WHERE at_ns = $1 AND series = $2 LIMIT 1", [at_ns, series]
             )
         )
@@ -357,7 +362,7 @@ class Store:
     # --- Forgetting -------------------------------------------------------------------------------
 
     def _sweep(self, now_ns: int) -> None:
-        """Forget what is too old; and where there is too much, the oldest tenth."""
+        """Delete data that are too old; above the size limit, delete the oldest tenth."""
         self.commits += self._end_cut_turns(now_ns)
         if self._keep_ns:
             self._forget(now_ns - self._keep_ns)
@@ -366,43 +371,48 @@ class Store:
                 f"SELECT {column} AS old FROM {table}" for table, column in AGED.items()
             )
             self._forget(
-                self.read(f"SELECT coalesce(quantile_disc(old, 0.1), -1) + 1 FROM ({when})")[0][0]
+                self.read_tuples(f"SELECT coalesce(quantile_disc(old, 0.1), -1) + 1 FROM ({when})")[
+                    0
+                ][0]
             )
 
     def _forget(self, before_ns: int) -> None:
         with self._transaction():
             for table, column in AGED.items():
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
-        # a reader is at work: what was deleted makes room next time
+        # while a query runs, the freed space is reused only after the next checkpoint
         with suppress(duckdb.TransactionException):
             self._db.checkpoint()
-        self._known = {
-            key: entry for key, entry in self._known.items() if entry[1].at_ns >= before_ns
+        self._series = {
+            key: entry for key, entry in self._series.items() if entry[1].at_ns >= before_ns
         }
 
     def _end_cut_turns(self, now_ns: int) -> int:
-        """End the cut turns of which nobody has said how they ended; return how many."""
+        """End truncated turns without a record of their end; return their number."""
         over = "state = 'open' AND truncated AND end_ns < $1 - CASE WHEN lone THEN $2 ELSE $3 END"
         query = f"UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE {over}"
         return int(self._db.execute(query, [now_ns, LINGER_NS, ABANDONED_NS]).fetchall()[0][0])
 
     def size(self) -> int:
-        """Bytes in use, on the disk or in memory."""
+        """Return the number of bytes in use, on disk or in memory."""
         if self._path is None:
             return int(
-                self.read("SELECT coalesce(sum(memory_usage_bytes), 0) FROM duckdb_memory()")[0][0]
+                self.read_tuples(
+                    "SELECT coalesce(sum(memory_usage_bytes), 0) FROM duckdb_memory()"
+                )[0][0]
             )
         return int(
-            self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0]
+            self.read_tuples("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][
+                0
+            ]
         )
 
 
-def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ...]:
-    """What an export adds. A counter that begins anew counts from nothing.
+def _increments_of(point: Point, last: Point | None, from_file: bool) -> tuple[float, ...]:
+    """Return the increments of a point since the last one. A counter that restarts counts from 0.
 
-    What a process had counted before the page saw it is counted when that was within the last hour,
-    or stands in a file: there is nothing before that. Else the first export is only where the count
-    begins.
+    The first point of a series counts in full if its process started within the last hour, or if it
+    comes from a file: then no earlier point exists. Otherwise it is only the base of later ones.
     """
     if point.delta:
         return point.values
@@ -417,20 +427,29 @@ def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ..
 
 def _series_row(number: int, last: Point) -> Row:
     key = last.series
-    about = {"id": number, "metric": key.metric, "service": key.service, "instance": key.instance}
-    stands = {
+    key_columns = {
+        "id": number,
+        "metric": key.metric,
+        "service": key.service,
+        "instance": key.instance,
+    }
+    state_columns = {
         "started_ns": last.started_ns,
         "at_ns": last.at_ns,
         "last": last.values,
         "bounds": last.bounds,
     }
-    return about | stands | dict(zip(LABELS, key.labels, strict=True))
+    return key_columns | state_columns | dict(zip(LABELS, key.labels, strict=True))
 
 
-def opened(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    """A database; raises UsageError that names who has the file."""
+def open_database(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """Open a database.
+
+    Raises:
+        UsageError: it cannot be opened; the message names a process that has the file open.
+    """
     try:
-        # What is not in the wheel is not fetched: the page works without a network.
+        # DuckDB downloads no extension: the page works without a network.
         return duckdb.connect(
             str(path or ":memory:"), read_only, {"autoinstall_known_extensions": "false"}
         )
@@ -440,18 +459,18 @@ def opened(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConn
                 f"{path} is open in another process, {holder[1]} (pid {holder[2]}): end it, or "
                 f"pass another --file"
             ) from None
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
 
 
-def unreadable(path: Path | None, error: duckdb.Error) -> UsageError:
-    """The error for a file that DuckDB cannot open, or cannot read a part of."""
+def unreadable_error(path: Path | None, error: duckdb.Error) -> UsageError:
+    """Return the error for a file that DuckDB cannot open or read."""
     advice = (
-        "if it is damaged, restore a copy, or move it away: a new one is made; else give another "
-        "--file"
+        "if it is damaged, restore a copy, or move it away so that a new one is created; else pass "
+        "another --file"
     )
     return UsageError(f"{path} cannot be used: {first_line(error)}\n  {advice}")
 
 
 def first_line(error: Exception) -> str:
-    """What an error of DuckDB says, without the stack trace that an internal one has."""
-    return bounds.shortened(str(error).strip().partition("\n")[0], 500)
+    """Return the message of a DuckDB error without a stack trace."""
+    return bounds.shorten(str(error).strip().partition("\n")[0], 500)

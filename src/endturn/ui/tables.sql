@@ -1,4 +1,4 @@
--- What is kept. Attributes and links are JSON; times are nanoseconds since the epoch.
+-- The tables of the store. Attributes and links are JSON; times are nanoseconds since the epoch.
 CREATE TABLE spans (
     trace_id VARCHAR, span_id VARCHAR, parent_id VARCHAR, name VARCHAR, scope VARCHAR, service VARCHAR,
     environment VARCHAR, cluster VARCHAR, start_ns BIGINT, end_ns BIGINT, operation VARCHAR, provider VARCHAR, model VARCHAR, agent VARCHAR,
@@ -6,20 +6,20 @@ CREATE TABLE spans (
     max_tokens BIGINT, input_tokens BIGINT, output_tokens BIGINT, outcome VARCHAR, complete BOOLEAN,
     error VARCHAR, links VARCHAR, attributes VARCHAR, conversation VARCHAR, response_id VARCHAR
 );
--- Log records that have an event name; events of a span that carry messages, without a turn.
+-- Log records with an event name, and span events that carry messages; the latter have no turn id.
 CREATE TABLE events (
     at_ns BIGINT, service VARCHAR, environment VARCHAR, cluster VARCHAR, trace_id VARCHAR, span_id VARCHAR, name VARCHAR, severity VARCHAR, body VARCHAR,
     provider VARCHAR, model VARCHAR, turn_id VARCHAR, outcome VARCHAR, attributes VARCHAR
 );
--- What is recorded of the messages of a call: the beginning of the user's last message, and the words that are
--- searched, in lower case. Without a turn where the event does not say it: the span does.
+-- The recorded messages of a call: the beginning of the user's last message, and the searchable text in lower case.
+-- The turn id is NULL if the event has none, and is then that of its span.
 CREATE TABLE texts (at_ns BIGINT, span_id VARCHAR, turn_id VARCHAR, question VARCHAR, words VARCHAR);
--- A metric of one process with its labels, and where it stood at its last export: a counter's value; of a histogram the
--- sum, then how many fell into each bucket.
+-- A metric of one process with its labels, and its values at the last export: that of a counter; of a histogram the sum,
+-- then the count of each bucket.
 CREATE TABLE series (
     id BIGINT, metric VARCHAR, service VARCHAR, instance VARCHAR, started_ns BIGINT, at_ns BIGINT, last DOUBLE[],
     bounds DOUBLE[], @labels@
 );
--- What an export added to a series: to a counter or a histogram's sum, else to the bucket with the upper bound `le`.
+-- The increment of a series at an export: of a counter or a histogram's sum, or of the bucket with the upper bound `le`.
 CREATE TABLE increments (at_ns BIGINT, series BIGINT, le DOUBLE, added DOUBLE);
 CREATE TABLE meta AS SELECT @version@ AS version;

@@ -1,7 +1,7 @@
-"""The headline over time: the part of the truncated turns that was left unfinished.
+"""The headline over time: the share of truncated turns that ended unfinished.
 
-A turn stands at the time of its last response. A turn that is still waiting for its continuation
-may end either way; so the share is a range from its first step on, which is hatched.
+A turn counts at the time of its last response. A turn that still waits for its continuation may end
+either way, so the share is a range while such turns are in its window; the chart hatches it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Final, Self
 from endturn.telemetry import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS
 from endturn.ui.axes import NS
 from endturn.ui.bounds import finite
-from endturn.ui.charts import Chart, Series, Undecided
+from endturn.ui.charts import Chart, ChartSeries, Undecided
 from endturn.ui.numbers import Numbers
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
 WINDOW_S: Final = 60
-"""Each value is of the window before it: a tenth of the range, and so many seconds at least."""
-STORED: Final = 0.9
-"""The part of the truncated turns from which on they count as stored. It is below one, since the
-exports at the edges of the range are of other moments than their turns."""
+"""The shortest window, in seconds. Each value is that of the window before it, usually a tenth of
+the range."""
+MIN_STORED_SHARE: Final = 0.9
+"""The share of the truncated turns in metrics that must be stored for turns to be counted. It is
+below 1, since metrics are exported later than turns, which matters at the edges of the range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Counts:
     """Truncated turns by step.
 
     Attributes:
-        unfinished: those that were left unfinished.
-        truncated: all those that ended.
+        unfinished: those that ended unfinished.
+        truncated: all that ended.
         waiting: those that have not ended.
     """
 
@@ -42,7 +43,7 @@ class Counts:
 
     @classmethod
     def of_turns(cls, view: View, store: Store, numbers: Numbers) -> Self:
-        """Count the turns that are stored."""
+        """Count stored turns."""
         where, parameters = view.where("end_ns")
         last = numbers.number_of_steps - 1
         columns = [[0.0] * numbers.number_of_steps for _ in range(3)]
@@ -52,14 +53,14 @@ class Counts:
             f" FROM turns WHERE {where} AND state IN ('unfinished', 'finished', 'open') GROUP BY 1"
         )
         sizes = {"step": numbers.step_ns, "last": last}
-        for step, *counts in store.read(query, parameters | sizes):
+        for step, *counts in store.read_tuples(query, parameters | sizes):
             for column, number in zip(columns, counts, strict=True):
                 column[step] = number
         return cls(*columns)
 
     @classmethod
     def of_metrics(cls, numbers: Numbers, waiting: Sequence[float]) -> Self:
-        """Count what the metrics say, at the times of their exports."""
+        """Count from metrics, at the times of their exports."""
         empty = [0.0] * numbers.number_of_steps
         unfinished, truncated = (
             numbers.steps(count, ()).get((), empty) for count in (UNFINISHED_TURNS, TRUNCATED_TURNS)
@@ -67,20 +68,20 @@ class Counts:
         return cls(unfinished, truncated, waiting)
 
     def windows(self, length: int) -> Self:
-        """Return the sums over each step and those before it, so many steps in all."""
+        """Return the sums over `length` steps, each ending with one step."""
         return type(self)(
             *(_sums(column, length) for column in (self.unfinished, self.truncated, self.waiting))
         )
 
 
 def trend(view: View, store: Store, numbers: Numbers) -> Chart:
-    """Return the chart of the headline, without series where no turn was truncated.
+    """Return the chart of the headline, without series if no turn was truncated.
 
-    Turns are counted where they are stored, since metrics count a turn only when its end is known,
-    up to half a minute later. Where spans are sampled, or not sent, metrics are counted.
+    It counts stored turns, since metrics count a turn only when its end is known, up to half a
+    minute later. If spans are sampled or not sent, it counts metrics.
     """
     counts = Counts.of_turns(view, store, numbers)
-    if sum(counts.truncated) < STORED * numbers.total(TRUNCATED_TURNS):
+    if sum(counts.truncated) < MIN_STORED_SHARE * numbers.total(TRUNCATED_TURNS):
         counts = Counts.of_metrics(numbers, counts.waiting)
     length = max(1, numbers.number_of_steps // 10, math.ceil(WINDOW_S * NS / numbers.step_ns))
     windows = counts.windows(length)
@@ -97,7 +98,7 @@ def trend(view: View, store: Store, numbers: Numbers) -> Chart:
         for part in (0, 1)
     )
     undecided = Undecided(name="not yet decided", lowest=lowest, highest=highest)
-    line = Series(name="not continued", colour="lost", values=shares, filled=True)
+    line = ChartSeries(name="not continued", colour="lost", values=shares, filled=True)
     return Chart(
         id="trend",
         title=INDICATORS["unfinished_share"].title,

@@ -1,8 +1,8 @@
-"""The list of turns: by outcome, in an order, filtered by words."""
+"""The list of turns: filtered by outcome and by words, sorted, in pages."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from endturn import settings
 from endturn.ui import search
@@ -13,9 +13,9 @@ from endturn.ui.views import View
 
 PAGE_SIZE: Final = 50
 DEEPEST: Final = 99
-"""The last page that can be asked for: each one costs a sort of all those before it."""
+"""The last page that can be requested, since each page sorts all rows before it."""
 QUESTION: Final = 80
-"""Characters that the list shows of a question."""
+"""The most characters of a question in the list."""
 STATES: Final = {
     "": "All",
     "unfinished": "Unfinished",
@@ -24,7 +24,7 @@ STATES: Final = {
     "other": "Not answered",
     "open": "Waiting",
 }
-"""What became of a turn, and the name of its tab."""
+"""The states of turns, each with the title of its tab."""
 
 
 class Sort(NamedTuple):
@@ -45,19 +45,22 @@ SORTS: Final = {
 }
 
 
-def turn_list(view: View, store: Store) -> dict[str, Any]:
-    """Return what the template of the list shows: one page of turns."""
-    sort = _one_of(view.given.get("sort", ""), SORTS, "newest")
-    state = _one_of(view.given.get("state", ""), STATES, "")
+def turn_list(view: View, store: Store) -> dict[str, object]:
+    """Return the values of the template of the list: one page of turns."""
+    sort = _one_of(view.parameters.get("sort", ""), SORTS, "newest")
+    state = _one_of(view.parameters.get("state", ""), STATES, "")
     where, parameters = view.where()
-    asked = turn_filter(view, store)
-    where, parameters = f"{where} AND {asked.condition}", parameters | asked.parameters
+    search_filter = turn_filter(view, store)
+    where, parameters = (
+        f"{where} AND {search_filter.condition}",
+        parameters | search_filter.parameters,
+    )
     query = f"SELECT state, count(*) FROM turns WHERE {where} GROUP BY state"
-    counts = dict(store.read(query, parameters))
+    counts = dict(store.read_tuples(query, parameters))
     counts[""] = sum(counts.values())
     total = counts.get(state, 0)
     last = min(max(0, (total - 1) // PAGE_SIZE), DEEPEST)
-    page = view.given.get("page", "0")
+    page = view.parameters.get("page", "0")
     number = min(int(page) if page.isdecimal() and len(page) < 7 else 0, last)
     rows = store.read_rows(
         f"SELECT * FROM turns WHERE {where} AND $state IN ('', state)"
@@ -66,9 +69,9 @@ def turn_list(view: View, store: Store) -> dict[str, Any]:
     )
     longest = max((row["end_ns"] - row["start_ns"] for row in rows), default=1) or 1
     return {
-        "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
+        "anything": bool(store.read_tuples("SELECT 1 FROM turns LIMIT 1")),
         "rows": rows, "longest": longest, "total": total, "counts": counts,
-        "questions": questions(store, rows), "search": asked,
+        "questions": questions(store, rows), "search": search_filter,
         "capture": settings.CAPTURE_CONTENT.name, "is_past": store.past_messages is not None,
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number,
         "last": last, "first": number * PAGE_SIZE + 1, "deepest": DEEPEST,
@@ -82,7 +85,7 @@ def _one_of(value: str, choices: object, default: str) -> str:
 
 
 _QUESTIONS: Final = """
-    WITH asked AS (
+    WITH user_messages AS (
         SELECT turn_id, span_id, at_ns, question FROM texts SEMI JOIN
             (SELECT unnest($ids::VARCHAR[]) AS turn_id) USING (turn_id)
         WHERE at_ns >= $since AND question IS NOT NULL
@@ -92,20 +95,22 @@ _QUESTIONS: Final = """
         JOIN spans USING (span_id)
         WHERE spans.turn_id IN (SELECT unnest($ids::VARCHAR[]))
     ),
-    first AS (SELECT turn_id, arg_min(span_id, at_ns) AS span_id FROM asked GROUP BY turn_id)
-    SELECT turn_id, arg_max(question, at_ns) FROM asked JOIN first USING (turn_id, span_id)
+    first AS (
+        SELECT turn_id, arg_min(span_id, at_ns) AS span_id FROM user_messages GROUP BY turn_id
+    )
+    SELECT turn_id, arg_max(question, at_ns) FROM user_messages JOIN first USING (turn_id, span_id)
     GROUP BY turn_id
 """
-"""The last message of the user in the first call of each turn: later calls may end in a request to
-go on. The events of one call come one after the other."""
+"""The last user message in the first call of each turn; later calls may end in a continuation
+prompt. The events of one call follow each other, so the last one counts."""
 
 
 def questions(store: Store, rows: list[Row]) -> dict[str, str]:
-    """Return the beginning of the user's message by turn, where it is recorded."""
+    """Return the beginning of the user's message by turn, if it is recorded."""
     if not rows:
         return {}
     ids = [row["turn_id"] for row in rows]
     if (past := store.past_messages) is not None:
         return {turn_id: text for turn_id in ids if (text := past.question(turn_id))}
     since = min(row["start_ns"] for row in rows)
-    return dict(store.read(_QUESTIONS, {"ids": ids, "since": since}))
+    return dict(store.read_tuples(_QUESTIONS, {"ids": ids, "since": since}))

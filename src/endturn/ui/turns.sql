@@ -1,5 +1,5 @@
--- The turns of the spans and events with these ids, a row each. What the turn's own span says comes first, then what
--- was said when it ended, then what its last call's reason means; a truncated turn of which none is known is open.
+-- One row for each turn with these ids, from its spans and events. Its outcome is that of the turn's own span, else that
+-- of the event of its end, else the meaning of its last call's stop reason; a truncated turn without any of them is open.
 WITH ids AS (
     SELECT unnest($ids::VARCHAR[]) AS turn_id
 ),
@@ -11,7 +11,7 @@ calls AS (
         bool_or(coalesce(truncated, false)) AS truncated,
         max(start_ns) FILTER (WHERE truncated) AS cut_ns,
         max(start_ns) FILTER (WHERE continuation >= 1) AS continued_ns,
-        bool_and(turn_id = span_id) AS lone, -- of an instrumentation that knows no turns: each call is one by itself
+        bool_and(turn_id = span_id) AS lone, -- from an instrumentation without turns: each call counts as one
         sum(input_tokens) AS input_tokens,
         sum(output_tokens) AS output_tokens,
         arg_min(provider, (NOT coalesce(truncated, false), start_ns)) AS provider,
@@ -22,7 +22,7 @@ calls AS (
     WHERE operation IN ('chat', 'generate_content', 'text_completion')
     GROUP BY turn_id
 ),
-whole AS (
+turn_spans AS (
     SELECT
         turn_id,
         min(start_ns) AS start_ns,
@@ -40,7 +40,7 @@ whole AS (
     FROM spans SEMI JOIN ids USING (turn_id)
     GROUP BY turn_id
 ),
-ended AS (
+turn_ends AS (
     SELECT
         turn_id,
         arg_max(outcome, at_ns) AS outcome,
@@ -49,30 +49,30 @@ ended AS (
     WHERE name = 'endturn.continuation_terminated'
     GROUP BY turn_id
 ),
-repaired AS ( -- until a turn's end is known; earlier versions of endturn count a repair as a continuation
+repair_events AS ( -- for turns that have not ended; earlier versions of endturn count a repair as a continuation
     SELECT turn_id, count(DISTINCT attributes ->> '$."@index@"') AS repairs
     FROM events SEMI JOIN ids USING (turn_id)
     WHERE name = 'endturn.continuation_attempt' AND (attributes ->> '$."@strategy@"') = 'repair'
     GROUP BY turn_id
 ),
-counted AS (
-    SELECT turn_id, greatest(whole.repairs, ended.repairs, repaired.repairs, 0) AS repairs
-    FROM whole LEFT JOIN ended USING (turn_id) LEFT JOIN repaired USING (turn_id)
+repair_counts AS (
+    SELECT turn_id, greatest(turn_spans.repairs, turn_ends.repairs, repair_events.repairs, 0) AS repairs
+    FROM turn_spans LEFT JOIN turn_ends USING (turn_id) LEFT JOIN repair_events USING (turn_id)
 ),
-known AS (
+turn_rows AS (
     SELECT
         turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls.calls, calls.reason,
-        coalesce(calls.provider, whole.provider) AS provider,
-        coalesce(calls.model, whole.model) AS model,
-        counted.repairs AS repairs,
-        greatest(coalesce(continuations, 0) - counted.repairs, 0) AS continuations,
+        coalesce(calls.provider, turn_spans.provider) AS provider,
+        coalesce(calls.model, turn_spans.model) AS model,
+        repair_counts.repairs AS repairs,
+        greatest(coalesce(continuations, 0) - repair_counts.repairs, 0) AS continuations,
         coalesce(truncated, false) AS truncated,
         coalesce(lone, false) AS lone,
         input_tokens,
         output_tokens,
         coalesce(
-            whole.outcome,
-            ended.outcome,
+            turn_spans.outcome,
+            turn_ends.outcome,
             CASE
                 WHEN continued_ns > cut_ns AND calls.reason IN ('end_turn', 'tool_call') THEN 'completed'
                 WHEN truncated THEN NULL
@@ -80,18 +80,18 @@ known AS (
                 ELSE CASE calls.reason @outcomes@ END
             END
         ) AS outcome,
-        whole.complete AS said_complete
-    FROM whole LEFT JOIN calls USING (turn_id) LEFT JOIN ended USING (turn_id) JOIN counted USING (turn_id)
+        turn_spans.complete AS declared_complete
+    FROM turn_spans LEFT JOIN calls USING (turn_id) LEFT JOIN turn_ends USING (turn_id) JOIN repair_counts USING (turn_id)
 )
 SELECT
     turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls, reason, provider, model,
     continuations, repairs, truncated, lone, input_tokens, output_tokens, outcome,
-    coalesce(said_complete, outcome IN (@complete@), false) AS complete,
+    coalesce(declared_complete, outcome IN (@complete@), false) AS complete,
     CASE
         WHEN outcome IS NULL THEN 'open'
-        WHEN coalesce(said_complete, outcome IN (@complete@)) THEN CASE WHEN truncated THEN 'finished' ELSE 'whole' END
+        WHEN coalesce(declared_complete, outcome IN (@complete@)) THEN CASE WHEN truncated THEN 'finished' ELSE 'whole' END
         WHEN truncated AND outcome NOT IN ('cancelled', 'stopped') THEN 'unfinished'
         ELSE 'other'
     END AS state
-FROM known
+FROM turn_rows
 WHERE calls IS NOT NULL OR outcome IS NOT NULL

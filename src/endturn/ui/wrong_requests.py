@@ -1,4 +1,4 @@
-"""Answers to requests that are sent to the wrong path, or in another protocol: what to set."""
+"""Responses to requests with a wrong path or protocol: they say what to set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from endturn.ui import otlp
-from endturn.ui.access import drained
+from endturn.ui.access import drain_body
 
 log = logging.getLogger("endturn")
 
@@ -19,7 +19,7 @@ WRITING_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 
 
 async def answer_wrong_path(request: Request, address: str) -> Response:
-    """Refuse what was sent to a path that receives nothing, and say where to send it."""
+    """Refuse a request to a path that receives no telemetry, and name the right path."""
     path = request.url.path
     last = path.rstrip("/").rpartition("/")[2]
     paths = [f"/v1/{signal}" for signal in otlp.SIGNALS]
@@ -30,16 +30,16 @@ async def answer_wrong_path(request: Request, address: str) -> Response:
         f"nothing is received at {path[:300]}: send to {send_to}; "
         f"OTEL_EXPORTER_OTLP_ENDPOINT should be {address}"
     )
-    await drained(request.stream())
+    await drain_body(request.stream())
     kind = request.headers.get("content-type", "").lower()
     if otlp.JSON in kind or otlp.PROTOBUF in kind:
         media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
-        return Response(otlp.refusal(kind, sentence, 404), 404, media_type=media)
+        return Response(otlp.error_body(kind, sentence, 404), 404, media_type=media)
     return PlainTextResponse(f"{sentence}\n", 404)
 
 
 def answer_read(request: Request, address: str) -> Response:
-    """Refuse to show a path that only receives."""
+    """Refuse a GET request to a path that only receives telemetry."""
     sentence = (
         f"{request.url.path} takes POST requests of OTLP, from an exporter with "
         f"OTEL_EXPORTER_OTLP_ENDPOINT={address}; the page is at {address}/"
@@ -48,7 +48,7 @@ def answer_read(request: Request, address: str) -> Response:
 
 
 def other_protocol(data: bytes) -> str:
-    """Return the sentence about the first bytes of a connection; "" if they may be HTTP/1.1."""
+    """Return an error about the first bytes of a connection; "" if they may be HTTP/1.1."""
     if data[:1] == b"\x16":  # a TLS record with a handshake
         return (
             "a TLS connection was refused, as this page speaks plain HTTP: set "
@@ -66,14 +66,14 @@ _Protocol: Any = AutoHTTPProtocol
 
 
 class PlainHttp(_Protocol):  # type: ignore[misc]
-    """The server's HTTP protocol, which reports TLS and HTTP/2 once each, with what to set."""
+    """The server's HTTP protocol; it reports TLS and HTTP/2 connections once each."""
 
     reported: frozenset[str] = frozenset()
     _has_begun = False
     transport: asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
-        """Look at the first bytes of a connection, and have HTTP/1.1 served."""
+        """Check the first bytes of a connection, and serve HTTP/1.1."""
         sentence = "" if self._has_begun else other_protocol(data)
         self._has_begun = True
         if not sentence:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Commands(Protocol):
-    """What `ArgumentParser.add_subparsers` returns."""
+    """The return type of `ArgumentParser.add_subparsers`, which argparse does not export."""
 
     def add_parser(self, name: str, *, help: str, description: str) -> ArgumentParser:
         """Add the parser of one command."""

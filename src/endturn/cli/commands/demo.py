@@ -14,7 +14,7 @@ def add_parser(commands: Commands) -> None:
         "demo",
         run,
         extra="demo",
-        help="Run agents on real SDKs against a scripted provider and show why the models stopped.",
+        help="Run agents on real SDKs against a scripted provider and show why each model stopped.",
         description=(
             "Runs a few dozen turns of openai and anthropic SDK agents, with and without the"
             " continuation controller, against a scripted provider on loopback. It needs no API"
@@ -48,7 +48,7 @@ def add_parser(commands: Commands) -> None:
         "--open",
         dest="open_browser",
         action=BooleanOptionalAction,
-        help="open a browser (default: if there is one)",
+        help="open a browser (default: if a display is available)",
     )
 
 

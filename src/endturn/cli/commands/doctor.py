@@ -13,9 +13,9 @@ def add_parser(commands: Commands) -> None:
         commands,
         "doctor",
         run,
-        help="Check what is observed in this environment, where it goes, and if that answers.",
+        help="Check which libraries are observed here, and whether the OTLP receivers respond.",
         description=(
-            "Lists the libraries that are observed, other instrumentations, the settings in force"
+            "Lists the observed libraries, other instrumentations, the effective settings"
             " and the destination of each signal, and sends an empty export request to each. It"
             " changes nothing and sends no content. Exits with 1 if there is a problem."
         ),

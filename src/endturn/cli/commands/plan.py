@@ -1,4 +1,4 @@
-"""`endturn plan`: compute what a fleet needs."""
+"""`endturn plan`: compute the capacity that a fleet needs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def add_parser(commands: Commands) -> None:
         commands,
         "plan",
         run,
-        help="Compute what a fleet needs: series, Kafka, gateways, disks.",
+        help="Compute the capacity that a fleet needs: series, Kafka, gateways, disks.",
         description=(
             "Computes the size of each part of a fleet from the turns per second at the busiest"
-            " time and from what else is known of the agents. Prints each figure with its formula."
+            " time and from other figures of the agents. Prints each figure with its formula."
             " docs/plan.md lists the constants and their sources."
         ),
     )

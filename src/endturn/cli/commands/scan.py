@@ -1,4 +1,4 @@
-"""`endturn scan`: say which answers were cut off, from what agents already wrote."""
+"""`endturn scan`: find truncated responses in session files and logs of agents."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ def add_parser(commands: Commands) -> None:
         "scan",
         run,
         extra="ui",
-        help="Say which answers were cut off, from the sessions and logs that agents wrote.",
+        help="Find truncated responses in the session files and logs of agents.",
         description=(
-            "Reads session files of coding agents, logs and exports, and says why each model"
-            " stopped, which turns were truncated and which of them were continued. Nothing is"
-            " written, and nothing leaves this machine. With --fail-on, exits with 1 if a condition"
-            " is met, and with 3 if no stop reason was recorded, or a part of the files could not"
-            " be read. --ui and --report require"
-            " endturn[ui]."
+            "Reads session files of coding agents, logs and exports, and reports why each model"
+            " stopped, which turns were truncated and which of them were continued. It changes no"
+            " file that it reads, and no data leaves this machine. With --fail-on, exits with 1 if"
+            " a condition is met, and with 3 if no stop reason was recorded, or a part of the files"
+            " could not be read. --ui and --report require endturn[ui]."
         ),
     )
     command.add_argument(
@@ -68,8 +67,8 @@ def _add_outputs(command: ArgumentParser) -> None:
         "--content",
         action=BooleanOptionalAction,
         default=None,
-        help="show what answers say, read again from their files (default: on the page of --ui, and"
-        " not in --report)",
+        help="show the text of answers, read again from their files (default: in --ui but not in"
+        " --report)",
     )
     command.add_argument(
         "--report",
@@ -83,7 +82,7 @@ def _path(text: str) -> Path:
     """Return the path of an argument.
 
     Raises:
-        ArgumentTypeError: it is empty, as of a variable without a value.
+        ArgumentTypeError: it is empty, for example because a shell variable is not set.
     """
     if not text:
         raise ArgumentTypeError("a path is empty; pass '.' for the current folder")
@@ -94,7 +93,7 @@ def _report_path(text: str) -> Path:
     """Return the path of a report.
 
     Raises:
-        ArgumentTypeError: it is empty, or `-`, where the text of the scan goes.
+        ArgumentTypeError: it is empty, or `-`: standard output has the result as text.
     """
     if text == "-":
         raise ArgumentTypeError(

@@ -35,7 +35,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--host",
         default="127.0.0.1",
-        help="default: 127.0.0.1; any other address admits other machines, with a token",
+        help="default: 127.0.0.1; with another address, other machines need a token",
     )
     command.add_argument(
         "--token",
@@ -56,7 +56,7 @@ def add_parser(commands: Commands) -> None:
         "--open",
         dest="open_browser",
         action=BooleanOptionalAction,
-        help="open a browser (default: if there is one)",
+        help="open a browser (default: if a display is available)",
     )
 
 

@@ -1,4 +1,4 @@
-"""How each service that continues a text prompt replies: a body, and an event of a stream alike.
+"""Shapes of the replies of services that continue a text prompt, whole or streamed.
 
 A reply is an answer, or lists several.
 """

@@ -53,7 +53,7 @@ def script(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json |
 
 
 def _interaction(response: ChatResponse, status: str | None) -> Json:
-    """An interaction that is over, without its steps."""
+    """Return a finished interaction, without its steps."""
     return present(
         {
             "id": response.id,

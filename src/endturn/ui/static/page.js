@@ -1,12 +1,12 @@
 "use strict";
-// Keeps the page current, shows the values under the pointer, writes times in the reader's zone, and makes choosing
-// quick. Without it the pages, their charts and tables are complete. Numbers and durations are as the server wrote them.
+// Updates the page live, shows the values under the pointer, converts times to the local time zone, and submits filters
+// when they change. The pages, charts and tables are complete without it. The server formats numbers and durations.
 
 const root = document.documentElement;
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-// --- Times, in the reader's zone
+// --- Times, in the local time zone
 
 const labels = {
   second: { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
@@ -18,7 +18,7 @@ const write = Object.fromEntries(Object.entries(labels).map(([name, format]) => 
 const today = () => new Date().toDateString();
 const clock = (date, day = today()) => write.second.format(date) + (date.toDateString() === day ? "" : `, ${date.toLocaleDateString()}`);
 function label(date, precision) {
-  // The server's days begin in UTC: where the reader's begin at another hour, it is said.
+  // Ticks of days are at midnight UTC, so the label has the hour if that is not midnight here.
   const hour = precision === "day" && (date.getHours() || date.getMinutes()) ? `, ${write.minute.format(date)}` : "";
   return write[precision].format(date) + hour;
 }
@@ -30,21 +30,21 @@ function writeTimes(from = document) {
     time.textContent = clock(date, day);
     time.title = date.toString();
   }
-  for (const each of $$("[data-at]", from)) each.textContent = label(new Date(+each.dataset.at), each.dataset.precision);
+  for (const tick of $$("[data-at]", from)) tick.textContent = label(new Date(+tick.dataset.at), tick.dataset.precision);
 }
 
-// --- Charts: the values under the pointer, as the table of the chart has them, and a time range that is dragged
+// --- Charts: the values under the pointer, from the chart's table, and the selection of a time range by dragging
 
 const element = (name, className, ...children) => {
-  const made = Object.assign(document.createElement(name), { className });
-  made.append(...children);
-  return made;
+  const node = Object.assign(document.createElement(name), { className });
+  node.append(...children);
+  return node;
 };
-const whole = ({ dataset }) => dataset.step * dataset.steps;
-const partAt = (chart, time) => (time - chart.dataset.start) / whole(chart);
+const duration = ({ dataset }) => dataset.step * dataset.steps;
+const partAt = (chart, time) => (time - chart.dataset.start) / duration(chart);
 function timeAt(chart, x) {
   const { left, width } = $(".hover", chart).getBoundingClientRect();
-  return +chart.dataset.start + Math.max(0, Math.min(1, (x - left) / width)) * whole(chart);
+  return +chart.dataset.start + Math.max(0, Math.min(1, (x - left) / width)) * duration(chart);
 }
 function stepAt({ dataset: { kind, start, step, steps } }, time) {
   const at = (time - start) / step;
@@ -64,24 +64,24 @@ function readout(chart, step) {
   return box;
 }
 
-let pointed = null; // the chart and the time that are pointed at, and from when on a range is dragged
+let pointer = null; // the chart and the time under the pointer, and from when on a range is dragged
 function point() {
   for (const chart of $$(".chart")) {
     const layer = $(".hover", chart);
     layer.replaceChildren();
-    if (!pointed) continue;
-    const step = stepAt(chart, pointed.time), part = (step + (chart.dataset.kind === "bars" ? 0.5 : 1)) / chart.dataset.steps;
-    if (partAt(chart, pointed.time) > 1 || partAt(chart, pointed.time) < 0) continue;
+    if (!pointer) continue;
+    const step = stepAt(chart, pointer.time), part = (step + (chart.dataset.kind === "bars" ? 0.5 : 1)) / chart.dataset.steps;
+    if (partAt(chart, pointer.time) > 1 || partAt(chart, pointer.time) < 0) continue;
     const cross = element("i", "cross");
     cross.style.left = `${part * 100}%`;
     layer.append(cross);
-    if (chart !== pointed.chart) continue;
+    if (chart !== pointer.chart) continue;
     const box = readout(chart, step);
     if (part < 0.5) box.style.left = `calc(${part * 100}% + 12px)`;
     else box.style.right = `calc(${(1 - part) * 100}% + 12px)`;
     layer.append(box);
-    if (pointed.since === undefined) continue;
-    const [from, to] = [pointed.since, pointed.time].sort((a, b) => a - b).map((time) => partAt(chart, time) * 100);
+    if (pointer.since === undefined) continue;
+    const [from, to] = [pointer.since, pointer.time].sort((a, b) => a - b).map((time) => partAt(chart, time) * 100);
     const chosen = element("i", "chosen");
     chosen.style.left = `${from}%`;
     chosen.style.width = `${to - from}%`;
@@ -89,13 +89,13 @@ function point() {
   }
 }
 document.addEventListener("pointermove", ({ target, clientX }) => {
-  const chart = pointed?.since === undefined ? target.closest?.(".chart") : pointed.chart;
-  if (!chart && !pointed) return;
-  pointed = chart ? { ...pointed, chart, time: timeAt(chart, clientX) } : null;
+  const chart = pointer?.since === undefined ? target.closest?.(".chart") : pointer.chart;
+  if (!chart && !pointer) return;
+  pointer = chart ? { ...pointer, chart, time: timeAt(chart, clientX) } : null;
   point();
 });
 document.documentElement.addEventListener("pointerleave", () => {
-  pointed = null;
+  pointer = null;
   point();
 });
 document.addEventListener("pointerdown", (event) => {
@@ -103,13 +103,13 @@ document.addEventListener("pointerdown", (event) => {
   if (!layer || event.button || event.pointerType === "touch") return;
   event.preventDefault();
   const chart = layer.closest(".chart"), time = timeAt(chart, event.clientX);
-  pointed = { chart, time, since: time, from: event.clientX };
+  pointer = { chart, time, since: time, from: event.clientX };
 });
 document.addEventListener("pointerup", ({ clientX }) => {
-  if (pointed?.since === undefined) return;
-  const { chart, since, from } = pointed;
+  if (pointer?.since === undefined) return;
+  const { chart, since, from } = pointer;
   const range = [since, timeAt(chart, clientX)].map(Math.round).sort((a, b) => a - b);
-  pointed = { chart, time: range[1] };
+  pointer = { chart, time: range[1] };
   point();
   if (Math.abs(clientX - from) < 8) return;
   const address = new URL(location.href);
@@ -119,12 +119,12 @@ document.addEventListener("pointerup", ({ clientX }) => {
   location.assign(address);
 });
 
-// --- Live: what the server would write now, made of what is there, so that focus, scroll, selection and whatever is
-// open stay. What the script itself draws into (data-drawn) is the script's.
+// --- Live updates: the nodes of the page are changed into those of a new response, so that focus, scroll position,
+// selection and open details stay. Nodes with data-drawn belong to the script, and are not updated.
 
 const keyOf = (node) => node.id || node.dataset?.key || (node.nodeName === "OPTION" && node.text) || "";
 
-function become(old, fresh) {
+function update(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
@@ -133,17 +133,17 @@ function become(old, fresh) {
   const mine = (name) => old.nodeName === "DETAILS" && name === "open";
   for (const { name, value } of fresh.attributes) if (!mine(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const { name } of [...old.attributes]) if (!mine(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
-  const known = new Map([...old.childNodes].filter(keyOf).map((node) => [keyOf(node), node]));
+  const oldByKey = new Map([...old.childNodes].filter(keyOf).map((node) => [keyOf(node), node]));
   let at = old.firstChild;
   for (const next of [...fresh.childNodes]) {
-    const found = keyOf(next) ? known.get(keyOf(next)) : at && !keyOf(at) ? at : null;
-    if (found?.nodeName !== next.nodeName) {
+    const match = keyOf(next) ? oldByKey.get(keyOf(next)) : at && !keyOf(at) ? at : null;
+    if (match?.nodeName !== next.nodeName) {
       old.insertBefore(next, at);
       continue;
     }
-    if (found === at) at = at.nextSibling;
-    else old.insertBefore(found, at);
-    become(found, next);
+    if (match === at) at = at.nextSibling;
+    else old.insertBefore(match, at);
+    update(match, next);
   }
   while (at) {
     const after = at.nextSibling;
@@ -157,7 +157,7 @@ async function refresh() {
   again = busy;
   if (busy) return;
   busy = true;
-  // Where the server is gone there is no text; when it is back it says what it has.
+  // Without a server there is no text; once it is back, its first event causes a refresh.
   const text = await fetch(location.href).then((answer) => (answer.ok || answer.status === 404 ? answer.text() : ""), () => "");
   busy = false;
   if (text) show(new DOMParser().parseFromString(text, "text/html"));
@@ -167,37 +167,37 @@ async function refresh() {
 function show(fresh) {
   const focused = document.activeElement;
   document.title = fresh.title;
-  become($("#page"), fresh.getElementById("page"));
+  update($("#page"), fresh.getElementById("page"));
   writeTimes();
   point();
   if (document.activeElement !== focused && focused.isConnected) focused.focus({ preventScroll: true });
 }
 
-let news;
+let source;
 function listen() {
-  news?.close();
+  source?.close();
   const live = $("#live");
-  const say = (text, lost) => {
+  const showState = (text, isLost) => {
     live.hidden = false;
     live.lastElementChild.textContent = text;
-    live.classList.toggle("lost", lost);
+    live.classList.toggle("lost", isLost);
   };
-  news = new EventSource("/live");
-  news.onopen = () => say("live", false);
-  news.onerror = () => say("not connected", true);
-  news.onmessage = ({ data }) => {
+  source = new EventSource("/live");
+  source.onopen = () => showState("live", false);
+  source.onerror = () => showState("not connected", true);
+  source.onmessage = ({ data }) => {
     if (data === $("#page").dataset.seen) return;
     live.classList.remove("new");
     requestAnimationFrame(() => live.classList.add("new"));
     refresh();
   };
 }
-// A browser holds six connections to one server: a page that nobody sees gives its own up.
+// A browser allows six connections to one server, so a hidden page closes its own.
 addEventListener("pageshow", listen);
-addEventListener("pagehide", () => news.close());
-document.addEventListener("visibilitychange", () => (document.hidden ? news.close() : listen()));
+addEventListener("pagehide", () => source.close());
+document.addEventListener("visibilitychange", () => (document.hidden ? source.close() : listen()));
 
-// --- Choosing: with the mouse at once, with the keys when Enter or the button says so
+// --- Filters: a choice with the mouse applies at once, one with the keyboard after Enter or the button
 
 let byKey = false;
 document.addEventListener("pointerdown", () => (byKey = false), true);
@@ -217,19 +217,19 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   await navigator.clipboard.writeText($(`#${button.dataset.copy}`).textContent);
-  const said = button.textContent;
+  const caption = button.textContent;
   button.textContent = "Copied";
-  setTimeout(() => (button.textContent = said), 1500);
+  setTimeout(() => (button.textContent = caption), 1500);
 });
-// What is typed into a filter of this page is shown at once; without scripts its button does that.
-let typed;
+// Text in a filter applies while it is typed; without scripts, its button applies it.
+let typingTimer;
 document.addEventListener("input", ({ target }) => {
   const form = target.closest("form[data-typed]");
   if (!form) return;
-  clearTimeout(typed);
-  typed = setTimeout(() => {
-    const asked = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-    history.replaceState(null, "", `?${asked}`);
+  clearTimeout(typingTimer);
+  typingTimer = setTimeout(() => {
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    history.replaceState(null, "", `?${query}`);
     refresh();
   }, 150);
 });

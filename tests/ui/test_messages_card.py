@@ -269,7 +269,10 @@ def test_content_of_a_span_s_events_is_shown_on_the_turn_of_another_instrumentat
     said = card(page, "ab" * 8)
     assert f"last message {QUESTION} The end of the answer {ANSWER} cut here" in said
     assert QUESTION in page.ask("/turns").text
-    assert page.store.read("SELECT name FROM events ORDER BY name") == [("gen_ai.choice",), ("gen_ai.user.message",)]
+    assert page.store.read_tuples("SELECT name FROM events ORDER BY name") == [
+        ("gen_ai.choice",),
+        ("gen_ai.user.message",),
+    ]
 
 
 def test_content_of_log_events_of_older_conventions_is_found_by_the_span(page: Served) -> None:
@@ -301,4 +304,4 @@ def test_an_export_that_is_sent_again_adds_no_text(page: Served) -> None:
     request = span(attributes=CUT | SAID)
     for _ in range(2):
         page.post("traces", request)
-    assert page.store.read("SELECT count(*) FROM texts") == [(1,)]
+    assert page.store.read_tuples("SELECT count(*) FROM texts") == [(1,)]

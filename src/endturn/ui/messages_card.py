@@ -1,6 +1,6 @@
-"""The card *What was said* of a turn: the question, the end of the answer, the conversation.
+"""The card of a turn's messages: the question, the end of the answer, the conversation.
 
-Everything here is empty where no content is recorded.
+It is empty if no content is recorded.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from endturn.ui.recorded_messages import (
 )
 
 END: Final = 300
-"""Characters that are shown of the end of an answer."""
+"""The most characters of the end of an answer."""
 QUESTION: Final = 4000
-"""Characters of the user's message that the card can be expanded to."""
+"""The most characters of the user's message in the expanded card."""
 MOST_TEXT: Final = 128 * 1024
-"""Characters of a conversation that a page shows, the newest messages first."""
+"""The most characters of a conversation on a page; the newest messages take precedence."""
 MOST_MESSAGES: Final = 200
 MOST_CHOICES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallMessages:
-    """The messages of one call, and how its response ended.
+    """The messages of one call, and the facts of its response.
 
     Attributes:
-        is_replaced: its answer was not used.
+        is_replaced: its answer was discarded.
         is_part: its answer is a part of the turn's last answer.
-        is_continued: a later call asked for the rest of its answer.
-        used, limit: output tokens of the response, and of the request's limit.
+        is_continued: a later call continues its answer.
+        used, limit: output tokens of the response, and the limit of the request.
     """
 
     messages: RecordedCall
@@ -54,31 +54,31 @@ class AnswerEnd:
     """The end of an answer.
 
     Attributes:
-        title: which answer it is.
-        kind: TEXT, or TOOL_CALL or REASONING where it ends in one.
-        text: its last characters; is_shortened: more stand before them.
-        cut: where it was cut off, in words; "" where it was not.
+        title: names the answer, if there are several.
+        kind: TEXT, or TOOL_CALL or REASONING if it ends in one.
+        text: its last characters; is_shortened: they are not the whole text.
+        mark: describes the truncation; "" if it was not truncated.
     """
 
     title: str
     kind: str
     text: str
     is_shortened: bool
-    cut: str
+    mark: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatWasSaid:
-    """What the card shows.
+class MessagesCard:
+    """The contents of the card.
 
     Attributes:
-        question: the last message of the user; others: names of its parts that are no text.
-        ends: how the answer ends, a row for each choice.
-        more_choices: how many choices are left out.
-        conversation: the messages as the last call had them, its answer included.
-        left_out: messages before those of `conversation`.
-        is_unreadable: messages are recorded, in a form that is not known.
-        is_shortened: whoever recorded them left some of it out, or the page does.
+        question: the last user message; others: the kinds of its parts that are not text.
+        ends: the end of the answer, one for each choice.
+        more_choices: the number of choices that are left out.
+        conversation: the messages of the last request, and its answer.
+        left_out: the number of messages before those of `conversation`.
+        is_unreadable: messages are recorded in an unknown form.
+        is_shortened: the recorded messages, or those on the page, are not complete.
     """
 
     question: str = ""
@@ -92,11 +92,11 @@ class WhatWasSaid:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
+        """True if there is nothing to show."""
         return not self.conversation
 
 
-def what_was_said(calls: Sequence[CallMessages]) -> WhatWasSaid:
+def messages_card(calls: Sequence[CallMessages]) -> MessagesCard:
     """Return the card of a turn with these calls, in order."""
     recorded = [call.messages for call in calls]
     question_message = next(
@@ -105,7 +105,7 @@ def what_was_said(calls: Sequence[CallMessages]) -> WhatWasSaid:
     conversation, left_out, is_long = _bounded(_conversation(recorded))
     text = question_message.text() if question_message else ""
     ends = _ends(calls)
-    return WhatWasSaid(
+    return MessagesCard(
         question=text[:QUESTION],
         others=tuple(
             part.kind
@@ -127,7 +127,7 @@ def _ends(calls: Sequence[CallMessages]) -> list[AnswerEnd]:
     parts = [call for call in calls if call.is_part and not call.is_replaced]
     last = parts[-1] if parts else None
     ends: list[AnswerEnd] = []
-    # An answer that was cut off before the last one is what a reader looks for.
+    # A truncated answer before the last one is shown first: it is what a reader looks for.
     for call in calls:
         is_left = not (call.is_part or call.is_replaced or call.is_continued)
         if call.is_truncated and is_left:
@@ -138,7 +138,7 @@ def _ends(calls: Sequence[CallMessages]) -> list[AnswerEnd]:
 
 
 def _choice_ends(parts: Sequence[CallMessages], last: CallMessages) -> list[AnswerEnd]:
-    """Return the ends of the last call's choices; the text before it is that of one choice."""
+    """Return the ends of the last call's choices; a single choice includes the earlier pieces."""
     choices = last.messages.output
     ends: list[AnswerEnd] = []
     for number, choice in enumerate(choices, 1):
@@ -154,7 +154,9 @@ def _choice_ends(parts: Sequence[CallMessages], last: CallMessages) -> list[Answ
             is_cut = choice.finish_reason in ("length", "max_tokens") if (
                 choice.finish_reason
             ) else is_cut  # fmt: skip
-        ends += _message_ends(choice, before, title, _cut(last, len(choices)) if is_cut else "")
+        ends += _message_ends(
+            choice, before, title, _truncation_mark(last, len(choices)) if is_cut else ""
+        )
     return ends
 
 
@@ -169,7 +171,7 @@ def _message_ends(message: RecordedMessage, before: str, title: str, mark: str) 
     ends = []
     for kind, text in rows:
         is_cut = bool(mark) and (kind, text) == rows[-1]
-        # the arguments of a call that was cut off go no further
+        # without the closing bracket, which truncated arguments do not have
         visible = text.removesuffix(")") if is_cut and kind == TOOL_CALL else text
         ends.append(
             AnswerEnd(
@@ -177,14 +179,14 @@ def _message_ends(message: RecordedMessage, before: str, title: str, mark: str) 
                 kind=kind,
                 text=visible[-END:],
                 is_shortened=len(visible) > END,
-                cut=mark if is_cut else "",
+                mark=mark if is_cut else "",
             )
         )
     return ends
 
 
-def _cut(call: CallMessages, choices: int) -> str:
-    """Say where an answer was cut off: the tokens of several choices are counted together."""
+def _truncation_mark(call: CallMessages, choices: int) -> str:
+    """Return the words that mark a truncation, with its tokens if they are those of one choice."""
     if call.used is None or choices > 1:
         return "cut here"
     return f"cut here, {call.used} of {call.limit} tokens" if call.limit else (
@@ -195,8 +197,8 @@ def _cut(call: CallMessages, choices: int) -> str:
 def _conversation(recorded: Sequence[RecordedCall]) -> list[RecordedMessage]:
     """Return the messages of a turn.
 
-    A request repeats the messages before it, unless the server keeps them: then it has only what is
-    new.
+    A request repeats the earlier messages, unless the server stores them: then it has only the new
+    ones.
     """
     messages: list[RecordedMessage] = []
     for call in recorded:
@@ -212,7 +214,7 @@ def _conversation(recorded: Sequence[RecordedCall]) -> list[RecordedMessage]:
 def _bounded(
     messages: Sequence[RecordedMessage],
 ) -> tuple[tuple[RecordedMessage, ...], int, bool]:
-    """Return the newest messages within the bounds, how many are left out, and if one is cut."""
+    """Return the newest messages within the limits, the number left out, and if one is cut."""
     newest: list[RecordedMessage] = []
     room, is_cut = MOST_TEXT, False
     for message in reversed(messages[-MOST_MESSAGES:]):
