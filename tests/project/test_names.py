@@ -20,26 +20,18 @@ PARTICIPLES: Final = frozenset(
         *("whole", "left", "beside"),
     }
 )
-"""Words that say what happened to a value, not what it is; see style.md's glossary for nouns."""
+"""Words that say what happened to a value, not what it is."""
 QUESTION_WORDS: Final = ("What", "Whether", "How", "Why", "Who", "Whose", "Where", "When")
 
 OLD_NAMES: Final = {
-    ("calls/outcomes.py", "WHOLE"): "the name of FINISHED_REASONS in 0.1, kept for one release",
-    ("testing/scripted/script.py", "cut"): "the name of break_off in 0.1, kept for one release",
-    ("testing/scripted/script.py", "WHOLE"): "the name of COMPLETE in 0.1, kept for one release",
+    ("calls/outcomes.py", "WHOLE"): "FINISHED_REASONS",
+    ("calls/records.py", "beside"): "Content.is_system_separate",
+    ("calls/records.py", "whole"): "CallEnded.is_finished",
+    ("calls/turn.py", "cut"): "Turn.truncated_calls",
+    ("testing/scripted/script.py", "cut"): "break_off",
+    ("testing/scripted/script.py", "WHOLE"): "Ending.COMPLETE",
 }
-PACKAGES_WITH_PARTICIPLES: Final = {"calls", "cli", "instrumentation", "settings", "telemetry", "ui"}
-"""Packages whose names are not changed yet. A package leaves this list when it has none left."""
-PACKAGES_WITH_QUESTIONS: Final = {"cli", "instrumentation", "settings", "telemetry", "ui"}
-"""Packages whose docstrings are not changed yet, likewise."""
-SHARED_CLASS_NAMES: Final = {
-    "Ending": "`endturn.scripted.Ending` is public; the page's is to be renamed",
-    "Event": "of a stream, in `endturn.formats`; the schema's declaration of an event is to be renamed",
-    "Kind": "of a setting, and of a span: both are to be renamed",
-    "Series": "of the instruments, and of a chart: both are to be renamed",
-    "Step": "of a turn, in `endturn.calls`; the page's is to be renamed",
-    "TruncatedTurns": "of the recorder, and of the page: the page's is to be renamed",
-}
+"""Names of 0.1 that are kept for one release, with the names that replace them."""
 
 
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -92,52 +84,34 @@ def class_names(tree: ast.AST) -> list[str]:
     return [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
 
 
-def source_files() -> Iterator[tuple[str, str, ast.AST]]:
-    """Yield the path of each module below src/endturn, its package, and its syntax tree."""
+def source_files() -> Iterator[tuple[str, ast.AST]]:
+    """Yield the path of each module below src/endturn, and its syntax tree."""
     for path in sorted(SOURCE.rglob("*.py")):
-        relative = path.relative_to(SOURCE)
-        package = relative.parts[0] if len(relative.parts) > 1 else ""
-        yield relative.as_posix(), package, ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_no_name_is_a_bare_participle() -> None:
-    """Values are named by nouns; the list of exceptions only shrinks."""
-    used: set[tuple[str, str]] = set()
-    packages: set[str] = set()
-    problems: list[str] = []
-    for path, package, tree in source_files():
-        for name, line in participles(tree):
-            used.add((path, name))
-            packages.add(package)
-            if package not in PACKAGES_WITH_PARTICIPLES and (path, name) not in OLD_NAMES:
-                problems.append(f"{path}:{line} {name}")
-    assert not problems, "name these by the noun of what they are"
-    assert OLD_NAMES.keys() <= used, "these old names are gone: remove them from OLD_NAMES"
-    assert packages >= PACKAGES_WITH_PARTICIPLES, "remove packages without such names from the list"
+    """Values are named by nouns, but for the old names that are still kept."""
+    uses = {(path, name): f"{path}:{line} {name}" for path, tree in source_files() for name, line in participles(tree)}
+    assert [use for place, use in uses.items() if place not in OLD_NAMES] == []
+    assert OLD_NAMES.keys() <= uses.keys(), "these old names are gone: remove them from OLD_NAMES"
 
 
 def test_no_docstring_begins_with_a_question_word() -> None:
-    """The first line is an imperative or a noun phrase; the list of exceptions only shrinks."""
-    packages: set[str] = set()
-    problems: list[str] = []
-    for path, package, tree in source_files():
-        for text, line in questions(tree):
-            packages.add(package)
-            if package not in PACKAGES_WITH_QUESTIONS:
-                problems.append(f"{path}:{line} {text.splitlines()[0]}")
-    assert not problems, "begin with an imperative (functions) or a noun phrase"
-    assert packages >= PACKAGES_WITH_QUESTIONS, "remove packages without such docstrings from the list"
+    """The first line is an imperative or a noun phrase."""
+    problems = [
+        f"{path}:{line} {text.splitlines()[0]}" for path, tree in source_files() for text, line in questions(tree)
+    ]
+    assert problems == []
 
 
 def test_no_two_classes_share_a_name() -> None:
-    """A class is named by its domain; the list of exceptions only shrinks."""
+    """A class is named by its domain."""
     places: dict[str, list[str]] = defaultdict(list)
-    for path, _, tree in source_files():
+    for path, tree in source_files():
         for name in class_names(tree):
             places[name].append(path)
-    shared = {name: paths for name, paths in places.items() if len(paths) > 1}
-    assert {name: paths for name, paths in shared.items() if name not in SHARED_CLASS_NAMES} == {}
-    assert SHARED_CLASS_NAMES.keys() <= shared.keys(), "remove names that only one class has from the list"
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ class _ErrorScripting(Protocol):
 
 
 class PathRequest(NamedTuple):
-    """The properties of a request that its path may depend on.
+    """The properties of a request that its path may depend on."""
 
     model: str
     stream: bool

@@ -80,7 +80,7 @@ def has_member(holder: Any, names: Iterable[str]) -> bool:
 
 def _larger(*values: Any) -> int | None:
     """Return the larger of two counts; the known one if the other is no count."""
-    counts = [known for value in values if (known := count(value)) is not None]
+    counts = [number for value in values if (number := count(value)) is not None]
     return max(counts, default=None)
 
 
