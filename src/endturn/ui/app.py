@@ -43,25 +43,23 @@ from endturn.ui import (
     wrong_requests,
 )
 from endturn.ui.access import HEALTH, Access, drained, guarded
-from endturn.ui.numbers import OF_WHOM
-from endturn.ui.rows import LABELS, data
+from endturn.ui.downloads import DOWNLOADS
 from endturn.ui.store import Store, first_line
 from endturn.ui.views import View
 
 _HOST: Final = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?", re.ASCII)
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
-_DATA: Final = data("app.yaml")
-FILES: Final = {
-    f"{table}.{kind}": (of, how)
-    for table, of in _DATA["tables"].items()
-    for kind, how in _DATA["formats"].items()
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""What can be had as a file: the table, and how it is written."""
-
-_ALIASES: Final = ", ".join(
-    f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label
-)
+"""Headers of every response: what it may load, and who may show it."""
 
 
 class Page:
@@ -199,16 +197,15 @@ class Page:
             View.of(self.store, request.query_params, time.time_ns()),
             request.path_params["name"],
         )
-        if name not in FILES:
-            return PlainTextResponse(f"there are: {', '.join(FILES)}\n", 404)
-        found, (options, media) = FILES[name]
-        where, parameters = view.where(found["at"])
-        if not name.startswith("numbers"):
+        if name not in DOWNLOADS:
+            return PlainTextResponse(f"there are: {', '.join(DOWNLOADS)}\n", 404)
+        table, file_type = DOWNLOADS[name].table, DOWNLOADS[name].file_type
+        where, parameters = view.where(table.time_column)
+        if table.is_searched:
             turns_of, more = search.turns_of(view, self.store)
             where += turns_of
             parameters |= more
-        query = found["query"].replace("@labels@", ", ".join(LABELS)).replace("@aliases@", _ALIASES)
-        query = f"{query} WHERE {where} ORDER BY {found['at']}"
+        query = f"{table.query} WHERE {where} ORDER BY {table.time_column}"
         if name.endswith(".csv"):
             described = self.store.read(f"DESCRIBE {query}", parameters)
             query = (
@@ -218,8 +215,8 @@ class Page:
         headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, name)
-            self.store.read(f"COPY ({query}) TO '{file}' ({options})", parameters)
-            return Response(file.read_bytes(), media_type=media, headers=headers)
+            self.store.read(f"COPY ({query}) TO '{file}' ({file_type.options})", parameters)
+            return Response(file.read_bytes(), media_type=file_type.media_type, headers=headers)
 
     async def live(self, request: Request) -> Response:
         """Server-sent events: what has come so far, whenever more has come."""
@@ -249,7 +246,7 @@ class Page:
 def application(page: Page) -> ASGIApp:
     """The application as a server runs it."""
     app = Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable})
-    return guarded(app, page.access, _DATA["headers"])
+    return guarded(app, page.access, HEADERS)
 
 
 def _unreadable(_: Request, error: Exception) -> Response:
