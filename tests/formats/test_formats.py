@@ -75,6 +75,50 @@ def test_encoding_leaves_the_hosts_messages_alone(name: str) -> None:
     assert format_of(name).encode(request) == body
 
 
+# --- The members of a request, where its host is not known --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect", "members"),
+    [
+        ("anthropic", "", "messages max_tokens"),
+        ("anthropic", "", "messages anthropic_version"),
+        ("bedrock_converse", "", "messages"),
+        ("bedrock_converse", "", "promptVariables"),
+        ("bedrock_invoke", "", "messages"),
+        ("bedrock_invoke", "", "prompt"),
+        ("bedrock_invoke", "", "inputText"),
+        ("bedrock_invoke", "", "message"),
+        ("bedrock_invoke", "", "input"),
+        ("cohere", "", "model messages"),
+        ("cohere", "v1", "message"),
+        ("completions", "", "prompt"),
+        ("completions", "", "inputs"),
+        ("completions", "", "input model_id"),
+        ("gemini", "", "contents"),
+        ("gemini_interactions", "", "model input"),
+        ("gemini_interactions", "", "agent input"),
+        ("gemini_interactions", "", "previous_interaction_id"),
+        ("ollama", "", "model messages"),
+        ("ollama", "", "model prompt"),
+        ("openai_chat", "", "messages"),
+        ("openai_chat", "", "prompt model"),
+        ("openai_responses", "", "model input"),
+        ("openai_responses", "", "model prompt"),
+        ("openai_responses", "", "model previous_response_id"),
+        ("openai_responses", "", "model conversation"),
+        ("openai_responses", "", "prompt input"),
+    ],
+)
+def test_a_request_is_known_by_its_members(name: str, dialect: str, members: str) -> None:
+    """All of them, and no others: a body that lacks one is of another API."""
+    body = dict.fromkeys(members.split(), "x")
+    assert format_of(name).is_request(body, dialect)
+    for member in body:
+        lacking = {other: "x" for other in body if other != member} | {"temperature": 1}
+        assert not format_of(name).is_request(lacking, dialect)
+
+
 # --- Completions in every service's words -------------------------------------------------------------------------
 
 
