@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -456,10 +456,8 @@ LOOP = compile(
 )
 
 
-def places(written: bytes, *, all_of_them: bool) -> list[int]:
-    """Where a file is cut: at every byte, or within, before and behind every line's end."""
-    if all_of_them:
-        return list(range(len(written) + 1))
+def places(written: bytes) -> list[int]:
+    """Where a file is cut: within, before and behind every line's end."""
     ends = [at + 1 for at, byte in enumerate(written) if byte == ord("\n")]
     middles = [(one + other) // 2 for one, other in pairwise([0, *ends])]
     return sorted({0, *ends, *middles, *(end - 1 for end in ends), *(end - 2 for end in ends)})
@@ -488,12 +486,24 @@ def recovered_by_loop(path: Path) -> tuple[list[Any], Played]:
 
 @EVERY
 def test_the_documented_loop_takes_up_what_any_kill_leaves(script: Sequence[Any], path: Path) -> None:
-    """The file ends at any byte: each turn is taken up once, ends, and leaves nothing for the next crash."""
-    torn = path.with_name("torn.jsonl")
+    """Each turn is taken up once, ends, and leaves nothing for the next crash."""
     whole_text = play(path, script).text
-    written = path.read_bytes()
+    check_loop_over(path, places(path.read_bytes()))
+    assert whole_text == recover(path)[0].text
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_documented_loop_takes_up_what_a_kill_at_any_byte_leaves(every: int, path: Path) -> None:
+    """At every seventh in `make test`."""
+    play(path, SCRIPTS["a cut call"])
+    check_loop_over(path, range(0, path.stat().st_size + 1, every))
+
+
+def check_loop_over(path: Path, sizes: Iterable[int]) -> None:
+    """Have the loop take up what is left of a file that was cut to each of these sizes."""
+    torn, written = path.with_name("torn.jsonl"), path.read_bytes()
     begins = written.index(b"\n")
-    for size in places(written, all_of_them=script is SCRIPTS["a cut call"]):
+    for size in sizes:
         torn.write_bytes(written[:size])
         before = recover(torn)
         results, _ = recovered_by_loop(torn)
@@ -504,4 +514,3 @@ def test_the_documented_loop_takes_up_what_any_kill_leaves(script: Sequence[Any]
         again, provider = recovered_by_loop(torn)
         assert again == []
         assert len(provider.script) == 5
-    assert whole_text == recover(path)[0].text
