@@ -6,6 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 INSTALL := $(PY) -m uv pip install --quiet --python $(PY) -c constraints.txt
 ARGS ?=
+unexport PYTHONDONTWRITEBYTECODE  # each process that a test starts would compile all that it imports
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-fleet check generate docs pictures stack up down bench fuzz lock clean

@@ -1,8 +1,10 @@
 """What all tests share: property tests that judge by laws, never by the clock of a busy machine."""
 
 import gc
+import os
 import signal
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,14 @@ def _what_is_there_is_no_garbage() -> None:
     """Tests collect garbage often, and the SDKs' modules are most of what would be looked at each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """Turns sync their transcripts, thousands of them; the test of that watches a replacement of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

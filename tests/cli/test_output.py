@@ -28,7 +28,11 @@ def endturn(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "encoding"), [(SCAN, "ascii"), (SCAN, "latin-1"), (SCAN, "cp1252"), (DEMO, "ascii")]
+    ("arguments", "encoding"),
+    [
+        *((SCAN, encoding) for encoding in ("ascii", "latin-1", "cp1252")),
+        pytest.param(DEMO, "ascii", marks=pytest.mark.slow),  # plays forty turns for one table
+    ],
 )
 def test_a_table_is_printed_in_any_encoding(arguments: tuple[str, ...], encoding: str) -> None:
     done = endturn(*arguments, encoding=encoding)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -458,10 +458,8 @@ LOOP = compile(
 )
 
 
-def places(written: bytes, *, all_of_them: bool) -> list[int]:
-    """Return the positions of truncation: every byte, or within, before and after every line's end."""
-    if all_of_them:
-        return list(range(len(written) + 1))
+def places(written: bytes) -> list[int]:
+    """Return the positions of truncation: within, before and after every line's end."""
     ends = [at + 1 for at, byte in enumerate(written) if byte == ord("\n")]
     middles = [(one + other) // 2 for one, other in pairwise([0, *ends])]
     return sorted({0, *ends, *middles, *(end - 1 for end in ends), *(end - 2 for end in ends)})
@@ -490,12 +488,24 @@ def recovered_by_loop(path: Path) -> tuple[list[Any], Played]:
 
 @EVERY
 def test_the_documented_loop_resumes_after_any_kill(script: Sequence[Any], path: Path) -> None:
-    """The file ends at any byte: each turn is resumed once, ends, and is not resumed again."""
-    torn = path.with_name("torn.jsonl")
+    """Each turn is resumed once, ends, and is not resumed again."""
     whole_text = play(path, script).text
-    written = path.read_bytes()
+    check_loop_over(path, places(path.read_bytes()))
+    assert whole_text == recover(path)[0].text
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_documented_loop_resumes_after_a_kill_at_any_byte(every: int, path: Path) -> None:
+    """At every seventh in `make test`."""
+    play(path, SCRIPTS["a cut call"])
+    check_loop_over(path, range(0, path.stat().st_size + 1, every))
+
+
+def check_loop_over(path: Path, sizes: Iterable[int]) -> None:
+    """Truncate the file to each of these sizes, and have the loop resume it."""
+    torn, written = path.with_name("torn.jsonl"), path.read_bytes()
     begins = written.index(b"\n")
-    for size in places(written, all_of_them=script is SCRIPTS["a cut call"]):
+    for size in sizes:
         torn.write_bytes(written[:size])
         before = recover(torn)
         results, _ = recovered_by_loop(torn)
@@ -506,4 +516,3 @@ def test_the_documented_loop_resumes_after_any_kill(script: Sequence[Any], path:
         again, provider = recovered_by_loop(torn)
         assert again == []
         assert len(provider.script) == 5
-    assert whole_text == recover(path)[0].text

@@ -53,6 +53,7 @@ def seen() -> Iterator[Records]:
         exchange.close_all()
         stop()
         gc.collect()  # what an SDK left unclosed warns here, where that is expected
+        gc.freeze()  # the SDKs' modules, imported by their first test, are not looked at in the next
 
 
 def kinds(which: Callable[[Kind], bool]) -> pytest.MarkDecorator:

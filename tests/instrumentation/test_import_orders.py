@@ -53,7 +53,12 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=[order[0] for order in ORDERS])
+@pytest.mark.parametrize(
+    "order",
+    [  # every second one in `make test`, all in `make test-all`
+        pytest.param(order, id=order[0], marks=[pytest.mark.slow] * (at % 2)) for at, order in enumerate(ORDERS)
+    ],
+)
 def test_whichever_client_comes_first_is_recorded_and_loads_as_without_us(
     order: tuple[str, ...], provider: str, plugin: str
 ) -> None:

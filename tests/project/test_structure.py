@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -24,11 +25,15 @@ MODULES = {
 DOCUMENTED = ("adapters", "cli", "events", "frameworks", "hooks", "providers", "scripted", "transcript")
 
 
-def imports(module: str) -> Iterator[tuple[str, str]]:
+@cache
+def imports(module: str) -> Sequence[tuple[str, str]]:
     """Module and name of each `from endturn… import …`, in functions and for types too."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "endturn":
-            yield from ((str(node.module), alias.name) for alias in node.names)
+    return [
+        (str(node.module), alias.name)
+        for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "endturn"
+        for alias in node.names
+    ]
 
 
 def home(module: str, name: str) -> str:

@@ -67,11 +67,22 @@ def test_the_sdk_s_variables_are_known() -> None:
     assert {name for name in READ_BY_SDK if variable_named(name) is None} == NO_MEANING_HERE
 
 
-@pytest.mark.parametrize("start", [[], ["-m", "endturn", "run"]], ids=["configure()", "endturn run"])
+RUN = ["-m", "endturn", "run"]
+NONSENSE = [("together", "-3"), ("together", ""), *((group, "x") for group in GROUPS)]
+
+
 @pytest.mark.parametrize(
-    ("group", "nonsense"), [("together", "-3"), ("together", ""), *((group, "x") for group in GROUPS)]
+    ("start", "group", "nonsense"),
+    [
+        *(pytest.param([], *row, id=f"configure()-{'-'.join(row)}") for row in NONSENSE),
+        *(
+            # those that are alone, but one, in `make test-all` alone
+            pytest.param(RUN, *row, id=f"endturn run-{'-'.join(row)}", marks=[pytest.mark.slow] * (row[0] in ALONE[1:]))
+            for row in NONSENSE
+        ),
+    ],
 )
-def test_nonsense_is_never_raised_into_the_host(group: str, start: list[str], nonsense: str) -> None:
+def test_nonsense_is_never_raised_into_the_host(start: list[str], group: str, nonsense: str) -> None:
     keep = {
         name: value
         for name, value in os.environ.items()

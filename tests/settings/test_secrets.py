@@ -95,8 +95,16 @@ def test_no_sentence_about_an_address_has_a_secret(text: str, name: str, protoco
         assert SECRET not in address_shown(destination.url)
 
 
-@pytest.mark.parametrize("text", MALFORMED)
-@pytest.mark.parametrize("name", [BASE, TRACES])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *((BASE, text) for text in MALFORMED),
+        *(  # `make test` tries every third for one signal
+            pytest.param(TRACES, text, marks=[pytest.mark.slow] * (number % 3 > 0))
+            for number, text in enumerate(MALFORMED)
+        ),
+    ],
+)
 def test_doctor_shows_no_secret(
     name: str, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,8 +128,22 @@ RECORDS = (
 )
 
 
-@pytest.mark.parametrize("text", MALFORMED[:3] + MALFORMED[8:12] + MALFORMED[15:17])
-@pytest.mark.parametrize("start", [[], ["-m", "endturn", "run"]], ids=["configure()", "endturn run"])
+LOGGED = MALFORMED[:3] + MALFORMED[8:12] + MALFORMED[15:17]
+RUN = ["-m", "endturn", "run"]
+
+
+@pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        *(pytest.param([], text, id=f"configure()-{text}") for text in LOGGED),
+        *(pytest.param(RUN, text, id=f"endturn run-{text}") for text in LOGGED[::4]),
+        *(  # `make test-all` tries the others
+            pytest.param(RUN, text, id=f"endturn run-{text}", marks=pytest.mark.slow)
+            for text in LOGGED
+            if text not in LOGGED[::4]
+        ),
+    ],
+)
 def test_a_program_s_log_has_no_secret(start: list[str], text: str) -> None:
     """Neither of ours nor of the SDK's exporters, which are not made for an address that nothing can be sent to."""
     done = subprocess.run(

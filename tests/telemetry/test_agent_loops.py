@@ -37,6 +37,7 @@ def records() -> Iterator[Records]:
     with observed() as found:
         yield found
     gc.collect()  # what an SDK left unclosed warns here, where that is expected
+    gc.freeze()  # the modules that an agent imported are not looked at again
 
 
 def ways() -> list[Any]:
