@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ import pytest
 import yaml
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, AlwaysRecordSampler
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import StatusCode
 
 import endturn
 from endturn.calls import listeners
@@ -26,69 +23,16 @@ from endturn.formats.framing import frame
 from endturn.generate import emitters
 from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans, span_conventions
-from endturn.telemetry.attributes import error_of
 from endturn.telemetry.turn_inference import IDLE_S, TurnInference
-from endturn.testing.scripted import Reply, ScriptedProvider, fail, say, truncate
+from endturn.testing.scripted import Reply, ScriptedProvider, say
 from tests.formats.replies import chunk
 from tests.telemetry.mocked import ASK, Records
+from tests.telemetry.span_scenes import AGENT, CHAT, CUT, DONE, LENGTH, SCENES, Attributes, Scene, World
 from tests.telemetry.stage import in_a_child
 
-CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"}
-AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}
-DONE: dict[str, Any] = {"gen_ai.response.finish_reasons": ("stop",), "gen_ai.usage.output_tokens": 3}
-LENGTH: dict[str, Any] = {"gen_ai.response.finish_reasons": ("length",), "gen_ai.usage.output_tokens": 5}
 REASON = "endturn.stop.reason"
 SCENARIOS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("spans.yaml").read_text())
 _, EMITTERS, SPELLINGS = (SCENARIOS.pop(name) for name in ("attributes", "emitters", "spellings"))
-
-
-class World:
-    """A tracer provider with the processor, and what is announced."""
-
-    def __init__(self, **options: Any) -> None:
-        self.provider = TracerProvider(shutdown_on_exit=False, **options)
-        self.exporter = InMemorySpanExporter()
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.processor = endturn.AdoptingSpanProcessor(tracer_provider=self.provider, counted=True)
-        self.provider.add_span_processor(self.processor)
-        self.records = Records()
-        self.stop = listeners.subscribe(self.records.append)
-        self.held: list[httpx.Response] = []
-
-    def tracer(self, scope: str = "somebody") -> trace.Tracer:
-        return self.provider.get_tracer(scope)
-
-    def call(self, told: dict[str, Any], asked: dict[str, Any] | None = None, scope: str = "somebody") -> None:
-        """A span of one call, whose end tells this."""
-        with self.tracer(scope).start_as_current_span(
-            "chat gpt-5", kind=SpanKind.CLIENT, attributes={**CHAT, **(asked or {})}
-        ) as it:
-            it.set_attributes(told)
-
-    def agent(self) -> trace.Span:
-        """An agent's span that has had a call, and is open."""
-        span = self.tracer().start_span("agent", attributes=AGENT)
-        with trace.use_span(span, end_on_exit=False):
-            self.call(DONE)
-        return span
-
-    def ask(self, reply: Reply, stream: bool = False) -> httpx.Response:
-        """Send a request over HTTP; nothing of the answer has been read."""
-        client = httpx.Client(transport=ScriptedProvider([reply]).transport())
-        body = {**ASK, "model": "gpt-5", "stream": stream}
-        request = client.build_request("POST", "http://gateway/v1/chat/completions", json=body)
-        return client.send(request, stream=True)
-
-    def reasons(self) -> list[str]:
-        """Of the calls that have ended; with what they failed with, and whether the reason is suspected."""
-        return [
-            " ".join(filter(None, (ended.stop.reason, error_of(ended), "suspected" * ended.stop.suspected)))
-            for ended in self.records.ended
-        ]
-
-    def close(self) -> None:
-        self.provider.shutdown()
-        self.stop()
 
 
 @pytest.fixture
@@ -104,33 +48,6 @@ def world() -> Iterator[World]:
 
 # --- What becomes of spans -------------------------------------------------------------------------------------------
 
-RAISED: dict[str, type[BaseException]] = {
-    "RuntimeError": RuntimeError, "CancelledError": asyncio.CancelledError, "KeyError": KeyError,
-}  # fmt: skip
-CUT = truncate("Hello there", after=1)
-REPLIES = {"say": say("Hello"), "stream": say("Hello"), "cut": CUT, "open": CUT}
-
-
-def play(world: World, step: Any) -> None:
-    """Make a span and what is in it, or ask over HTTP."""
-    if step == "read":
-        world.held.pop().read()
-        return
-    if isinstance(step, str):
-        response = world.ask(REPLIES.get(step) or fail(int(step.split()[1])), step in ("stream", "open"))
-        world.held.append(response) if step == "open" else response.read()
-        return
-    span = world.tracer(step.get("scope", "somebody")).start_span(step["span"], attributes=step.get("known"))
-    with nullcontext() if "apart" in step else trace.use_span(span):
-        span.set_attributes(step.get("late", {}))
-        for each in step.get("do", ()):
-            play(world, each)
-        span.set_attributes(step.get("then", {}))
-        if "raises" in step:
-            span.record_exception(RAISED[step["raises"]]())
-            span.set_status(StatusCode.ERROR)
-    span.end()
-
 
 def shown(spans: Sequence[ReadableSpan]) -> Iterator[str]:
     scopes = {span.context.span_id: span_conventions.scope_of(span) for span in spans if span.context}
@@ -142,26 +59,46 @@ def shown(spans: Sequence[ReadableSpan]) -> Iterator[str]:
         yield f"{span_conventions.scope_of(span)} {told}{calls}{within}" + " *" * bool(known.get("endturn.counted"))
 
 
-for scope, name, known in EMITTERS:  # whenever its span says what it is: no other is made beside it
-    for when in ("known", "late"):
-        made = {"span": name, "scope": scope, when: known, "do": ["cut"], "then": LENGTH}
-        told = {"reasons": ["max_tokens"], "spans": [f"{scope} max_tokens *"], "turns": ["None 1 not_continued"]}
-        SCENARIOS[f"an exchange adopts the span of {scope}, {when}"] = {"do": [made], **told}
+def adopted(scope: str, name: str, *, known: Attributes | None = None, late: Attributes | None = None) -> Scene:
+    """Return the scene of an exchange in a span of an emitter."""
+
+    def play(world: World) -> None:
+        with world.span(name, scope, known=known, late=late, then=LENGTH):
+            world.cut()
+
+    return play
+
+
+for scope, name, attributes in EMITTERS:  # whenever its span says what it is: no other is made beside it
+    for when, played in (
+        ("known", adopted(scope, name, known=attributes)),
+        ("late", adopted(scope, name, late=attributes)),
+    ):
+        row = f"an exchange adopts the span of {scope}, {when}"
+        SCENES[row] = played
+        SCENARIOS[row] = {
+            "reasons": ["max_tokens"],
+            "spans": [f"{scope} max_tokens *"],
+            "turns": ["None 1 not_continued"],
+        }
+
+
+def test_each_scene_has_a_row() -> None:
+    assert SCENES.keys() == SCENARIOS.keys()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_becomes_of_spans(world: World, name: str, caplog: pytest.LogCaptureFixture) -> None:
     """As spans.yaml says of them; no span of somebody else's is given a status by us, or written to after its end."""
     given = SCENARIOS[name]
-    for step in given["do"]:
-        play(world, step)
+    SCENES[name](world)
     spans, turns = world.exporter.get_finished_spans(), world.records.turns
     assert not caplog.records
     assert world.reasons() == given["reasons"]
     assert given.get("spans", list(shown(spans))) == list(shown(spans))
     assert given.get("turns", world.records.told()) == world.records.told()
     for span in spans:
-        if span_conventions.scope_of(span) != "endturn" and "raises" not in str(given):
+        if span_conventions.scope_of(span) != "endturn" and not world.has_raised:
             assert span.status.status_code is StatusCode.UNSET
             assert "error.type" not in (span.attributes or {})
     agents = [span.attributes for span in spans if "endturn.turn.outcome" in (span.attributes or {})]
