@@ -368,7 +368,9 @@ def test_the_wheel_contains_the_dashboards(tmp_path: Path) -> None:
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    pages = (REPOSITORY / "src" / "endturn" / "ui").rglob("*.[!p]*")
+    ui = REPOSITORY / "src" / "endturn" / "ui"
+    pages = [file for file in ui.rglob("*.[!p]*") if file.parent.name != "__pycache__"]
+    assert pages
     assert all((tmp_path / "site" / file.relative_to(REPOSITORY / "src")).exists() for file in pages)
     # -S and -P: neither the checkout's editable install nor the current folder is on the path.
     script = (
