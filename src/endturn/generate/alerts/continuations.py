@@ -28,8 +28,12 @@ HALF_AN_HOUR: Final = timedelta(minutes=30)
 
 
 def _continuations_exhausted(settings: AlertSettings) -> Condition:
-    number = settings.limits.exhausted
-    return CountAtLeast(count=INDICATORS["given_up"].count, over=HALF_AN_HOUR, number=number)
+    return CountAtLeast(
+        count=INDICATORS["given_up"].count,
+        over=HALF_AN_HOUR,
+        number=settings.limits.exhausted,
+        noun=("turn at a limit of its policy", "turns at a limit of their policy"),
+    )
 
 
 def _repairs_failing(settings: AlertSettings) -> Condition:
@@ -40,8 +44,14 @@ def _repairs_failing(settings: AlertSettings) -> Condition:
             total=denominator(repairs),
             over=HALF_AN_HOUR,
             share=limits.repair_failure,
+            phrase="of tool call repairs failed",
         ),
-        CountAtLeast(count=repairs.count, over=HALF_AN_HOUR, number=limits.failed_repairs),
+        CountAtLeast(
+            count=repairs.count,
+            over=HALF_AN_HOUR,
+            number=limits.failed_repairs,
+            noun=("failed repair", "failed repairs"),
+        ),
     )
 
 

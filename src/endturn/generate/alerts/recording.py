@@ -32,6 +32,7 @@ def _recording_failing(settings: AlertSettings) -> Condition:
         count=INDICATORS["recording_failures"].count,
         over=timedelta(minutes=15),
         number=settings.limits.failures,
+        noun=("lost record", "lost records"),
     )
 
 
@@ -40,6 +41,7 @@ def _series_capped(settings: AlertSettings) -> Condition:
         count=INDICATORS["capped"].count,
         over=timedelta(minutes=30),
         number=settings.limits.capped,
+        noun=("measurement recorded as other", "measurements recorded as other"),
         by=(*SERVICE, schema.CAPPED.label),
     )
 

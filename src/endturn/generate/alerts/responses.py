@@ -41,8 +41,14 @@ def _responses_truncated(settings: AlertSettings) -> Condition:
             total=denominator(truncation),
             over=HALF_AN_HOUR,
             share=limits.truncated,
+            phrase="of responses truncated",
         ),
-        CountAtLeast(count=truncation.count, over=HALF_AN_HOUR, number=limits.truncations),
+        CountAtLeast(
+            count=truncation.count,
+            over=HALF_AN_HOUR,
+            number=limits.truncations,
+            noun=("truncated response", "truncated responses"),
+        ),
     )
 
 
@@ -51,6 +57,7 @@ def _stop_reason_unknown(settings: AlertSettings) -> Condition:
         count=_events("unknown"),
         over=HALF_AN_HOUR,
         number=settings.limits.unknown,
+        noun=("response with an unknown stop reason", "responses with an unknown stop reason"),
         by=SERVICE_AND_MODEL,
     )
 
@@ -60,6 +67,7 @@ def _truncation_suspected(settings: AlertSettings) -> Condition:
         count=_events("suspected"),
         over=HALF_AN_HOUR,
         number=settings.limits.suspected,
+        noun=("suspected truncation", "suspected truncations"),
         by=SERVICE_AND_MODEL,
     )
 

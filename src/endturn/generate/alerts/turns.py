@@ -44,14 +44,25 @@ def _burns(settings: AlertSettings, rate: float, windows: tuple[timedelta, timed
     """Unfinished turns consume the error budget at a multiple of the allowed rate."""
     limits = settings.limits
     shares = (
-        ShareAbove(part=UNFINISHED_TURNS, total=TURNS, over=over, share=rate * limits.budget)
+        ShareAbove(
+            part=UNFINISHED_TURNS,
+            total=TURNS,
+            over=over,
+            share=rate * limits.budget,
+            phrase="of turns unfinished",
+        )
         for over in windows
     )
     return all_of(*shares, _enough_unfinished(settings, windows[0]))
 
 
 def _enough_unfinished(settings: AlertSettings, over: timedelta) -> CountAtLeast:
-    return CountAtLeast(count=UNFINISHED_TURNS, over=over, number=settings.limits.unfinished)
+    return CountAtLeast(
+        count=UNFINISHED_TURNS,
+        over=over,
+        number=settings.limits.unfinished,
+        noun=("unfinished turn", "unfinished turns"),
+    )
 
 
 def _turns_unfinished(settings: AlertSettings) -> Condition:
@@ -73,10 +84,17 @@ def _truncated_not_continued(settings: AlertSettings) -> Condition:
             total=TRUNCATED_TURNS,
             over=window,
             share=settings.limits.not_continued,
+            phrase="of truncated turns unfinished",
         ),
         _enough_unfinished(settings, window),
         # A service that never finishes a truncated turn has no continuation, and is only observed.
-        CountAtLeast(count=TRUNCATED_TURNS, without=UNFINISHED_TURNS, over=day, number=1),
+        CountAtLeast(
+            count=TRUNCATED_TURNS,
+            without=UNFINISHED_TURNS,
+            over=day,
+            number=1,
+            noun=("finished truncated turn", "finished truncated turns"),
+        ),
     )
 
 
