@@ -69,6 +69,10 @@ CONTINUATIONS_EXHAUSTED: Final = Alert(
         "In the last half hour continuations ended at the policy's retry limit, resume limit or "
         "one of its budgets (tokens, characters, cost, deadline)."
     ),
+    fires_when=lambda settings: (
+        f"{settings.limits.exhausted} turns in 30 minutes were continued up to a limit of their "
+        "policy and stayed unfinished"
+    ),
     runbook=Runbook(
         meaning=(
             "Truncated turns were continued as far as the policy allows, and are still unfinished."
@@ -159,6 +163,10 @@ REPAIRS_FAILING: Final = Alert(
         f"{percent(settings.limits.repair_failure)} of the new payloads were incomplete, too. In "
         f"the last half hour at least {settings.limits.failed_repairs} tools were not run for "
         "that reason."
+    ),
+    fires_when=lambda settings: (
+        f"more than {percent(settings.limits.repair_failure)} of the repairs of truncated tool "
+        f"calls of 30 minutes fail, with at least {settings.limits.failed_repairs} failures"
     ),
     runbook=Runbook(
         meaning="Tool calls are truncated within their arguments, and most repairs fail too.",

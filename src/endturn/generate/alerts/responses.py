@@ -89,6 +89,11 @@ RESPONSES_TRUNCATED: Final = Alert(
         f"least {settings.limits.truncations} of the last half hour did. Applications without "
         "endturn are included if the Collector reads their spans."
     ),
+    fires_when=lambda settings: (
+        f"more than {percent(settings.limits.truncated)} of a service's responses of 30 minutes "
+        f"are truncated, continued or not, with at least {settings.limits.truncations} "
+        "truncated responses; also for applications that only the Collector observes"
+    ),
     runbook=Runbook(
         meaning="Many responses end before the model has finished.",
         impact=(
@@ -166,6 +171,9 @@ STOP_REASON_UNKNOWN: Final = Alert(
         "In the last half hour a provider sent a stop reason that is not in its table. Such a "
         "response never counts as a completed turn."
     ),
+    fires_when=lambda settings: (
+        f"{settings.limits.unknown} responses in 30 minutes have a stop reason that is in no table"
+    ),
     runbook=Runbook(
         meaning="A provider's vocabulary has changed, or a proxy in between invents values.",
         impact=(
@@ -225,6 +233,10 @@ TRUNCATION_SUSPECTED: Final = Alert(
     description=lambda settings: (
         "Responses of one model report a normal stop, yet have as many tokens as the request "
         f"allowed. At least {settings.limits.suspected} of the last half hour do."
+    ),
+    fires_when=lambda settings: (
+        f"{settings.limits.suspected} responses in 30 minutes report a normal stop but used "
+        "their entire token limit"
     ),
     runbook=Runbook(
         meaning=(
